@@ -1,0 +1,44 @@
+# Every target sets up what it needs in .venv and then does its job.
+# A fresh machine needs Python 3.11 or newer, pip and make; nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NAME   ?=
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.ready
+	$(BIN)/python -m volmar demo --out demo
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks $(NAME)
+
+docs: $(VENV)/.ready
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) demo build dist bench-results docs/_build docs/auto_examples docs/api
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "volmar needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt pip
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (about two minutes the first time) ..."
+	$(PIP) install -c constraints.txt --group dev -e '.[all]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(PIP) install -c constraints.txt --group bench
+	touch $@
