@@ -63,7 +63,7 @@ class Result:
         return _rebuild, (type(self), state | {"residuals": dict(self.residuals)})
 
     def is_certified(self, tol: float) -> bool:
-        """Whether the solver converged with its gap (where there is one) and residuals in `tol`."""
+        """Whether the solver converged, its gap (where it has one) and residuals within `tol`."""
         gap_ok = np.isnan(self.gap) or self.gap <= tol * max(1.0, abs(self.objective))
         return self.status.ok and gap_ok and all(r <= tol for r in self.residuals.values())
 

@@ -1,0 +1,62 @@
+"""One protocol for a symmetric positive definite matrix Q: products, solves, eigenpairs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+
+from volmar.operators.dense import DenseOperator
+from volmar.operators.low_rank import LowRankOperator
+from volmar.operators.protocol import EigenPairs, Solution, SPDOperator
+from volmar.operators.sparse import SparseOperator
+
+__all__ = [
+    "DenseOperator",
+    "EigenPairs",
+    "LowRankOperator",
+    "SPDOperator",
+    "Solution",
+    "SparseOperator",
+    "as_operator",
+]
+
+
+def as_operator(
+    matrix: NDArray[np.floating] | csr_matrix,
+    *,
+    shift: float = 0.0,
+    bounds: tuple[float, float] | None = None,
+    near_null: NDArray[np.floating] | None = None,
+    random_state: int = 0,
+) -> SPDOperator:
+    """Return Q = matrix + shift I as an operator, dense or sparse as `matrix` is.
+
+    Parameters
+    ----------
+    matrix : ndarray or sparse matrix of shape (n, n)
+        Symmetric matrix.
+    shift : float, default=0
+        Multiple of the identity added to it.
+    bounds : (float, float), optional
+        Interval known to hold the eigenvalues of `matrix`.
+    near_null : ndarray of shape (n,), optional
+        A vector that `matrix` nearly maps to zero; only multigrid uses it.
+    random_state : int, default=0
+        Seed of iterative eigensolvers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.operators import as_operator
+    >>> Q = as_operator(np.array([[1.0, -1.0], [-1.0, 1.0]]), shift=0.5)
+    >>> Q.smallest_eigenpairs(1).values.round(6)
+    array([0.5])
+    >>> Q.solve(0.0, np.array([1.0, 1.0])).x.round(6)
+    array([2., 2.])
+    """
+    if issparse(matrix):
+        return SparseOperator(
+            matrix, shift=shift, bounds=bounds, near_null=near_null, random_state=random_state
+        )
+    return DenseOperator(matrix, shift=shift, bounds=bounds, random_state=random_state)

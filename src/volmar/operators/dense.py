@@ -1,0 +1,97 @@
+"""Q held as a dense matrix: Cholesky for solves, LAPACK or Lanczos for eigenpairs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg, sparse
+
+from volmar.operators.lanczos import lanczos_smallest
+from volmar.operators.protocol import (
+    EigenPairs,
+    FloatArray,
+    Solution,
+    SPDOperator,
+    certified_pairs,
+    check_block,
+    check_n_pairs,
+    relative_residual,
+)
+
+# Below this LAPACK's subset solver wins; above it a few dozen products with Q are cheaper.
+LANCZOS_FROM = 1500
+
+
+class DenseOperator(SPDOperator):
+    """Q = matrix + shift I with `matrix` dense and symmetric.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Symmetric matrix; kept as it is, not copied.
+    shift : float, default=0
+        Multiple of the identity added to it.
+    bounds : (float, float), optional
+        Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian).
+        Gershgorin's discs are used where it is not given.
+    random_state : int, default=0
+        Seed of the start vectors of iterative eigensolvers.
+    """
+
+    def __init__(self, matrix, *, shift=0.0, bounds=None, random_state=0):
+        self.matrix = matrix
+        self.shift = float(shift)
+        self.n = matrix.shape[0]
+        self.random_state = random_state
+        self._given_bounds = bounds
+        self._factor: tuple[float, str, tuple] | None = None
+
+    def matvec(self, x: FloatArray) -> FloatArray:
+        """Return Q x, for a vector or a block of columns."""
+        return self.matrix @ x + self.shift * x
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """An interval that holds every eigenvalue of Q."""
+        low, high = self._given_bounds or gershgorin(self.matrix)
+        return low + self.shift, high + self.shift
+
+    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:  # noqa: ARG002 -- direct: no tolerance to choose
+        """Solve (Q + shift I) X = block by Cholesky, or LU where that is not positive definite."""
+        B, is_vector = check_block(block, self.n)
+        if self._factor is None or self._factor[0] != shift:
+            self._factor = (shift, *self._factorise(shift))
+        _, method, factor = self._factor
+        substitute = linalg.cho_solve if method == "cholesky" else linalg.lu_solve
+        X = substitute(factor, B, check_finite=False)
+        residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        return Solution(X[:, 0] if is_vector else X, residual, 0, method)
+
+    def _factorise(self, shift: float) -> tuple[str, tuple]:
+        A = np.array(self.matrix, dtype=np.float64)
+        A[np.diag_indices(self.n)] += self.shift + shift
+        try:
+            return "cholesky", linalg.cho_factor(A, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            return "lu", linalg.lu_factor(A, check_finite=False)
+
+    def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
+        """Return the k smallest eigenpairs, by Lanczos for large n and by LAPACK otherwise."""
+        check_n_pairs(k, self.n)
+        if self.n >= LANCZOS_FROM and k <= self.n // 20:
+            found = lanczos_smallest(
+                self.matvec, self.n, k, ceiling=self.bounds[1], tol=tol, seed=self.random_state
+            )
+            if found is not None:
+                return certified_pairs(self, *found, "lanczos")
+        values, vectors = linalg.eigh(
+            self.matrix, subset_by_index=(0, k - 1), check_finite=False, driver="evr"
+        )
+        return certified_pairs(self, values + self.shift, vectors, "dense")
+
+
+def gershgorin(matrix: FloatArray | sparse.csr_matrix) -> tuple[float, float]:
+    """Interval of Gershgorin's discs of a symmetric matrix, dense or sparse."""
+    diagonal = matrix.diagonal()
+    radius = np.asarray(abs(matrix).sum(axis=1)).ravel() - np.abs(diagonal)
+    return float((diagonal - radius).min()), float((diagonal + radius).max())

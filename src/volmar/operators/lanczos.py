@@ -1,0 +1,130 @@
+"""Lanczos for the lower end of a spectrum, with a check against skipped eigenvalues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from volmar.operators.protocol import FloatArray
+
+Product = Callable[[FloatArray], FloatArray]
+
+
+def lanczos_smallest(
+    matvec: Product, n: int, k: int, *, ceiling: float, tol: float, seed: int, max_iter: int = 40
+) -> tuple[FloatArray, FloatArray] | None:
+    """Smallest eigenpairs by Lanczos on ``ceiling I - Q``, or None where it does not converge.
+
+    Krylov spaces do not change with the shift, ARPACK's stopping test does: relative to
+    eigenvalues of Q near zero it would never be met, relative to ``ceiling`` it means a residual
+    of tol times the norm of Q. `max_iter` counts restarts of about 20 products each.
+    """
+    found = largest_eigenpairs(
+        lambda x: ceiling * x - matvec(x), n, k, tol=tol, seed=seed, max_iter=max_iter
+    )
+    return None if found is None else (ceiling - found[0], found[1])
+
+
+def largest_eigenpairs(
+    product: Product,
+    n: int,
+    k: int,
+    *,
+    tol: float,
+    seed: int,
+    max_iter: int,
+    n_basis: int | None = None,
+) -> tuple[FloatArray, FloatArray] | None:
+    """Largest eigenpairs of a symmetric operator, none skipped; None without convergence.
+
+    A single Krylov sequence sees one vector of each eigenspace, so a repeated eigenvalue (the
+    zeros of a disconnected graph's Laplacian) can be skipped and the residuals of what was found
+    are perfect all the same. Lanczos is therefore run once more in the orthogonal complement of
+    what was found; whatever shows up there above the smallest of the found is taken in.
+    """
+    rng = np.random.default_rng(seed)
+
+    def run(operator: Product, m: int) -> tuple[FloatArray, FloatArray]:
+        return eigsh(
+            LinearOperator((n, n), matvec=operator, dtype=np.float64),
+            k=m,
+            which="LA",
+            v0=rng.standard_normal(n),
+            tol=0.1 * tol,
+            maxiter=max_iter,
+            ncv=min(n, n_basis or max(2 * m + 1, 20)),
+        )
+
+    try:
+        values, vectors = run(product, k)
+        for _ in range(k):
+            if not _is_skipped(product, values.min(), vectors, rng, tol):
+                break
+            extra, direction = run(_deflated(product, vectors), 1)
+            values, vectors = _merge(product, np.hstack([vectors, direction]), k)
+            if extra[0] <= values.min():
+                break
+    except ArpackError:  # includes ArpackNoConvergence
+        return None
+    return values, vectors
+
+
+def _is_skipped(
+    product: Product,
+    smallest: float,
+    vectors: FloatArray,
+    rng: np.random.Generator,
+    tol: float,
+    n_steps: int = 12,
+) -> bool:
+    """Whether a short Lanczos run in the complement finds a value above the smallest one found.
+
+    Ritz values are lower bounds of the largest eigenvalue there, so a yes is a proof.
+    """
+    inside = _deflated(product, vectors)
+    n = vectors.shape[0]
+    n_steps = min(n_steps, n - vectors.shape[1])
+    if n_steps < 1:
+        return False
+    basis = np.zeros((n, n_steps))
+    diagonal, off = np.zeros(n_steps), np.zeros(n_steps)
+    q = _outside(rng.standard_normal(n), vectors)
+    for j in range(n_steps):
+        norm = np.linalg.norm(q)
+        off[j] = norm
+        if norm < 1e-12 * max(1.0, abs(smallest)):
+            n_steps = j
+            break
+        basis[:, j] = q / norm
+        q = inside(basis[:, j])
+        diagonal[j] = basis[:, j] @ q
+        # Twice is enough (Kahan): one sweep leaves rounding that a second removes.
+        for _ in range(2):
+            q -= basis[:, : j + 1] @ (basis[:, : j + 1].T @ q)
+    if n_steps == 0:
+        return False
+    top = linalg.eigvalsh_tridiagonal(diagonal[:n_steps], off[1:n_steps])[-1]
+    return bool(top > smallest + tol * max(abs(smallest), np.finfo(float).tiny))
+
+
+def _outside(x: FloatArray, vectors: FloatArray) -> FloatArray:
+    return x - vectors @ (vectors.T @ x)
+
+
+def _deflated(product: Product, vectors: FloatArray) -> Product:
+    def apply(x: FloatArray) -> FloatArray:
+        return _outside(product(_outside(x.ravel(), vectors)), vectors)
+
+    return apply
+
+
+def _merge(product: Product, vectors: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """Rayleigh-Ritz on the span of `vectors`, keeping the k largest."""
+    basis = linalg.qr(vectors, mode="economic")[0]
+    image = np.column_stack([product(basis[:, j]) for j in range(basis.shape[1])])
+    small = basis.T @ image
+    values, rotation = linalg.eigh((small + small.T) / 2)
+    return values[-k:], basis @ rotation[:, -k:]

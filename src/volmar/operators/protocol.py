@@ -1,0 +1,128 @@
+"""What an algorithm may ask of a symmetric positive definite matrix Q, and the answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of (Q + shift I) X = B with its certificate.
+
+    Attributes
+    ----------
+    x : ndarray
+        The solution, of B's shape.
+    residual : float
+        Largest relative residual ``|B_j - (Q + shift I) x_j| / |B_j|`` over the columns.
+    n_iter : int
+        Iterations of conjugate gradients; 0 for a direct solve.
+    method : str
+        What solved it: "cholesky", "lu", "woodbury", "cg" or "amg-cg".
+    """
+
+    x: FloatArray
+    residual: float
+    n_iter: int
+    method: str
+
+
+@dataclass(frozen=True)
+class EigenPairs:
+    """The smallest eigenvalues of Q, ascending, with unit eigenvectors of fixed signs.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,)
+        Eigenvalues in ascending order.
+    vectors : ndarray of shape (n, k)
+        Unit eigenvectors as columns; the entry of largest magnitude is positive.
+    residuals : ndarray of shape (k,)
+        ``|Q v_j - values_j v_j|``, recomputed from Q.
+    method : str
+        What computed them: "dense", "lanczos", "shift-invert", "amg", "lobpcg" or "low-rank".
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    residuals: FloatArray
+    method: str
+
+
+class SPDOperator(ABC):
+    """A symmetric positive definite matrix Q behind a small protocol.
+
+    Back ends keep Q as it is cheapest to hold and differ only in cost: an algorithm written
+    against this class runs on dense, sparse and low-rank Q alike.
+    """
+
+    n: int
+
+    @abstractmethod
+    def matvec(self, x: FloatArray) -> FloatArray:
+        """Return Q x, for a vector or a block of columns."""
+
+    @abstractmethod
+    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
+        """Solve (Q + shift I) X = block, for a vector or several columns at once.
+
+        `shift` may be negative down to where the matrix becomes singular; iterative back ends
+        then factorise, because conjugate gradients need a positive definite matrix.
+        """
+
+    @abstractmethod
+    def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
+        """Return the k smallest eigenpairs with residuals of at most tol times the norm of Q."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """An interval that holds every eigenvalue of Q."""
+
+
+def check_block(block: ArrayLike, n: int) -> tuple[FloatArray, bool]:
+    """Return `block` as an (n, m) float64 array, and whether it came as a vector."""
+    B = np.asarray(block, dtype=np.float64)
+    if B.ndim not in (1, 2) or B.shape[0] != n:
+        raise ValueError(f"block must have {n} rows (the size of Q), got shape {B.shape}.")
+    return (B[:, None], True) if B.ndim == 1 else (B, False)
+
+
+def check_n_pairs(k: int, n: int) -> None:
+    """Refuse a number of eigenpairs that Q does not have."""
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be between 1 and {n} (the size of Q), got {k}.")
+
+
+def relative_residual(R: FloatArray, B: FloatArray) -> float:
+    """Largest column norm of R relative to B's; a zero column of B counts absolutely."""
+    norms = np.linalg.norm(B, axis=0)
+    return float(np.max(np.linalg.norm(R, axis=0) / np.where(norms > 0, norms, 1.0)))
+
+
+def certified_pairs(
+    operator: SPDOperator, values: FloatArray, vectors: FloatArray, method: str
+) -> EigenPairs:
+    """Sort, fix the signs and recompute the residuals from Q itself."""
+    order = np.argsort(values, kind="stable")
+    values, vectors = values[order], fix_signs(vectors[:, order])
+    residuals = np.linalg.norm(operator.matvec(vectors) - vectors * values, axis=0)
+    return EigenPairs(values, vectors, residuals, method)
+
+
+def fix_signs(vectors: FloatArray) -> FloatArray:
+    """Flip columns so that the entry of largest magnitude is positive.
+
+    Entries within a hair of the largest count as equal and the first of them decides: rounding
+    must not choose between the two ends of a symmetric eigenvector.
+    """
+    magnitude = np.abs(vectors)
+    leader = np.argmax(magnitude >= (1 - 1e-6) * magnitude.max(axis=0), axis=0)
+    signs = np.sign(vectors[leader, np.arange(vectors.shape[1])])
+    return vectors * np.where(signs == 0, 1.0, signs)

@@ -1,0 +1,284 @@
+"""Operators: every back end answers as the dense matrix does, and certifies it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import linalg, sparse
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import kneighbors_graph
+
+from volmar import _memory
+from volmar.operators import DenseOperator, LowRankOperator, SparseOperator, as_operator
+from volmar.operators import amg as amg_module
+from volmar.operators import dense as dense_module
+from volmar.operators import sparse as sparse_module
+from volmar.operators.conjugate_gradients import conjugate_gradients
+from volmar.operators.fill import factorise, predicted_fill
+from volmar.operators.lanczos import largest_eigenpairs
+from volmar.operators.protocol import fix_signs
+
+
+def normalised_laplacian(X, k=10):
+    W = kneighbors_graph(X, k)
+    W = sparse.csr_matrix(W.maximum(W.T))
+    root = np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+    scaled = sparse.diags_array(1 / root) @ W @ sparse.diags_array(1 / root)
+    return sparse.csr_matrix(sparse.identity(W.shape[0]) - (scaled + scaled.T) / 2), root
+
+
+def moons(n, seed=0):
+    return normalised_laplacian(make_moons(n, noise=0.08, random_state=seed)[0])
+
+
+def blobs(n, seed=0, std=6.0):
+    X, _ = make_blobs(n, n_features=16, centers=2, cluster_std=std, random_state=seed)
+    return normalised_laplacian(X)
+
+
+def random_spd(rng, n, low=0.1):
+    basis = linalg.qr(rng.standard_normal((n, n)))[0]
+    return basis @ np.diag(np.sort(low + rng.random(n))) @ basis.T
+
+
+@pytest.fixture(params=["dense", "sparse", "low-rank"])
+def backend(request, rng):
+    """An operator and the same matrix, written out."""
+    n = 60
+    if request.param == "low-rank":
+        Z = rng.standard_normal((n, 7)) / 10
+        c = 1.1 * linalg.norm(Z, 2) ** 2
+        return LowRankOperator(Z, c=c), c * np.eye(n) - Z @ Z.T
+    if request.param == "dense":
+        Q = random_spd(rng, n)
+        Q = (Q + Q.T) / 2
+        return DenseOperator(Q, shift=0.25), Q + 0.25 * np.eye(n)
+    L, _ = moons(n)
+    return SparseOperator(L, shift=1 / n, bounds=(0, 2)), L.toarray() + np.eye(n) / n
+
+
+def test_backend_agrees_with_the_matrix(backend, rng):
+    operator, Q = backend
+    B = rng.standard_normal((operator.n, 3))
+    np.testing.assert_allclose(operator.matvec(B), Q @ B, atol=1e-12)
+    np.testing.assert_allclose(operator.matvec(B[:, 0]), Q @ B[:, 0], atol=1e-12)
+    for shift in (0.0, 0.3, 10.0):
+        solution = operator.solve(shift, B, rtol=1e-11)
+        exact = linalg.solve(Q + shift * np.eye(operator.n), B)
+        assert solution.residual < 1e-10
+        np.testing.assert_allclose(solution.x, exact, atol=1e-8)
+        single = operator.solve(shift, B[:, 1], rtol=1e-11)
+        assert single.x.shape == (operator.n,)
+        np.testing.assert_allclose(single.x, exact[:, 1], atol=1e-8)
+
+
+def test_backend_eigenpairs(backend):
+    operator, Q = backend
+    values, _ = linalg.eigh(Q)
+    pairs = operator.smallest_eigenpairs(5)
+    np.testing.assert_allclose(pairs.values, values[:5], atol=1e-9)
+    assert pairs.residuals.max() < 1e-9
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(5), atol=1e-9)
+    low, high = operator.bounds
+    assert low <= values[0] + 1e-12
+    assert high >= values[-1] - 1e-12
+
+
+def test_indefinite_shift_is_solved(backend, rng):
+    """The SQP of the volume family meets A = gamma Q - eta I with one negative eigenvalue."""
+    operator, Q = backend
+    values = linalg.eigvalsh(Q)
+    shift = -(values[0] + values[1]) / 2
+    b = rng.standard_normal(operator.n)
+    solution = operator.solve(shift, b)
+    assert solution.residual < 1e-9
+    np.testing.assert_allclose(Q @ solution.x + shift * solution.x, b, atol=1e-7)
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 25), sign=st.sampled_from([-1, 1]))
+@settings(max_examples=40, deadline=None)
+def test_low_rank_is_woodbury(seed, n, sign):
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, rng.integers(1, n + 3)))
+    c = 1.01 * linalg.norm(Z, 2) ** 2 + 0.1
+    Q = c * np.eye(n) + sign * Z @ Z.T
+    operator = LowRankOperator(Z, c=c, sign=sign)
+    b = rng.standard_normal(n)
+    np.testing.assert_allclose(operator.matvec(b), Q @ b, rtol=1e-9, atol=1e-9)
+    assert operator.solve(0.2, b).residual < 1e-9
+    k = int(rng.integers(1, n + 1))
+    pairs = operator.smallest_eigenpairs(k)
+    np.testing.assert_allclose(pairs.values, linalg.eigvalsh(Q)[:k], rtol=1e-8, atol=1e-8)
+    assert pairs.residuals.max() < 1e-7 * c
+
+
+def test_low_rank_refuses_an_indefinite_matrix(rng):
+    with pytest.raises(ValueError, match="larger c"):
+        LowRankOperator(rng.standard_normal((10, 2)), c=0.5)
+    with pytest.raises(ValueError, match="sign must be"):
+        LowRankOperator(rng.standard_normal((10, 2)), c=100, sign=2)
+
+
+@pytest.mark.parametrize(
+    ("graph", "method"), [(moons, "shift-invert"), (blobs, "lanczos")], ids=["moons", "blobs"]
+)
+def test_sparse_eigenpairs_by_the_graphs_shape(graph, method):
+    L, root = graph(3000)
+    operator = SparseOperator(L, bounds=(0, 2), near_null=root)
+    pairs = operator.smallest_eigenpairs(4)
+    assert pairs.method == method
+    exact = linalg.eigh(L.toarray(), subset_by_index=(0, 3), eigvals_only=True)
+    np.testing.assert_allclose(pairs.values, exact, atol=1e-8)
+    assert pairs.residuals.max() < 2e-6
+
+
+def test_amg_eigenpairs_agree_with_shift_invert(monkeypatch):
+    L, root = moons(4000)
+    reference = SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(4)
+    monkeypatch.setattr(sparse_module, "AMG_EIGEN_FROM", 1000)
+    pairs = SparseOperator(L, bounds=(0, 2), near_null=root).smallest_eigenpairs(4)
+    assert (reference.method, pairs.method) == ("shift-invert", "amg")
+    np.testing.assert_allclose(pairs.values, reference.values, atol=1e-9)
+    cosines = np.abs(np.einsum("ij,ij->j", pairs.vectors, reference.vectors))
+    assert cosines.min() > 1 - 1e-3
+
+
+@pytest.mark.parametrize("n_parts", [2, 3, 5])
+@pytest.mark.parametrize("graph", [moons, blobs], ids=["moons", "blobs"])
+def test_no_zero_of_a_disconnected_graph_is_skipped(graph, n_parts):
+    """One Krylov sequence sees one vector of an eigenspace: the known trap of Lanczos."""
+    L = sparse.csr_matrix(sparse.block_diag([graph(600, seed=s)[0] for s in range(n_parts)]))
+    pairs = SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(n_parts + 1)
+    assert pairs.method != "dense"
+    np.testing.assert_allclose(pairs.values[:n_parts], 0, atol=1e-9)
+    exact = sorted(linalg.eigvalsh(graph(600, seed=s)[0].toarray())[1] for s in range(n_parts))
+    np.testing.assert_allclose(pairs.values[n_parts], exact[0], atol=1e-8)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_lanczos_finds_repeated_eigenvalues(seed):
+    rng = np.random.default_rng(seed)
+    n = 80
+    values = np.sort(rng.random(n))
+    values[-3:] = 2.0  # three times the same at the top
+    basis = linalg.qr(rng.standard_normal((n, n)))[0]
+    A = (basis * values) @ basis.T
+    found, vectors = largest_eigenpairs(
+        lambda x: A @ x.ravel(), n, 3, tol=1e-8, seed=seed, max_iter=200
+    )
+    np.testing.assert_allclose(found, 2.0, atol=1e-7)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-7)
+
+
+def test_lanczos_says_when_it_does_not_converge(rng):
+    A = np.diag(1 + 1e-9 * np.arange(400.0))
+    assert largest_eigenpairs(lambda x: A @ x, 400, 2, tol=1e-16, seed=0, max_iter=1) is None
+
+
+def test_dense_lanczos_agrees_with_lapack(monkeypatch, rng):
+    monkeypatch.setattr(dense_module, "LANCZOS_FROM", 100)
+    L = blobs(400)[0].toarray()
+    pairs = DenseOperator(L, bounds=(0, 2)).smallest_eigenpairs(3)
+    assert pairs.method == "lanczos"
+    np.testing.assert_allclose(pairs.values, linalg.eigvalsh(L)[:3], atol=1e-9)
+
+
+def test_solve_climbs_from_cg_to_lu_to_amg(monkeypatch, rng):
+    L, root = moons(6000)
+    B = rng.standard_normal((6000, 2))
+    easy = SparseOperator(L, shift=0.2, bounds=(0, 2)).solve(0.0, B)
+    assert easy.method == "cg"
+    assert 0 < easy.n_iter <= sparse_module.CG_BUDGET
+    hard = SparseOperator(L, shift=1e-5, bounds=(0, 2))
+    direct = hard.solve(0.0, B)
+    assert direct.method == "lu"
+    assert direct.residual < 1e-9
+    monkeypatch.setattr(sparse_module, "MAX_FILL", 0.0)
+    multigrid = SparseOperator(L, shift=1e-5, bounds=(0, 2), near_null=root).solve(0.0, B)
+    assert multigrid.method == "amg-cg"
+    assert multigrid.residual < 1e-7
+    np.testing.assert_allclose(multigrid.x, direct.x, rtol=1e-3, atol=1e-4 * abs(direct.x).max())
+    monkeypatch.setattr(sparse_module, "amg_available", lambda: False)
+    to_the_end = SparseOperator(L, shift=1e-5, bounds=(0, 2)).solve(0.0, B)
+    assert to_the_end.method == "cg"
+    assert to_the_end.n_iter > sparse_module.CG_BUDGET
+    assert to_the_end.residual < 1e-7
+
+
+def test_cg_that_cannot_finish_warns_with_a_remedy(monkeypatch, rng):
+    L, _ = moons(2000)
+    monkeypatch.setattr(sparse_module, "MAX_FILL", 0.0)
+    monkeypatch.setattr(sparse_module, "amg_available", lambda: False)
+    operator = SparseOperator(L, shift=1e-14, bounds=(0, 2))
+    with pytest.warns(ConvergenceWarning, match=r"volmar\[large\]"):
+        solution = operator.solve(0.0, rng.standard_normal(2000), rtol=1e-30)
+    assert solution.residual > 1e-29
+
+
+def test_conjugate_gradients_treats_columns_alone(rng):
+    Q = random_spd(rng, 40)
+    B = np.column_stack([Q[:, 0] * 1e6, rng.standard_normal(40), np.zeros(40)])
+    X, _, done = conjugate_gradients(
+        lambda x: Q @ x, B, rtol=1e-10, max_iter=200, precondition=lambda r: r
+    )
+    assert done
+    np.testing.assert_allclose(X[:, 2], 0)
+    np.testing.assert_allclose(Q @ X, B, atol=1e-3)
+    np.testing.assert_allclose((Q @ X)[:, 1], B[:, 1], atol=1e-8)
+
+
+@pytest.mark.parametrize(("graph", "n"), [(moons, 10_000), (blobs, 3000)])
+def test_predicted_fill_is_near_the_real_one(graph, n):
+    L, _ = graph(n)
+    real = factorise(sparse.csc_matrix(L + sparse.identity(n))).nnz / L.nnz
+    assert real / 4 < predicted_fill(L) < 4 * real
+
+
+def test_predicted_fill_with_tiny_components():
+    parts = [moons(50, seed=s)[0] for s in range(60)]
+    L = sparse.csr_matrix(sparse.block_diag(parts))
+    assert 0.5 < predicted_fill(L) < 15
+
+
+def test_signs_are_fixed():
+    v = np.array([[0.1, -0.9], [-0.7, 0.1], [0.7, 0.2]])
+    fixed = fix_signs(v)
+    np.testing.assert_array_equal(fixed[:, 0], -v[:, 0])  # of two equal entries the first decides
+    np.testing.assert_array_equal(fixed[:, 1], -v[:, 1])
+    np.testing.assert_array_equal(fix_signs(np.zeros((2, 1))), np.zeros((2, 1)))
+
+
+def test_same_seed_same_vectors():
+    L, _ = blobs(3000)
+    one, two = (SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(3) for _ in range(2))
+    np.testing.assert_array_equal(one.vectors, two.vectors)
+
+
+def test_as_operator_picks_the_back_end():
+    L, _ = moons(100)
+    assert isinstance(as_operator(L), SparseOperator)
+    assert isinstance(as_operator(L.toarray()), DenseOperator)
+
+
+def test_bad_requests_name_the_argument(backend):
+    operator, _ = backend
+    with pytest.raises(ValueError, match="k must be between 1 and 60"):
+        operator.smallest_eigenpairs(0)
+    with pytest.raises(ValueError, match="k must be between 1 and 60"):
+        operator.smallest_eigenpairs(61)
+    with pytest.raises(ValueError, match="block must have 60 rows"):
+        operator.solve(0.0, np.ones(59))
+
+
+def test_dense_fallback_checks_memory(monkeypatch):
+    L, _ = moons(1000)
+    monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match="dense eigenpairs"):
+        SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(200)
+
+
+def test_amg_is_optional(monkeypatch):
+    monkeypatch.setattr(amg_module, "find_spec", lambda name: None)
+    assert not amg_module.amg_available()
