@@ -1,0 +1,160 @@
+"""What the feature maps share, and the positive part of a kernel matrix."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+from sklearn.exceptions import NotFittedError
+
+from volmar._memory import require_memory
+from volmar.rows._validation import as_matrix
+from volmar.rows.kernel import Kernel
+
+# Below this, an eigenvalue or a pivot of a float64 kernel matrix is taken for rounding.
+_RELATIVE_RANK = 1e-12
+# A kernel with this share of negative eigenvalues is not the positive one it is treated as.
+_NEGATIVE_SHARE = 0.01
+_ASYMMETRY = 1e-6
+
+
+def rank_tolerance(size: int, dtype: Any) -> float:
+    """Relative size below which an eigenvalue of a matrix of this precision is noise."""
+    return max(_RELATIVE_RANK, size * float(np.finfo(dtype).eps))
+
+
+class KernelMap:
+    """What the feature maps share: the kernel, the checks and the memory test.
+
+    A subclass calls `_set_fitted` at the end of its `fit`.
+    """
+
+    def __init__(self, kernel: str | Callable[..., Any], **parameters: Any) -> None:
+        self._kernel = Kernel(kernel, **parameters)
+        self._n_components = 0
+        self.n_features_in_: int | None = None
+
+    @property
+    def n_components(self) -> int:
+        """The number of features, known after `fit`."""
+        self._check_fitted()
+        return self._n_components
+
+    def _set_fitted(self, n_components: int, n_features: int) -> None:
+        self._n_components = n_components
+        self.n_features_in_ = n_features
+
+    def _check_fitted(self) -> None:
+        if self.n_features_in_ is None:
+            raise NotFittedError(f"{type(self).__name__} has not been fitted. Call fit(X) first.")
+
+    def _check_new(self, X: Any) -> Any:
+        """Check that the map is fitted and that X has the features that it was fitted to."""
+        self._check_fitted()
+        X = as_matrix(X)
+        if X.shape[1] != self.n_features_in_:
+            what = "columns (training points)" if self._kernel.precomputed else "features"
+            raise ValueError(f"X has {X.shape[1]} {what}, and fit has seen {self.n_features_in_}.")
+        return X
+
+    def _cross_kernel(self, X: Any, points: Any) -> np.ndarray:
+        n, m = X.shape[0], points.shape[0]
+        require_memory(
+            2 * n * m * max(X.dtype.itemsize, points.dtype.itemsize),
+            f"The kernel between {n} rows and {m} points",
+            "Use MappedRows, which computes the features tile by tile.",
+        )
+        return self._kernel(X, points)
+
+    def _training_kernel(self, X: Any) -> tuple[Any, np.ndarray, float]:
+        """Return the points (None if precomputed), their kernel matrix and its noise level.
+
+        The matrix is float64 and the caller's own: float32 points are taken to float64 first,
+        since an exact factor of a matrix rounded to float32 would not be one of the kernel's.
+        """
+        n = X.shape[0]
+        require_memory(
+            4 * 8 * n**2, f"The kernel matrix of {n} points", "Use NystroemMap instead."
+        )
+        if not self._kernel.precomputed:
+            points = X.astype(np.float64)  # a copy: the map outlives X
+            return points, self._symmetric_kernel(points), rank_tolerance(n, np.float64)
+        if sparse.issparse(X):
+            raise TypeError("a precomputed kernel matrix must be dense. Pass K.toarray().")
+        if X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "with kernel='precomputed', fit takes the square kernel matrix of the training "
+                f"points, got shape {X.shape}."
+            )
+        check_symmetric(X)
+        return None, X.astype(np.float64), rank_tolerance(n, X.dtype)
+
+    def _symmetric_kernel(self, points: Any) -> np.ndarray:
+        matrix = np.array(self._kernel(points, points), dtype=np.float64)
+        check_symmetric(matrix)
+        return matrix
+
+
+def check_symmetric(matrix: np.ndarray) -> None:
+    """Raise `ValueError` when a kernel matrix is not symmetric, up to rounding."""
+    if np.abs(matrix - matrix.T).max() > _ASYMMETRY * np.abs(matrix).max():
+        raise ValueError(
+            "the kernel matrix of a set of points with itself must be symmetric and is not. "
+            "Use a symmetric kernel, or (K + K.T) / 2."
+        )
+
+
+def positive_part(
+    matrix: np.ndarray,
+    tolerance: float,
+    *,
+    scale: float = 0.0,
+    n_components: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positive eigenvalues, largest first, and their eigenvectors.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (m, m)
+        A symmetric matrix.
+    tolerance : float
+        Eigenvalues below tolerance times the largest eigenvalue, the largest entry or `scale`,
+        whichever is most, are dropped: their inverse roots would be noise.
+    scale : float, default=0
+        The size of the numbers that the matrix was computed from, if larger than its own.
+    n_components : int, optional
+        The number of leading eigenvalues to compute; all when None.
+
+    Notes
+    -----
+    An eigenvector's entry of largest modulus is made positive, so that the answer does not depend
+    on LAPACK's signs. trace = Σ λ gives the weight of the negative eigenvalues without computing
+    them: it is at least Σ_{computed λ > 0} λ - trace.
+    """
+    m = matrix.shape[0]
+    leading = None if n_components is None else [m - n_components, m - 1]
+    values, vectors = linalg.eigh(matrix, subset_by_index=leading)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    kept = values > tolerance * max(values[0], scale, np.abs(matrix).max())
+    if not kept.any():
+        raise ValueError(
+            "the kernel matrix has no positive eigenvalue above rounding: to this kernel all the "
+            "points look alike. Check that X is not constant, and the kernel's parameters."
+        )
+    values, vectors = values[kept], vectors[:, kept]
+    positive = float(values.sum())
+    negative = max(positive - float(np.trace(matrix)), 0.0)
+    if negative > _NEGATIVE_SHARE * (positive + negative):
+        warnings.warn(
+            f"the kernel is not positive semidefinite: {negative / (positive + negative):.0%} of "
+            "its eigenvalues' weight is negative and is dropped. The features approximate its "
+            "positive part; use another kernel (e.g. 'rbf') if that is not what you want.",
+            UserWarning,
+            stacklevel=3,
+        )
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(values.size)])
+    return values, np.ascontiguousarray(vectors * signs)

@@ -1,0 +1,87 @@
+"""Checks of the arrays that enter this room."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+
+def as_matrix(X: Any, name: str = "X") -> Any:
+    """Return X as a float32 or float64 C- or F-ordered array or `scipy.sparse.csr_array`.
+
+    What already is one is returned without a copy. NaN and infinity are left to the caller.
+    """
+    matrix: Any = X if sparse.issparse(X) else np.asarray(X)
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"{name} must have two dimensions (rows, features), got {matrix.ndim}. "
+            f"Reshape it, e.g. by {name}.reshape(-1, 1) if it has a single feature."
+        )
+    if 0 in matrix.shape:
+        raise ValueError(f"{name} must have a row and a column at least, got {matrix.shape}.")
+    if sparse.issparse(matrix):
+        matrix = sparse.csr_array(matrix)
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = _as_float64(matrix, name)
+    if sparse.issparse(matrix):
+        if not matrix.has_canonical_format:  # entries given twice would be squared one by one
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+    elif not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
+        # BLAS takes no general strides: NumPy would copy the matrix in every pass.
+        matrix = np.ascontiguousarray(matrix)
+    return matrix
+
+
+def _as_float64(matrix: Any, name: str) -> Any:
+    if matrix.dtype.kind not in "biufO":
+        raise TypeError(f"{name} must hold real numbers, got dtype {matrix.dtype}.")
+    try:
+        return matrix.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers: {error}.") from error
+
+
+def as_vector(
+    v: Any, size: int, name: str, per: Literal["row", "feature"], dtype: Any = np.float64
+) -> np.ndarray:
+    """Return v as an array of shape (size,) and the given dtype."""
+    vector = np.asarray(v)
+    if vector.shape != (size,):
+        raise ValueError(
+            f"{name} must have the shape ({size},), got {vector.shape}. "
+            f"Pass one number for each {per}."
+        )
+    if vector.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {vector.dtype}.")
+    return vector.astype(dtype, copy=False)
+
+
+def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    """Return sample weights in float64, or None; they are finite, not negative, not all 0."""
+    if sample_weight is None:
+        return None
+    weights = as_vector(sample_weight, n_rows, "sample_weight", "row")
+    if not np.all(np.isfinite(weights)):
+        raise ValueError("sample_weight holds NaN or infinity. Drop or replace those rows.")
+    if weights.min() < 0:
+        raise ValueError(
+            f"sample_weight must not be negative, got {weights.min():g}. "
+            "A row of weight 0 is a row left out."
+        )
+    if weights.sum() <= 0:
+        raise ValueError("sample_weight is 0 for every row. Give some row a positive weight.")
+    return weights
+
+
+def selected_rows(mask: Any, n_rows: int) -> np.ndarray:
+    """Return the indices of the rows that a boolean mask selects."""
+    mask = np.asarray(mask)
+    if mask.dtype != bool or mask.shape != (n_rows,):
+        raise ValueError(
+            f"mask must be a boolean array of shape ({n_rows},), got dtype {mask.dtype} and "
+            f"shape {mask.shape}. Compare labels with a value, e.g. labels == 1, to make one."
+        )
+    return np.flatnonzero(mask)

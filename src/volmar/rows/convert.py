@@ -1,0 +1,39 @@
+"""From what a user has to a row source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy import sparse
+
+from volmar.rows.dense import DenseRows
+from volmar.rows.sparse import SparseRows
+
+__all__ = ["as_rows"]
+
+
+def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
+    """Return the row source of an array or a sparse matrix.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        float32 and float64 are kept, C and Fortran order too, without a copy; integers become
+        float64 and other sparse formats CSR. NaN and infinity are left to the caller.
+    sample_weight : array of shape (n,), optional
+        Sample weights, not negative.
+
+    Returns
+    -------
+    DenseRows or SparseRows
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from volmar.rows import as_rows
+    >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
+    array([0.333, 0.333, 0.333])
+    """
+    if sparse.issparse(X):
+        return SparseRows(X, sample_weight=sample_weight)
+    return DenseRows(X, sample_weight=sample_weight)

@@ -1,0 +1,106 @@
+"""Kernels by name or by function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics.pairwise import kernel_metrics
+
+__all__ = ["Kernel"]
+
+
+class Kernel:
+    """A kernel k(x, y), evaluated between two sets of rows.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        A name known to `sklearn.metrics.pairwise.pairwise_kernels`; or a function
+        ``kernel(X, Y, **kernel_params)`` of two *matrices*, shapes (m, d) and (p, d), that
+        returns the (m, p) kernel matrix, as for `sklearn.svm.SVC`; or "precomputed", for a user
+        whose matrix is the kernel matrix already: there is nothing to evaluate then.
+    gamma : float, optional
+        Coefficient of "rbf", "laplacian", "poly", "sigmoid" and "chi2". None takes
+        scikit-learn's value, 1 / n_features (1 for "chi2").
+    degree : float, default=3
+        Degree of "poly".
+    coef0 : float, default=1
+        Constant of "poly" and "sigmoid".
+    kernel_params : mapping, optional
+        Arguments of a callable kernel.
+
+    Notes
+    -----
+    As in scikit-learn, a named kernel takes of gamma, degree and coef0 those that it has. The
+    kernel matrix of float32 points is float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import Kernel
+    >>> Kernel("rbf", gamma=1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(3)
+    array([[1.   , 0.368]])
+    """
+
+    def __init__(
+        self,
+        kernel: str | Callable[..., Any],
+        *,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self._function: Callable[..., Any] | None = None
+        self._arguments: dict[str, Any] = dict(kernel_params or {})
+        if callable(kernel):
+            if gamma is not None:
+                raise ValueError(
+                    f"gamma={gamma!r} has no meaning for a callable kernel. Pass it in "
+                    "kernel_params instead."
+                )
+            self._function = kernel
+            return
+        if kernel_params:
+            raise ValueError(
+                f"kernel_params={dict(kernel_params)!r} are for callable kernels, and kernel is "
+                f"{kernel!r}. Use gamma, degree and coef0."
+            )
+        if kernel == "precomputed":
+            return
+        functions = kernel_metrics()
+        if kernel not in functions:
+            raise ValueError(
+                f"kernel={kernel!r} is not known. Use one of {sorted(functions)} or a callable "
+                "that takes two matrices."
+            )
+        self._function = functions[kernel]
+        offered = {"gamma": gamma, "degree": degree, "coef0": coef0}
+        taken = inspect.signature(functions[kernel]).parameters
+        self._arguments = {
+            name: value for name, value in offered.items() if name in taken and value is not None
+        }
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether the user's matrix is the kernel matrix itself."""
+        return self._function is None
+
+    def __call__(self, X: Any, Y: Any) -> np.ndarray:
+        """Return the kernel matrix between the rows of X and those of Y, dense."""
+        if self._function is None:
+            raise ValueError("kernel='precomputed' cannot be evaluated between points.")
+        matrix = self._function(X, Y, **self._arguments)
+        matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+        if matrix.shape != (X.shape[0], Y.shape[0]):
+            raise ValueError(
+                f"the callable kernel returned shape {matrix.shape} for matrices of shapes "
+                f"{X.shape} and {Y.shape}, not {(X.shape[0], Y.shape[0])}. A function of two "
+                "single points can be wrapped by sklearn.metrics.pairwise.pairwise_kernels."
+            )
+        return matrix
