@@ -1,0 +1,249 @@
+"""Artificial data with known labels: the JMLR paper's three sets and unbalanced blobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn import datasets
+from sklearn.utils import check_random_state
+
+__all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
+
+
+def make_two_gaussians(
+    n_samples: int = 200, *, random_state: int | np.random.RandomState | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two crossed Gaussians in parallel planes, the 2gaussians set of JMLR section 8.2.
+
+    Half the points have the covariance diag(100, 4) and third coordinate +3 (label 0), the
+    others diag(4, 100) and -3 (label 1); both have mean zero in the first two coordinates.
+    With an odd `n_samples` label 0 has the point more.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of points, at least 2.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 3)
+    y : ndarray of shape (n_samples,)
+        0 or 1.
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_two_gaussians
+    >>> X, y = make_two_gaussians(100, random_state=0)
+    >>> X.shape, sorted(set(X[y == 0, 2].tolist()))
+    ((100, 3), [3.0])
+    """
+    n_samples = _count("n_samples", n_samples, least=2)
+    rng = check_random_state(random_state)
+    y = rng.permutation(np.arange(n_samples) % 2)
+    X = rng.standard_normal((n_samples, 3))
+    X[:, :2] *= np.array([[10.0, 2.0], [2.0, 10.0]])[y]
+    X[:, 2] = np.array([3.0, -3.0])[y]
+    return X, y
+
+
+def make_two_moons(
+    n_samples: int = 200,
+    *,
+    noise: float = 0.05,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two interleaving half circles of radius 1, the shape of the JMLR paper's 2moons.
+
+    The paper gives no formula: these are scikit-learn's moons with Gaussian noise.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of points, at least 2.
+    noise : float, default=0.05
+        Standard deviation of the noise added to each coordinate.
+    random_state : int, RandomState or None, default=None
+        Seed of the noise and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+    y : ndarray of shape (n_samples,)
+        0 (the upper moon) or 1.
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_two_moons
+    >>> X, y = make_two_moons(101, random_state=0)
+    >>> X.shape, sorted([int((y == 0).sum()), int((y == 1).sum())])
+    ((101, 2), [50, 51])
+    """
+    n_samples = _count("n_samples", n_samples, least=2)
+    noise = _number("noise", noise, least=0.0)
+    return datasets.make_moons(n_samples, noise=noise, random_state=random_state)
+
+
+def make_two_circles(
+    n_samples: int = 200,
+    *,
+    noise: float = 0.05,
+    factor: float = 0.5,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two concentric rings of radius 1 and `factor`, the shape of the JMLR paper's 2circles.
+
+    The paper gives no formula: these are scikit-learn's circles with Gaussian noise.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of points, at least 2.
+    noise : float, default=0.05
+        Standard deviation of the noise added to each coordinate.
+    factor : float, default=0.5
+        Radius of the inner ring, in [0, 1).
+    random_state : int, RandomState or None, default=None
+        Seed of the noise and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+    y : ndarray of shape (n_samples,)
+        0 (the outer ring) or 1.
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_two_circles
+    >>> X, y = make_two_circles(100, noise=0.0, factor=0.25, random_state=0)
+    >>> sorted(set((X**2).sum(axis=1).round(6).tolist()))
+    [0.0625, 1.0]
+    """
+    n_samples = _count("n_samples", n_samples, least=2)
+    noise = _number("noise", noise, least=0.0)
+    factor = _number("factor", factor, least=0.0)
+    if factor >= 1.0:
+        raise ValueError(f"factor={factor!r} must be below 1, the radius of the outer ring")
+    return datasets.make_circles(n_samples, noise=noise, factor=factor, random_state=random_state)
+
+
+def make_blobs(
+    n_samples: int = 200,
+    *,
+    n_features: int = 2,
+    centers: int = 2,
+    imbalance: float | Sequence[float] = 1.0,
+    separation: float = 6.0,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Spherical Gaussian blobs whose class sizes and distances are known exactly.
+
+    Each blob has standard deviation 1. The centres form a regular polygon in the first two
+    features (a line when there is one feature), with `separation` between neighbours, so
+    for two balanced blobs the best possible error is :math:`\Phi(-separation / 2)`.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+        Number of points, at least one for each centre.
+    n_features : int, default=2
+        Number of features.
+    centers : int, default=2
+        Number of blobs.
+    imbalance : float or sequence of float, default=1.0
+        A number r >= 1: the first class is r times as large as the last, with a constant
+        ratio from one class to the next. A sequence: the fraction of each class, with sum 1.
+        Class sizes are the fractions of `n_samples` rounded to whole points (largest
+        remainder first, every class at least one point): they do not depend on the seed.
+    separation : float, default=6.0
+        Distance between neighbouring centres, in standard deviations.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw and of the shuffle.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        0 to ``centers - 1``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.datasets import make_blobs
+    >>> X, y = make_blobs(100, imbalance=[0.9, 0.1], random_state=0)
+    >>> np.bincount(y).tolist()
+    [90, 10]
+    """
+    centers = _count("centers", centers, least=1)
+    n_samples = _count("n_samples", n_samples, least=centers)
+    n_features = _count("n_features", n_features, least=1)
+    separation = _number("separation", separation, least=0.0)
+    sizes = _class_sizes(n_samples, _fractions(imbalance, centers))
+    return datasets.make_blobs(
+        sizes,
+        centers=_polygon(centers, n_features, separation),
+        cluster_std=1.0,
+        random_state=random_state,
+    )
+
+
+def _fractions(imbalance: float | Sequence[float], centers: int) -> np.ndarray:
+    if isinstance(imbalance, Real):
+        ratio = _number("imbalance", float(imbalance), least=1.0)
+        weights = ratio ** np.linspace(1.0, 0.0, centers)
+        return weights / weights.sum()
+    fractions = np.asarray(imbalance, dtype=float)
+    if fractions.shape != (centers,):
+        raise ValueError(
+            f"imbalance={imbalance!r} must have one fraction for each of the {centers} centers"
+        )
+    if not (fractions > 0).all() or not math.isclose(fractions.sum(), 1.0, rel_tol=1e-9):
+        raise ValueError(f"imbalance={imbalance!r} must be positive fractions with sum 1")
+    return fractions
+
+
+def _class_sizes(n_samples: int, fractions: np.ndarray) -> list[int]:
+    """Whole numbers with sum `n_samples`, nearest to the fractions, none of them zero."""
+    exact = n_samples * fractions
+    # 1e-9 keeps an exact product such as 100 * 0.29 = 28.999999999999996 from losing a point.
+    sizes = np.maximum(np.floor(exact + 1e-9).astype(int), 1)
+    while sizes.sum() != n_samples:
+        step = 1 if sizes.sum() < n_samples else -1
+        shortfall = step * (exact - sizes)
+        # A class of one point must keep it.
+        shortfall[(sizes == 1) & (step == -1)] = -np.inf
+        sizes[np.argmax(shortfall)] += step
+    return [int(size) for size in sizes]
+
+
+def _polygon(centers: int, n_features: int, separation: float) -> np.ndarray:
+    points = np.zeros((centers, n_features))
+    if centers == 1:
+        return points
+    if n_features == 1:
+        points[:, 0] = separation * (np.arange(centers) - (centers - 1) / 2)
+        return points
+    radius = separation / (2 * math.sin(math.pi / centers))
+    angles = 2 * np.pi * np.arange(centers) / centers
+    points[:, 0], points[:, 1] = radius * np.cos(angles), radius * np.sin(angles)
+    return points
+
+
+def _count(name: str, value: int, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r} must be a whole number")
+    if value < least:
+        raise ValueError(f"{name}={value!r} must be at least {least}")
+    return int(value)
+
+
+def _number(name: str, value: float, *, least: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r} must be a number")
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError(f"{name}={value!r} must be a finite number of at least {least:g}")
+    return float(value)
