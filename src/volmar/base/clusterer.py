@@ -1,0 +1,135 @@
+"""The estimator base: validation, restarts, callbacks, fitted attributes, prediction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
+from volmar.base.validation import check_n_clusters, check_sample_weight
+from volmar.solvers import Result
+
+
+class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
+    """What every clusterer of the house shares.
+
+    A subclass says what it checks (`_check_parameters`), what it makes of the data once
+    (`_problem`), and what one start does with that (`_run`, which returns a certified `Result`
+    with a `labels` field). The start with the lowest objective is kept. `fit` stays in the
+    subclass, because `sample_weight` belongs in its signature only where it has a meaning.
+    """
+
+    #: Most clusters that the method has a rule for; None for any number.
+    _max_clusters: ClassVar[int | None] = None
+    #: Whether sparse X is taken.
+    _accepts_sparse: ClassVar[bool] = True
+
+    # Parameters that every clusterer declares in its own __init__.
+    n_clusters: int
+    random_state: Any
+
+    # ------------------------------------------------------------------ for the subclass
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise a clear error for a parameter that no data could make right."""
+
+    @abstractmethod
+    def _problem(self, X: Any, weights: NDArray | None) -> Any:
+        """Return what all starts share: a kernel matrix, an operator, moments."""
+
+    @abstractmethod
+    def _run(self, problem: Any, seed: int) -> Any:
+        """Run one start and return a `Result` that has `labels`."""
+
+    @abstractmethod
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """Return scores: (n,) with its sign for two clusters, (n, k) with its argmax beyond."""
+
+    def _n_starts(self) -> int:
+        return int(getattr(self, "n_init", 1))
+
+    def _is_pairwise(self) -> bool:
+        named = (getattr(self, "kernel", None), getattr(self, "affinity", None))
+        return any(isinstance(value, str) and value == "precomputed" for value in named)
+
+    def _publish(self, problem: Any, result: Any) -> None:
+        """Set fitted attributes beyond the common ones."""
+
+    # ------------------------------------------------------------------ the template
+
+    @with_callbacks
+    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Clusterer:
+        self._check_parameters()
+        X = self._validate(X, reset=True)
+        n_samples = X.shape[0]
+        if self._is_pairwise() and X.shape[1] != n_samples:
+            raise ValueError(
+                f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
+                "similarities between all pairs of training rows."
+            )
+        check_n_clusters(
+            self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
+        )
+        weights = check_sample_weight(sample_weight, n_samples)
+        problem = self._problem(X, weights)
+        n_starts = self._n_starts()
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
+        best: Any = None
+        for step in fit_steps(self, X, n_starts):
+            result = self._run(problem, int(seeds[step]))
+            if best is None or result.objective < best.objective:
+                best = result
+        self.labels_: NDArray[np.int64] = best.labels.astype(np.int64)
+        self.objective_: float = best.objective
+        self.n_iter_: int = best.n_iter
+        self.result_: Result = best
+        self._publish(problem, best)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Assign rows to the clusters found by `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or similarities to the training rows where those were precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Cluster of each row.
+        """
+        scores = self.decision_function(X)
+        chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return chosen.astype(np.int64)
+
+    def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
+        if not reset:
+            check_is_fitted(self)
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if self._accepts_sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+        )
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn which input is taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._accepts_sparse
+        tags.input_tags.pairwise = self._is_pairwise()
+        return tags
+
+
+def two_column_scores(scores: NDArray) -> NDArray:
+    """Scores (n, 2) as one signed column, positive for cluster 1; more columns as they are."""
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

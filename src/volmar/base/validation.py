@@ -1,0 +1,98 @@
+"""Checks of parameters and weights whose messages name the argument, the value and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
+    """Return `value` if it is one of `options`."""
+    options = tuple(options)
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+    return value
+
+
+def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:
+    """Return `value` as an int if it is a whole number between `low` and `high`."""
+    limits = f"at least {low}" if high is None else f"between {low} and {high}"
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer ({limits}), got {value!r}.")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name} must be {limits}, got {value}.")
+    return int(value)
+
+
+def check_number(
+    name: str, value: Any, *, low: float = -np.inf, high: float = np.inf, open_low: bool = False
+) -> float:
+    """Return `value` as a float if it is finite and between `low` and `high`.
+
+    `open_low` leaves out `low` itself.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    inside = (low < value if open_low else low <= value) and value <= high
+    if not np.isfinite(value) or not inside:
+        relation = "greater than" if open_low else "at least"
+        limits = f"{relation} {low:g}" + (f" and at most {high:g}" if np.isfinite(high) else "")
+        limits = limits if np.isfinite(low) else "finite"
+        raise ValueError(f"{name} must be {limits}, got {value}.")
+    return float(value)
+
+
+def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, method: str) -> int:
+    """Return `n_clusters` if the data have that many rows and the method a rule for it."""
+    n_clusters = check_count("n_clusters", n_clusters, low=2)
+    if limit is not None and n_clusters > limit:
+        raise NotImplementedError(
+            f"{method} has no rule for more than {limit} clusters yet, got n_clusters="
+            f"{n_clusters}. Use n_clusters={limit}, or KernelKMeans or "
+            "NormalizedSpectralClustering, which take any number."
+        )
+    if n_clusters > n_samples:
+        raise ValueError(
+            f"n_clusters={n_clusters} is more than the number of rows: X has "
+            f"n_samples={n_samples}. Lower n_clusters."
+        )
+    return n_clusters
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
+    """Return weights as float64 of shape (n_samples,), or None for equal weights."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        weights = np.full(n_samples, float(sample_weight))
+    else:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight must have one weight a row, shape ({n_samples},), got shape "
+            f"{weights.shape}."
+        )
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
+        raise ValueError("sample_weight must be finite and not negative.")
+    if not np.any(weights > 0):
+        raise ValueError("sample_weight must have a positive entry, got only zeros.")
+    return weights
+
+
+def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters: int) -> NDArray:
+    """Return given start labels as consecutive ints from 0, every cluster present."""
+    given = np.asarray(labels)
+    if given.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one label a row, shape ({n_samples},), got shape {given.shape}."
+        )
+    values, consecutive = np.unique(given, return_inverse=True)
+    if values.size != n_clusters:
+        raise ValueError(
+            f"{name} must hold n_clusters={n_clusters} different labels, got {values.size}."
+        )
+    return consecutive

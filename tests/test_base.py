@@ -1,0 +1,180 @@
+"""The estimator base: callbacks, restarts, and messages that name argument, value and remedy."""
+
+import numpy as np
+import pytest
+
+from volmar.base import Clusterer, Result, Status
+from volmar.base.callbacks import fit_steps
+from volmar.base.clusterer import two_column_scores
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_n_clusters,
+    check_number,
+    check_sample_weight,
+    check_start_labels,
+)
+
+
+class Halves(Clusterer):
+    """Splits on the sign of the first feature; start j pretends to an objective of |j - 2|."""
+
+    _max_clusters = 2
+
+    def __init__(self, n_clusters=2, *, n_init=4, random_state=None):
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        self.runs_ = []
+        return self._fit(X, sample_weight)
+
+    def _check_parameters(self):
+        check_count("n_init", self.n_init)
+
+    def _problem(self, X, weights):
+        return X
+
+    def _run(self, problem, seed):
+        from dataclasses import make_dataclass
+
+        number = len(self.runs_)
+        self.runs_.append(seed)
+        kind = make_dataclass("R", [("labels", object, None)], bases=(Result,), frozen=True)
+        return kind(
+            objective=abs(number - 2.0), n_iter=number, labels=(problem[:, 0] > 0).astype(int)
+        )
+
+    def decision_function(self, X):
+        return self._validate(X, reset=False)[:, 0]
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((30, 2))
+
+
+def test_the_best_start_is_kept(X):
+    model = Halves(random_state=0).fit(X)
+    assert model.objective_ == 0.0
+    assert model.n_iter_ == 2
+    assert len(set(model.runs_)) == 4
+    assert Halves(random_state=0).fit(X).runs_ == model.runs_
+    assert Halves(random_state=1).fit(X).runs_ != model.runs_
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_array_equal(model.fit_predict(X), model.labels_)
+
+
+class Recorder:
+    """A callback that writes down what it hears and asks to stop after `stop_after` steps."""
+
+    def __init__(self, stop_after=None):
+        self.heard = []
+        self.stop_after = stop_after
+
+    def setup(self, estimator, context):
+        self.heard.append("setup")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.heard.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator, context):
+        self.heard.append(f"end {context.task_name}")
+        n_ended = sum(word.startswith("end start") for word in self.heard)
+        return self.stop_after is not None and n_ended >= self.stop_after
+
+    def teardown(self, estimator, context):
+        self.heard.append("teardown")
+
+
+def test_callbacks_hear_every_start(X):
+    pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+    recorder = Recorder()
+    Halves().set_callbacks(recorder).fit(X)
+    starts = [f"{word} start {j}" for j in range(4) for word in ("begin", "end")]
+    assert recorder.heard == ["setup", "begin fit", *starts, "end fit", "teardown"]
+
+
+def test_a_callback_can_stop_the_starts(X):
+    pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+    model = Halves().set_callbacks(Recorder(stop_after=2)).fit(X)
+    assert len(model.runs_) == 2
+    assert model.objective_ == 1.0
+
+
+def test_without_callback_support_steps_are_a_plain_range():
+    assert list(fit_steps(object(), None, 3)) == [0, 1, 2]
+
+
+def test_more_clusters_than_there_is_a_rule_for(X):
+    with pytest.raises(NotImplementedError, match=r"Halves has no rule for more than 2.*got n_cl"):
+        Halves(3).fit(X)
+    with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
+        check_n_clusters(5, 4, limit=None, method="M")
+    with pytest.raises(ValueError, match="n_clusters must be at least 2, got 1"):
+        Halves(1).fit(X)
+    with pytest.raises(TypeError, match="n_clusters must be an integer"):
+        Halves(2.0).fit(X)
+
+
+def test_two_columns_become_a_sign():
+    scores = np.array([[1.0, 3.0], [2.0, 0.5]])
+    np.testing.assert_array_equal(two_column_scores(scores), [2.0, -1.5])
+    assert two_column_scores(np.ones((4, 3))).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: check_choice("how", "x", ["a", "b"]), ValueError, "how must be one of 'a', 'b'"),
+        (lambda: check_choice("how", 3, ["a"]), ValueError, "got 3"),
+        (lambda: check_count("n", True), TypeError, "n must be an integer"),
+        (lambda: check_count("n", 0), ValueError, "n must be at least 1, got 0"),
+        (lambda: check_count("n", 9, high=5), ValueError, "n must be between 1 and 5, got 9"),
+        (lambda: check_number("C", "1"), TypeError, "C must be a number, got '1'"),
+        (lambda: check_number("C", 0, low=0, open_low=True), ValueError, "greater than 0, got 0"),
+        (lambda: check_number("C", 3, low=0, high=2), ValueError, "at least 0 and at most 2"),
+        (lambda: check_number("C", np.nan), ValueError, "C must be finite, got nan"),
+        (lambda: check_number("C", np.inf, low=0), ValueError, "got inf"),
+        (lambda: check_sample_weight([1, 2], 3), ValueError, r"shape \(3,\), got shape \(2,\)"),
+        (lambda: check_sample_weight([1, -1], 2), ValueError, "finite and not negative"),
+        (lambda: check_sample_weight([1, np.nan], 2), ValueError, "finite and not negative"),
+        (lambda: check_sample_weight([0, 0], 2), ValueError, "positive entry"),
+        (lambda: check_start_labels("init", [0, 1], 3, 2), ValueError, "init must hold one label"),
+        (
+            lambda: check_start_labels("init", [0, 0], 2, 2),
+            ValueError,
+            "2 different labels, got 1",
+        ),
+    ],
+)
+def test_messages(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_values_that_pass():
+    assert check_number("C", 2, low=0) == 2.0
+    assert check_count("n", np.int64(3)) == 3
+    assert check_sample_weight(None, 3) is None
+    np.testing.assert_array_equal(check_sample_weight(2, 3), [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(check_start_labels("init", ["b", "a", "b"], 3, 2), [1, 0, 1])
+
+
+def test_result_certifies_itself():
+    good = Result(objective=10.0, gap=1e-9, residuals={"kkt": 1e-9})
+    assert good.is_certified(1e-8)
+    assert not Result(objective=10.0, gap=1e-3).is_certified(1e-8)
+    assert not Result(objective=10.0, residuals={"kkt": 1.0}).is_certified(1e-8)
+    assert not Result(objective=10.0, status=Status.MAX_ITER).is_certified(1e-8)
+    with pytest.raises(TypeError):
+        good.residuals["kkt"] = 0.0
+    with pytest.raises(AttributeError):
+        good.objective = 0.0
+
+
+def test_nan_is_refused_by_name(X):
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        Halves().fit(X)
