@@ -46,8 +46,8 @@ class Halves(Clusterer):
             objective=abs(number - 2.0), n_iter=number, labels=(problem[:, 0] > 0).astype(int)
         )
 
-    def decision_function(self, X):
-        return self._validate(X, reset=False)[:, 0]
+    def _scores(self, X):
+        return X[:, 0]
 
 
 @pytest.fixture
@@ -112,10 +112,19 @@ def test_more_clusters_than_there_is_a_rule_for(X):
         Halves(3).fit(X)
     with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
         check_n_clusters(5, 4, limit=None, method="M")
-    with pytest.raises(ValueError, match="n_clusters must be at least 2, got 1"):
-        Halves(1).fit(X)
+    with pytest.raises(ValueError, match="n_clusters must be at least 1, got 0"):
+        Halves(0).fit(X)
     with pytest.raises(TypeError, match="n_clusters must be an integer"):
         Halves(2.0).fit(X)
+
+
+def test_one_cluster_is_all_rows(X):
+    model = Halves(1).fit(X)
+    assert not model.labels_.any()
+    assert not model.predict(X).any()
+    assert model.decision_function(X).shape == (30,)
+    assert model.objective_ == 0.0
+    assert not model.runs_
 
 
 def test_two_columns_become_a_sign():

@@ -118,11 +118,11 @@ def test_two_moons_and_circles_without_noise_lie_on_their_curves():
     "make", [make_two_gaussians, make_two_moons, make_two_circles, make_blobs]
 )
 def test_generators_are_seeded_shuffled_and_leave_the_global_state_alone(make):
-    before = np.random.get_state()[1].copy()  # noqa: NPY002  the global state is what is checked
+    before = np.random.get_state()[1].copy()
     X, y = make(101, random_state=3)
     again, y_again = make(101, random_state=3)
     other, _ = make(101, random_state=4)
-    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002  as above
+    assert np.array_equal(np.random.get_state()[1], before)
     assert np.array_equal(X, again)
     assert np.array_equal(y, y_again)
     assert not np.allclose(X, other)

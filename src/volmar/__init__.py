@@ -1,5 +1,38 @@
-"""volmar: discriminative clustering."""
+"""volmar: discriminative clustering.
+
+Find the split of unlabelled data that a good classifier would be most confident in: by maximum
+volume, maximum margin or maximin separation probability. ``from volmar import KernelKMeans`` and
+the like give the estimators; everything else is in the modules named in the documentation.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from volmar._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from volmar.baselines import KernelKMeans, NormalizedCut, NormalizedSpectralClustering
+
+# Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
+_HOMES = {
+    "KernelKMeans": "volmar.baselines",
+    "NormalizedCut": "volmar.baselines",
+    "NormalizedSpectralClustering": "volmar.baselines",
+}
+
+__all__ = [
+    "KernelKMeans",
+    "NormalizedCut",
+    "NormalizedSpectralClustering",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'volmar' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

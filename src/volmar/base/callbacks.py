@@ -12,7 +12,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
 
-    def with_callbacks(method):  # type: ignore[no-untyped-def]
+    def with_callbacks(method: Any) -> Any:
         """Return the method as it is: there are no callbacks to tear down."""
         return method
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +21,16 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     """What every clusterer of the house shares.
 
     A subclass says what it checks (`_check_parameters`), what it makes of the data once
-    (`_problem`), and what one start does with that (`_run`, which returns a certified `Result`
-    with a `labels` field). The start with the lowest objective is kept. `fit` stays in the
-    subclass, because `sample_weight` belongs in its signature only where it has a meaning.
+    (`_problem`), what one start does with that (`_run`, which returns a certified `Result` with a
+    `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
+    objective is kept. `fit` stays in the subclass, because `sample_weight` belongs in its
+    signature only where it has a meaning.
     """
 
     #: Most clusters that the method has a rule for; None for any number.
     _max_clusters: ClassVar[int | None] = None
+    #: Fewest clusters that `_run` can find; asked for 1 below it, `fit` puts all rows together.
+    _min_clusters: ClassVar[int] = 2
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
 
@@ -49,8 +53,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Run one start and return a `Result` that has `labels`."""
 
     @abstractmethod
-    def decision_function(self, X: ArrayLike) -> NDArray:
-        """Return scores: (n,) with its sign for two clusters, (n, k) with its argmax beyond."""
+    def _scores(self, X: Any) -> NDArray:
+        """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
 
     def _n_starts(self) -> int:
         return int(getattr(self, "n_init", 1))
@@ -65,7 +69,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     # ------------------------------------------------------------------ the template
 
     @with_callbacks
-    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Clusterer:
+    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
         self._check_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
@@ -78,6 +82,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
         )
         weights = check_sample_weight(sample_weight, n_samples)
+        if self.n_clusters < self._min_clusters:
+            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=np.zeros(n_samples)))
+            return self
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
@@ -86,12 +93,33 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             result = self._run(problem, int(seeds[step]))
             if best is None or result.objective < best.objective:
                 best = result
-        self.labels_: NDArray[np.int64] = best.labels.astype(np.int64)
-        self.objective_: float = best.objective
-        self.n_iter_: int = best.n_iter
-        self.result_: Result = best
+        self._set_result(best)
         self._publish(problem, best)
         return self
+
+    def _set_result(self, result: Any) -> None:
+        self.labels_: NDArray[np.int64] = result.labels.astype(np.int64)
+        self.objective_: float = result.objective
+        self.n_iter_: int = result.n_iter
+        self.result_: Any = result
+
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """Score rows by the clusters found by `fit`; the class says what a score is.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or similarities to the training rows where those were precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_clusters)
+            Two clusters: positive for cluster 1. More: the largest of a row is its cluster.
+        """
+        rows = self._validate(X, reset=False)
+        if self.n_clusters < self._min_clusters:
+            return np.zeros(rows.shape[0])
+        return self._scores(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Assign rows to the clusters found by `fit`.
@@ -128,6 +156,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.pairwise = self._is_pairwise()
         return tags
+
+
+@dataclass(frozen=True)
+class OneCluster(Result):
+    """All rows together: nothing to cut, nothing to gain."""
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0))
 
 
 def two_column_scores(scores: NDArray) -> NDArray:

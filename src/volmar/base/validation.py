@@ -23,9 +23,10 @@ def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None)
     limits = f"at least {low}" if high is None else f"between {low} and {high}"
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer ({limits}), got {value!r}.")
-    if value < low or (high is not None and value > high):
-        raise ValueError(f"{name} must be {limits}, got {value}.")
-    return int(value)
+    count = int(value)
+    if count < low or (high is not None and count > high):
+        raise ValueError(f"{name} must be {limits}, got {count}.")
+    return count
 
 
 def check_number(
@@ -37,18 +38,19 @@ def check_number(
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}.")
-    inside = (low < value if open_low else low <= value) and value <= high
-    if not np.isfinite(value) or not inside:
+    number = float(value)
+    inside = (low < number if open_low else low <= number) and number <= high
+    if not np.isfinite(number) or not inside:
         relation = "greater than" if open_low else "at least"
         limits = f"{relation} {low:g}" + (f" and at most {high:g}" if np.isfinite(high) else "")
         limits = limits if np.isfinite(low) else "finite"
         raise ValueError(f"{name} must be {limits}, got {value}.")
-    return float(value)
+    return number
 
 
 def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, method: str) -> int:
     """Return `n_clusters` if the data have that many rows and the method a rule for it."""
-    n_clusters = check_count("n_clusters", n_clusters, low=2)
+    n_clusters = check_count("n_clusters", n_clusters)
     if limit is not None and n_clusters > limit:
         raise NotImplementedError(
             f"{method} has no rule for more than {limit} clusters yet, got n_clusters="

@@ -35,7 +35,7 @@ def as_operator(
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix.
+        Symmetric matrix. Float32 is converted: small eigenvalues need the digits.
     shift : float, default=0
         Multiple of the identity added to it.
     bounds : (float, float), optional
@@ -55,6 +55,7 @@ def as_operator(
     >>> Q.solve(0.0, np.array([1.0, 1.0])).x.round(6)
     array([2., 2.])
     """
+    matrix = matrix.astype(np.float64, copy=False)
     if issparse(matrix):
         return SparseOperator(
             matrix, shift=shift, bounds=bounds, near_null=near_null, random_state=random_state

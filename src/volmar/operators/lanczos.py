@@ -91,7 +91,7 @@ def _is_skipped(
         return False
     basis = np.zeros((n, n_steps))
     diagonal, off = np.zeros(n_steps), np.zeros(n_steps)
-    q = _outside(rng.standard_normal(n), vectors)
+    q = _outside(rng.standard_normal((n,)), vectors)
     for j in range(n_steps):
         norm = np.linalg.norm(q)
         off[j] = norm

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against the rivals in one run, threads pinned. ``make bench``."""

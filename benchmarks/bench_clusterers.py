@@ -1,0 +1,66 @@
+"""Two clusters on small data, every clusterer and every rival: error and time.
+
+No label is used by anybody: all run with their defaults, ours next to the rivals'. Errors are
+means over the seeds of data and methods.
+"""
+
+import warnings
+
+import numpy as np
+
+import volmar
+from benchmarks.rivals import ALL
+from benchmarks.table import Table
+from benchmarks.timing import in_turns
+from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
+from volmar.metrics import clustering_error
+
+
+def run(*, full: bool) -> Table:
+    n_seeds = 10 if full else 3
+    table = Table(("data", "method", "error %", "median s", "time / KMeans"))
+    for name, draw in _data(1000 if full else 300).items():
+        errors, seconds = {}, {}
+        for seed in range(n_seeds):
+            X, y = draw(seed)
+            timings = in_turns(_contenders(X, seed), repeats=2, budget=30)
+            for method, timing in timings.items():
+                errors.setdefault(method, []).append(clustering_error(y, timing.value))
+                seconds.setdefault(method, []).append(timing.median)
+        base = np.median(seconds["KMeans (n_init=10)"])
+        for method, values in errors.items():
+            typical = float(np.median(seconds[method]))
+            table.add(name, method, 100 * float(np.mean(values)), typical, typical / base)
+    return table
+
+
+def _data(n):
+    def digits(seed):
+        bunch = load("digits-3v8", n_samples=300, realization=seed + 1)
+        return bunch.X, bunch.y
+
+    return {
+        "two moons": lambda seed: make_two_moons(n, random_state=seed),
+        "two circles": lambda seed: make_two_circles(n, random_state=seed),
+        "two gaussians": lambda seed: make_two_gaussians(n, random_state=seed),
+        "digits 3 and 8": digits,
+    }
+
+
+def _contenders(X, seed):
+    calls = {
+        rival.NAME: lambda rival=rival: _quiet(rival.fit_predict, X, 2, seed)
+        for rival in ALL
+        if rival.available()
+    }
+    for name in volmar.__all__:
+        if name != "__version__":
+            model = getattr(volmar, name)(random_state=seed)
+            calls[name] = lambda model=model: _quiet(model.fit_predict, X)
+    return calls
+
+
+def _quiet(call, *arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments)

@@ -1,0 +1,45 @@
+"""Times of several contenders, taken in turns so that a busy moment hits all of them alike."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each repeat, and what the last one returned."""
+
+    seconds: tuple[float, ...]
+    value: Any
+
+    @property
+    def median(self) -> float:
+        """Median of the repeats."""
+        return median(self.seconds)
+
+    @property
+    def spread(self) -> str:
+        """Fastest and slowest repeat, as text."""
+        return f"{min(self.seconds):.3g}-{max(self.seconds):.3g}"
+
+
+def in_turns(
+    contenders: dict[str, Callable[[], Any]], repeats: int = 5, budget: float = 60.0
+) -> dict[str, Timing]:
+    """Run every contender `repeats` times, round by round, within about `budget` seconds.
+
+    The first round warms caches and imports and is not counted, unless it used up the budget.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    values: dict[str, Any] = {}
+    begin = time.perf_counter()
+    for _ in range(repeats + 1):
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            values[name] = call()
+            seconds[name].append(time.perf_counter() - start)
+        if time.perf_counter() - begin > budget:
+            break
+    return {name: Timing(tuple(s[1:] or s), values[name]) for name, s in seconds.items()}

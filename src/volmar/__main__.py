@@ -1,0 +1,6 @@
+"""``python -m volmar``."""
+
+from volmar.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,384 @@
+"""Kernel k-means: Lloyd's iteration in feature space, the papers' method KM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar._memory import require_memory
+from volmar.base import Clusterer, Result, Status
+from volmar.base.clusterer import two_column_scores
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
+from volmar.rows import Kernel
+
+# ---------------------------------------------------------------------------------- problem
+
+
+class KernelProblem(NamedTuple):
+    """Minimise sum_i w_i |phi(x_i) - m_c(i)|^2 over labels c, with m_c the weighted means."""
+
+    K: NDArray
+    weights: NDArray
+
+    def sums(self, labels: NDArray, n_clusters: int) -> NDArray:
+        """S_ic = sum over cluster c of w_j K_ij, in float64."""
+        members = np.zeros((self.K.shape[0], n_clusters), dtype=self.K.dtype)
+        members[np.arange(labels.size), labels] = self.weights
+        return (self.K @ members).astype(np.float64)
+
+    def costs(self, S: NDArray, labels: NDArray) -> NDArray:
+        """Squared distances to the means, less K_ii.
+
+        |phi(x_i) - m_c|^2 = K_ii - 2 S_ic / s_c + sum_{j in c} w_j S_jc / s_c^2.
+        """
+        n_clusters = S.shape[1]
+        mass = np.bincount(labels, self.weights, n_clusters)
+        own = self.weights * S[np.arange(labels.size), labels]
+        within = np.bincount(labels, own, n_clusters)
+        safe = np.where(mass > 0, mass, 1.0)
+        costs = within / safe**2 - 2 * S / safe
+        costs[:, mass == 0] = np.inf
+        return costs
+
+    def objective(self, costs: NDArray, labels: NDArray) -> float:
+        """Weighted sum of squared distances to the means."""
+        own = self.K.diagonal() + costs[np.arange(labels.size), labels]
+        return float(self.weights @ own)
+
+
+# ----------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True)
+class KernelKMeansResult(Result):
+    """Labels of a run of Lloyd's iteration; the residual "moves" is zero at a fixed point."""
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+def kernel_kmeans(
+    problem: KernelProblem, labels: NDArray, n_clusters: int, *, max_iter: int = 300
+) -> KernelKMeansResult:
+    """Run Lloyd's iteration from `labels` until no row moves.
+
+    The sums S are updated from the rows that moved. On a positive semidefinite K the objective
+    falls at every step; where an indefinite K makes it rise, the best labels are returned with
+    `Status.CYCLE`.
+    """
+    S = problem.sums(labels, n_clusters)
+    costs = problem.costs(S, labels)
+    objective = problem.objective(costs, labels)
+    scale = float(problem.weights @ np.abs(problem.K.diagonal()))
+    tiny = 10 * np.finfo(problem.K.dtype).eps * scale
+    history = [objective]
+    status, n_iter, moved = Status.MAX_ITER, 0, np.empty(0, dtype=np.intp)
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
+        proposed = _nearest(costs, labels, tiny / max(problem.weights.sum(), 1e-300))
+        proposed = _fill_empty(problem, costs, proposed, n_clusters)
+        moved = np.flatnonzero(proposed != labels)
+        if moved.size == 0:
+            status = Status.CONVERGED
+            break
+        next_S = _updated(problem, S, labels, proposed, moved)
+        next_costs = problem.costs(next_S, proposed)
+        next_objective = problem.objective(next_costs, proposed)
+        if next_objective > objective - tiny:
+            # Below rounding nothing is gained; above it K is not positive semidefinite.
+            status = Status.CONVERGED if next_objective <= objective + tiny else Status.CYCLE
+            moved = moved[:0] if status.ok else moved
+            break
+        S, costs, labels, objective = next_S, next_costs, proposed, next_objective
+        history.append(objective)
+    return KernelKMeansResult(
+        objective=objective,
+        residuals={"moves": float(problem.weights[moved].sum() / problem.weights.sum())},
+        status=status,
+        n_iter=n_iter,
+        history=tuple(history),
+        labels=labels,
+    )
+
+
+def _nearest(costs: NDArray, labels: NDArray, tolerance: float) -> NDArray:
+    """Cheapest cluster of each row; ties within rounding stay where they are."""
+    nearest = np.argmin(costs, axis=1)
+    rows = np.arange(labels.size)
+    stays = costs[rows, labels] <= costs[rows, nearest] + tolerance
+    return np.where(stays, labels, nearest)
+
+
+def _fill_empty(
+    problem: KernelProblem, costs: NDArray, labels: NDArray, n_clusters: int
+) -> NDArray:
+    """Give every empty cluster the row that lies farthest from its own mean."""
+    weight = np.bincount(labels, problem.weights, n_clusters)
+    if np.all(weight > 0):
+        return labels
+    labels = labels.copy()
+    rows = np.arange(labels.size)
+    own = np.where(np.isfinite(costs[rows, labels]), costs[rows, labels], 0.0)
+    far = problem.weights * (problem.K.diagonal() + own)
+    positive = problem.weights > 0
+    for empty in np.flatnonzero(weight == 0):
+        count = np.bincount(labels[positive], minlength=n_clusters)
+        movable = positive & (count[labels] > 1)
+        if not movable.any():
+            break
+        row = int(np.argmax(np.where(movable, far, -np.inf)))
+        labels[row] = empty
+        far[row] = -np.inf
+    return labels
+
+
+def _updated(
+    problem: KernelProblem, S: NDArray, old: NDArray, new: NDArray, moved: NDArray
+) -> NDArray:
+    if moved.size > old.size // 3:
+        return problem.sums(new, S.shape[1])
+    change = np.zeros((moved.size, S.shape[1]), dtype=problem.K.dtype)
+    rows = np.arange(moved.size)
+    change[rows, old[moved]] = -problem.weights[moved]
+    change[rows, new[moved]] = problem.weights[moved]
+    return S + problem.K[moved].T @ change
+
+
+def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) -> NDArray:
+    """Labels by the nearest of `n_clusters` rows drawn at random or by k-means++.
+
+    Rows are drawn by the inverse of the cumulated weights along the order of their mean
+    similarity. That order does not depend on how the rows are sorted, and equal rows stand side
+    by side in it: permuted rows, or a row written twice instead of weighted twice, get the same
+    start from the same seed.
+    """
+    rng = np.random.default_rng(seed)
+    order = np.argsort(problem.K @ problem.weights.astype(problem.K.dtype), kind="stable")
+    diagonal = problem.K.diagonal().astype(np.float64)
+    nearest = np.full(order.size, np.inf)
+    labels = np.zeros(order.size, dtype=np.intp)
+    for c in range(n_clusters):
+        spread = np.where(np.isfinite(nearest), nearest, 1.0) if init == "k-means++" else 1.0
+        if init == "random" and c > 0:
+            spread = (nearest > 0).astype(float)  # a second centre on the same spot is no centre
+        density = problem.weights * np.maximum(spread, 0.0)
+        cumulated = np.cumsum(density[order])
+        if cumulated[-1] <= 0:  # fewer different rows than clusters
+            break
+        centre = order[np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")]
+        distance = np.maximum(diagonal + diagonal[centre] - 2.0 * problem.K[:, centre], 0.0)
+        distance[centre] = 0.0
+        labels[distance < nearest] = c
+        nearest = np.minimum(nearest, distance)
+    return _fill_empty(problem, np.zeros((order.size, n_clusters)), labels, n_clusters)
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class KernelKMeans(Clusterer):
+    r"""Kernel k-means, the method KM of the maximum volume papers.
+
+    Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
+    :math:`m_c` is the weighted mean of cluster c in feature space and
+    :math:`\langle\phi(x), \phi(y)\rangle = k(x, y)`.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters.
+    kernel : str or callable, default="rbf"
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    init : {"k-means++", "random"} or array of shape (n_samples,), default="k-means++"
+        How a start is drawn ("random": random rows as centres), or the labels to start from.
+    n_init : int, default=10
+        Number of starts; the one with the lowest objective is kept. Given labels are one start.
+    max_iter : int, default=300
+        Most iterations of a start.
+    random_state : int, RandomState or None, default=None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row, 0 to n_clusters - 1.
+    objective_ : float
+        Weighted sum of squared distances to the cluster means in feature space.
+    n_iter_ : int
+        Iterations of the start that was kept.
+    result_ : KernelKMeansResult
+        The solver's certified result; its residual "moves" is the share of weight that one more
+        iteration would move.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    sklearn.cluster.KMeans : The same with the linear kernel, in linear time.
+
+    Notes
+    -----
+    `decision_function` is, for two clusters, the squared distance to the mean of cluster 0 less
+    that to the mean of cluster 1, and for more the negative squared distance to each mean, up to a
+    constant of each row.
+
+    Time and memory are quadratic in the number of rows. Kernel k-means is a baseline here: on
+    clusters that are not round it depends on the width of the kernel and on its start, and
+    nothing in the data tells which width is right.
+
+    Examples
+    --------
+    >>> from volmar import KernelKMeans
+    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_circles(200, noise=0.02, factor=0.2, random_state=0)
+    >>> model = KernelKMeans(gamma=4.0, random_state=0).fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    """
+
+    _min_clusters = 1
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        init="k-means++",
+        n_init=10,
+        max_iter=300,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    def _scores(self, X: Any) -> NDArray:
+        K: Any = X if self._is_pairwise() else self._kernel(X, self._X_fit)
+        K = K.toarray() if sparse.issparse(K) else K
+        return two_column_scores(2 * (K @ self._mean_weights) - self._mean_norms)
+
+    def _check_parameters(self) -> None:
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+        if isinstance(self.gamma, str):
+            check_choice("gamma", self.gamma, ["scale"])
+        elif self.gamma is not None:
+            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["k-means++", "random"])
+
+    def _n_starts(self) -> int:
+        return self.n_init if isinstance(self.init, str) else 1
+
+    def _problem(self, X: Any, weights: NDArray | None) -> KernelProblem:
+        n = X.shape[0]
+        if not isinstance(self.init, str):
+            check_start_labels("init", self.init, n, self.n_clusters)
+        self._kernel = Kernel(
+            self.kernel,
+            gamma=self._resolved_gamma(X, weights),
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        )
+        if self._is_pairwise():
+            K = X.toarray() if sparse.issparse(X) else X
+            asymmetry = np.abs(K - K.T).max()
+            if asymmetry > 1e-6 * max(np.abs(K).max(), 1e-300):
+                raise ValueError(
+                    f"a precomputed kernel must be symmetric, the largest |K - K.T| is "
+                    f"{asymmetry:.3g}. Use (K + K.T) / 2."
+                )
+        else:
+            require_memory(
+                2.0 * X.dtype.itemsize * n**2,
+                f"the kernel matrix of {n} rows",
+                "Cluster a sample and use predict for the rest, or sklearn.cluster.KMeans on "
+                "volmar.rows.NystroemMap features.",
+            )
+            K = self._kernel(X, X)
+        self._X_fit = None if self._is_pairwise() else X
+        return KernelProblem(K, np.ones(n) if weights is None else weights)
+
+    def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
+        if not isinstance(self.gamma, str):
+            return self.gamma
+        if not isinstance(self.kernel, str) or self._is_pairwise():
+            return None
+        variance = _entry_variance(X, weights)
+        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+
+    def _run(self, problem: KernelProblem, seed: int) -> KernelKMeansResult:
+        if isinstance(self.init, str):
+            labels = start_labels(problem, self.n_clusters, self.init, seed)
+        else:
+            labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
+        return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
+
+    def _publish(self, problem: KernelProblem, result: KernelKMeansResult) -> None:
+        n = result.labels.size
+        members = np.zeros((n, self.n_clusters), dtype=problem.K.dtype)
+        members[np.arange(n), result.labels] = problem.weights
+        mass = members.sum(axis=0, dtype=np.float64)
+        means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
+        self._mean_weights = means
+        self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
+
+
+def _entry_variance(X: Any, weights: NDArray | None) -> float:
+    """Variance of the entries of X, rows weighted: within the rows and between their means."""
+    if sparse.issparse(X):
+        means = np.asarray(X.mean(axis=1), dtype=np.float64).ravel()
+        within = np.asarray(X.multiply(X).mean(axis=1)).ravel() - means**2
+    else:
+        means = X.mean(axis=1, dtype=np.float64)
+        within = X.var(axis=1, dtype=np.float64)
+    mean = np.average(means, weights=weights)
+    return float(np.average(within + (means - mean) ** 2, weights=weights))

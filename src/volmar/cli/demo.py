@@ -1,0 +1,145 @@
+"""``volmar demo``: every clusterer that takes two clusters, on built-in data."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table as ScreenTable
+from sklearn.cluster import KMeans
+
+from volmar import baselines
+from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
+from volmar.metrics import clustering_error
+from volmar.plots import ClustersDisplay
+from volmar.report import Section, Table, write_page
+
+INTRODUCTION = (
+    "Each method ran once with its default settings; no label was used. Errors are the share of "
+    "rows on the wrong side after the best matching of clusters to classes, so that 0 is perfect "
+    "and 50 % is a coin toss for two classes of equal size. The gap is how far the method's own "
+    "objective can be from its best value, at most, where such a bound exists."
+)
+
+
+def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
+    """Run the demo, print its table and write its three files into `out`."""
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    sets = _data(n_samples, seed)
+    fits = [
+        (name, method, *_fit(estimator, X), y)
+        for name, X, y in track(sets, "clustering", console=console, transient=True)
+        for method, estimator in _methods(seed)
+    ]
+    rows = tuple(
+        (
+            name,
+            method,
+            round(100 * clustering_error(y, model.labels_), 1),
+            round(seconds, 3),
+            *_certificate(model),
+        )
+        for name, method, model, seconds, y in fits
+    )
+    header = ("data", "method", "error %", "seconds", "gap", "status")
+    screen = ScreenTable(title="Two clusters, default settings, no labels used")
+    for name in header:
+        screen.add_column(name, justify="left" if name in {"data", "method"} else "right")
+    for row in rows:
+        screen.add_row(*map(str, row), end_section=row[1] == fits[-1][1])
+    console.print(screen)
+
+    _write_labels(out / "labels.csv", sets, fits)
+    _draw(out / "clusters.png", sets, fits)
+    write_page(
+        out / "report.html",
+        "volmar demo",
+        [
+            Section("Results", INTRODUCTION, Table(header, rows)),
+            Section(
+                "The clusters",
+                "Rows of more than two features are shown on two principal components.",
+                picture=out / "clusters.png",
+                alt="One panel for each data set and method, rows coloured by cluster.",
+            ),
+            *_descriptions(sets, seed),
+        ],
+    )
+    for name in ("labels.csv", "clusters.png", "report.html"):
+        console.print(f"wrote {out / name}", highlight=False)
+
+
+def _data(n_samples: int, seed: int) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    digits = load("digits-3v8")
+    return [
+        ("two moons", *make_two_moons(n_samples, random_state=seed)),
+        ("two circles", *make_two_circles(n_samples, random_state=seed)),
+        ("two gaussians", *make_two_gaussians(n_samples, random_state=seed)),
+        ("digits 3 and 8", digits.X, digits.y),
+    ]
+
+
+def _methods(seed: int) -> Iterator[tuple[str, Any]]:
+    yield "KMeans (sklearn)", KMeans(2, n_init=10, random_state=seed)
+    for name in baselines.__all__:
+        yield name, getattr(baselines, name)(random_state=seed)
+
+
+def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:
+    start = time.perf_counter()
+    model = estimator.fit(X)
+    return model, time.perf_counter() - start
+
+
+def _certificate(model: Any) -> tuple[str, str]:
+    result = getattr(model, "result_", None)
+    if result is None:
+        return "", ""
+    gap = f"{result.gap:.2g}" if np.isfinite(result.gap) else ""
+    return gap, result.status.name.lower()
+
+
+def _write_labels(path: Path, sets: list, fits: list) -> None:
+    methods = list(dict.fromkeys(fit[1] for fit in fits))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["data", "row", "truth", *methods])
+        for name, X, y in sets:
+            columns = [fit[2].labels_ for fit in fits if fit[0] == name]
+            for i in range(len(X)):
+                writer.writerow([name, i, y[i], *(int(column[i]) for column in columns)])
+
+
+def _draw(path: Path, sets: list, fits: list) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    n_columns = len(fits) // len(sets)
+    figure = Figure(figsize=(3 * n_columns, 2.8 * len(sets)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(sets), n_columns, squeeze=False)
+    data = {name: (X, y) for name, X, y in sets}
+    for ax, (name, method, model, _, y) in zip(axes.flat, fits, strict=True):
+        ClustersDisplay.from_labels(data[name][0], model.labels_, ax=ax)
+        error = 100 * clustering_error(y, model.labels_)
+        ax.set(xticks=[], yticks=[], xlabel=f"error {error:.1f} %", ylabel="")
+        if ax in axes[0]:
+            ax.set_title(method, fontsize=10)
+        if ax in axes[:, 0]:
+            ax.set_ylabel(name)
+    figure.savefig(path, dpi=120)
+
+
+def _descriptions(sets: list, seed: int) -> list[Section]:
+    shapes = Table(
+        ("data", "rows", "features", "classes"),
+        tuple((name, X.shape[0], X.shape[1], len(np.unique(y))) for name, X, y in sets),
+    )
+    return [Section("The data", f"Generated with seed {seed}, or from scikit-learn.", shapes)]

@@ -1,0 +1,41 @@
+"""From points to pairwise information: similarities, neighbours, Laplacians."""
+
+from volmar.graphs.bandwidth import distance_range, mean_distance, resolve_sigma, rms_distance
+from volmar.graphs.cosine_knn import CosineKNNSimilarity, cosine_knn_similarity
+from volmar.graphs.gaussian import GaussianSimilarity, gaussian_similarity
+from volmar.graphs.laplacian import (
+    component_message,
+    connected_components,
+    degrees,
+    laplacian,
+    warn_if_disconnected,
+)
+from volmar.graphs.local_scaling import LocalScalingSimilarity, local_scaling_similarity
+from volmar.graphs.neighbors import NeighborSearch, neighbor_graph, symmetrize
+from volmar.graphs.similarity import Extension, Similarity, make_similarity
+from volmar.graphs.validation import check_similarity
+
+__all__ = [
+    "CosineKNNSimilarity",
+    "Extension",
+    "GaussianSimilarity",
+    "LocalScalingSimilarity",
+    "NeighborSearch",
+    "Similarity",
+    "check_similarity",
+    "component_message",
+    "connected_components",
+    "cosine_knn_similarity",
+    "degrees",
+    "distance_range",
+    "gaussian_similarity",
+    "laplacian",
+    "local_scaling_similarity",
+    "make_similarity",
+    "mean_distance",
+    "neighbor_graph",
+    "resolve_sigma",
+    "rms_distance",
+    "symmetrize",
+    "warn_if_disconnected",
+]

@@ -1,0 +1,172 @@
+"""Distances in blocks: no temporary is larger than one block of rows against all points.
+
+Squared distances come from one matrix product, |x|² + |y|² - 2⟨x, y⟩, accumulated in float64
+whatever the data's dtype. Its rounding error is about 1e-16 (|x|² + |y|²), so dense points are
+centred first; where a distance must be exact (the scale of a neighbourhood, zero for duplicates)
+`candidate_distances` takes differences instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+# 8 MiB of float64: still in cache when the elementwise passes follow the product, and few enough
+# products that a busy machine's BLAS threads do not spend the time waiting for each other.
+BLOCK_ELEMENTS = 2**20
+
+
+def centre(X: Any) -> NDArray | None:
+    """Mean of dense points in float64; None for sparse ones, which centring would fill."""
+    return None if sp.issparse(X) else X.mean(axis=0, dtype=np.float64)
+
+
+def shift(X: Any, origin: NDArray | None) -> Any:
+    """X about the origin, in X's own dtype (the subtraction is in float64)."""
+    return X if origin is None else np.asarray(X - origin, dtype=X.dtype)
+
+
+def squared_norms(X: Any) -> NDArray:
+    """|x_i|² of float64 rows."""
+    if sp.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+def row_peaks(X: Any) -> NDArray:
+    """Largest absolute entry of every row, in float64."""
+    peaks = abs(X).max(axis=1)
+    return (peaks.toarray() if sp.issparse(peaks) else peaks).ravel().astype(np.float64)
+
+
+def unit_rows(X: Any, peaks: NDArray) -> Any:
+    """Rows divided by their lengths, from their nonzero peaks first so that no square underflows.
+
+    (`sklearn.preprocessing.normalize` takes a row shorter than about 1e-6 in float32 for zero.)
+    """
+    if not sp.issparse(X):
+        rows = X / peaks[:, None]
+        rows /= np.sqrt(squared_norms(rows))[:, None]
+        return rows.astype(X.dtype, copy=False)
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    data = X.data / peaks[row]
+    data /= np.sqrt(np.bincount(row, weights=data**2, minlength=X.shape[0]))[row]
+    return sp.csr_array((data.astype(X.dtype), X.indices, X.indptr), shape=X.shape)
+
+
+def squared_distances(A: Any, B: Any) -> NDArray:
+    """All |a_i - b_j|² of two sets of rows, as a float64 array."""
+    A, B = (M.astype(np.float64, copy=False) for M in (A, B))
+    return _product_distances(A, B, squared_norms(A), squared_norms(B))
+
+
+def _product_distances(A: Any, B: Any, a_norms: NDArray, b_norms: NDArray) -> NDArray:
+    product = A @ B.T
+    D = product.toarray() if sp.issparse(product) else product
+    D *= -2.0
+    D += a_norms[:, None]
+    D += b_norms
+    return np.maximum(D, 0.0, out=D)
+
+
+def upper_blocks(X: Any) -> Iterator[tuple[int, int, NDArray]]:
+    """Squared distances of rows start:stop to rows start: and after, the diagonal exactly zero.
+
+    Yields ``(start, stop, D)`` with D of shape (stop - start, n - start): the pairs of the upper
+    triangle, with the first stop - start columns a full square block.
+    """
+    n = X.shape[0]
+    X = X.astype(np.float64, copy=False)
+    norms = squared_norms(X)
+    step = max(16, BLOCK_ELEMENTS // n)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        D = _product_distances(X[start:stop], X[start:], norms[start:stop], norms[start:])
+        np.fill_diagonal(D, 0.0)
+        yield start, stop, D
+
+
+def scale_exponents(
+    D: NDArray, row_sigma: NDArray | float, column_sigma: NDArray | float
+) -> NDArray:
+    """Turn squared distances into -D_ij / (2 σ_i σ_j), in place.
+
+    Two divisions, not one by the product: σ_i σ_j can underflow where the quotient does not.
+    """
+    with np.errstate(over="ignore"):  # an exponent of -inf is a similarity of zero
+        D /= row_sigma
+        D /= column_sigma
+    D *= -0.5
+    return D
+
+
+def symmetric_exponentials(
+    X: Any, exponents: Callable[[NDArray, int, int], NDArray], dtype: np.dtype
+) -> NDArray:
+    """Take exp of `exponents(D, start, stop)` over all pairs: the upper triangle, then its mirror.
+
+    The exponential is taken once for each pair, which halves the dearest step and makes the matrix
+    equal to its transpose to the last bit.
+    """
+    n = X.shape[0]
+    W = np.empty((n, n), dtype=dtype)
+    for start, stop, D in upper_blocks(X):
+        block = W[start:stop, start:]
+        with np.errstate(over="ignore"):  # float32 cannot hold an exponent below -3e38
+            block[...] = exponents(D, start, stop)
+        np.exp(block, out=block)
+        width = stop - start
+        corner = block[:, :width]
+        corner[...] = np.triu(corner) + np.triu(corner, 1).T
+        W[stop:, start:stop] = block[:, width:].T
+    return W
+
+
+def candidate_distances(A: Any, B: Any, candidates: NDArray, metric: str) -> NDArray:
+    """Distance of each row of A to its candidate rows of B, from the coordinates themselves.
+
+    Parameters
+    ----------
+    A, B : array or csr_array
+        Query rows and training rows; of unit length where the metric is "cosine".
+    candidates : ndarray of shape (m, w)
+        Indices into B for each row of A.
+    metric : {"euclidean", "cosine"}
+        Euclidean by differences (zero for duplicates), or 1 - ⟨a, b⟩.
+
+    Returns
+    -------
+    ndarray of shape (m, w)
+        float64 distances.
+    """
+    m, width = candidates.shape
+    distances = np.empty((m, width))
+    step = max(1, BLOCK_ELEMENTS // max(1, width * (1 if sp.issparse(A) else A.shape[1])))
+    for start in range(0, m, step):
+        rows = slice(start, min(start + step, m))
+        compare = _compare_sparse if sp.issparse(A) else _compare_dense
+        distances[rows] = compare(A[rows], B, candidates[rows], metric)
+    return distances
+
+
+def _compare_dense(A: NDArray, B: NDArray, candidates: NDArray, metric: str) -> NDArray:
+    A = A.astype(np.float64, copy=False)
+    near = B[candidates].astype(np.float64, copy=False)
+    if metric == "cosine":
+        return np.maximum(1.0 - np.einsum("id,ikd->ik", A, near), 0.0)
+    near -= A[:, None, :]
+    return np.sqrt(np.einsum("ikd,ikd->ik", near, near))
+
+
+def _compare_sparse(A: Any, B: Any, candidates: NDArray, metric: str) -> NDArray:
+    m, width = candidates.shape
+    left = A.astype(np.float64)[np.repeat(np.arange(m), width)]
+    right = B[candidates.ravel()].astype(np.float64)
+    if metric == "cosine":
+        products = np.asarray(left.multiply(right).sum(axis=1)).reshape(m, width)
+        return np.maximum(1.0 - products, 0.0)
+    return np.sqrt(squared_norms(left - right)).reshape(m, width)

@@ -1,0 +1,136 @@
+"""The Gaussian similarity exp(-|x_i - x_j|² / 2σ²)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from volmar import _memory
+from volmar.graphs.bandwidth import parse_sigma, resolve_sigma
+from volmar.graphs.distances import (
+    BLOCK_ELEMENTS,
+    centre,
+    scale_exponents,
+    shift,
+    squared_distances,
+    symmetric_exponentials,
+)
+from volmar.graphs.validation import MatrixLike, check_new_points, check_points
+
+__all__ = ["GaussianSimilarity", "gaussian_similarity"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GaussianSimilarity:
+    """Recipe for the dense Gaussian similarity; see `gaussian_similarity` for the parameters."""
+
+    sigma: float | str = "mean"
+    self_loops: bool = True
+
+    def __post_init__(self) -> None:
+        parse_sigma(self.sigma)
+
+    def build(self, X: MatrixLike) -> tuple[NDArray, GaussianExtension]:
+        """Build the similarity of all pairs, and its extension to new points."""
+        X = check_points(X)
+        require_dense(X.shape[0], X.dtype, "Gaussian")
+        sigma = resolve_sigma(X, self.sigma)
+        origin = centre(X)
+        rows = shift(X, origin)
+        W = symmetric_exponentials(rows, lambda D, *_: scale_exponents(D, sigma, sigma), X.dtype)
+        if not self.self_loops:
+            np.fill_diagonal(W, 0.0)
+        return W, GaussianExtension(rows, origin, sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianExtension:
+    """Gaussian similarities of new points to the training points, with the fitted width."""
+
+    rows: Any
+    origin: NDArray | None
+    sigma: float
+
+    def __call__(self, X_new: MatrixLike) -> NDArray:
+        """Similarities of shape (m, n); a training point is at similarity 1 to itself."""
+        return self._rows(X_new, exp_rows)
+
+    def weights(self, X_new: MatrixLike) -> NDArray:
+        """Similarities divided by their row sums; far points do not underflow to 0/0."""
+        return self._rows(X_new, softmax_rows)
+
+    def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> NDArray:
+        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
+        require_extension(X_new.shape[0], self.rows)
+        if sp.issparse(X_new) and not sp.issparse(self.rows):
+            X_new = X_new.toarray()
+        D = squared_distances(shift(X_new, self.origin), self.rows)
+        exponents = scale_exponents(D, self.sigma, self.sigma)
+        return function(exponents).astype(self.rows.dtype, copy=False)
+
+
+def gaussian_similarity(
+    X: MatrixLike, *, sigma: float | str = "mean", self_loops: bool = True
+) -> NDArray:
+    """Dense Gaussian similarity W_ij = exp(-|x_i - x_j|² / 2σ²) (JMLR 2013, section 8.1).
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The points.
+    sigma : float or str, default="mean"
+        The width, or a rule for it: see `resolve_sigma`.
+    self_loops : bool, default=True
+        Keep W_ii = 1, as the JMLR paper has it; False puts zeros there (Ng, Jordan and Weiss).
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        In X's float dtype, equal to its transpose to the last bit.
+
+    Examples
+    --------
+    >>> from volmar.graphs import gaussian_similarity
+    >>> gaussian_similarity([[0.0], [1.0]], sigma=1.0).round(3)
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
+    return GaussianSimilarity(sigma=sigma, self_loops=self_loops).build(X)[0]
+
+
+def exp_rows(exponents: NDArray) -> NDArray:
+    """Return exp(E_ij), in place."""
+    return np.exp(exponents, out=exponents)
+
+
+def softmax_rows(exponents: NDArray) -> NDArray:
+    """Return exp(E_ij) / Σ_j exp(E_ij), in place, the row's largest exponent taken out first."""
+    exponents -= exponents.max(axis=1, keepdims=True)
+    np.exp(exponents, out=exponents)
+    exponents /= exponents.sum(axis=1, keepdims=True)
+    return exponents
+
+
+def require_dense(n: int, dtype: np.dtype, name: str) -> None:
+    """Refuse a dense similarity that memory cannot hold, before it is allocated."""
+    _memory.require_memory(
+        n * n * dtype.itemsize + 4 * 8 * BLOCK_ELEMENTS,
+        f"A dense {name} similarity of {n} points",
+        "Use a sparse graph (local_scaling_similarity with graph='knn', or "
+        "cosine_knn_similarity), or fewer points.",
+    )
+
+
+def require_extension(n_new: int, rows: Any) -> None:
+    """Refuse dense similarities to more new points than memory can hold."""
+    itemsize = rows.dtype.itemsize
+    _memory.require_memory(
+        n_new * rows.shape[0] * (8 if itemsize == 8 else 8 + itemsize),
+        f"The dense similarity of {n_new} new points to {rows.shape[0]} training points",
+        "Pass the new points in smaller batches.",
+    )

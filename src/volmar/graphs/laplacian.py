@@ -1,0 +1,234 @@
+"""Graph Laplacians, degrees and connected components."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse import csgraph
+
+from volmar import _memory
+from volmar.graphs.validation import MatrixLike, check_similarity
+
+__all__ = [
+    "component_message",
+    "connected_components",
+    "degrees",
+    "laplacian",
+    "warn_if_disconnected",
+]
+
+_KINDS = ("unnormalized", "symmetric", "random_walk")
+_BLOCK_ROWS = 256
+
+
+def degrees(W: MatrixLike) -> NDArray:
+    """Degrees d_i = Σ_j W_ij, the diagonal included, summed in float64.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Similarities.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The degrees.
+
+    Examples
+    --------
+    >>> from volmar.graphs import degrees
+    >>> degrees([[1.0, 0.5], [0.5, 0.0]])
+    array([1.5, 0.5])
+    """
+    return _degrees(check_similarity(W))
+
+
+def laplacian(W: MatrixLike, *, kind: str = "symmetric") -> Any:
+    """Laplacian of a similarity matrix.
+
+    With D the diagonal matrix of the degrees,
+
+    - ``"unnormalized"``: L = D - W;
+    - ``"symmetric"``: L_sym = I - D^{-1/2} W D^{-1/2}, eigenvalues in [0, 2];
+    - ``"random_walk"``: L_rw = I - D^{-1} W.
+
+    A node without edges (degree zero) has D^{-1/2} = 0 there, so that its row of L_sym and
+    L_rw is the unit vector: it is an eigenvector at 1, not one more at 0.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Nonnegative symmetric similarities, the diagonal used as given.
+    kind : {"unnormalized", "symmetric", "random_walk"}, default="symmetric"
+        Which Laplacian.
+
+    Returns
+    -------
+    ndarray or csr_array of shape (n, n)
+        Dense for dense W, CSR for sparse, in W's float dtype. The first two kinds are equal to
+        their transposes to the last bit.
+
+    Examples
+    --------
+    >>> from volmar.graphs import laplacian
+    >>> laplacian([[0.0, 2.0], [2.0, 0.0]], kind="symmetric")
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}.")
+    W = check_similarity(W)
+    n = W.shape[0]
+    d = _degrees(W)
+    own = W.diagonal().astype(np.float64)
+    # Below the smallest normal number of the dtype the reciprocal overflows: no edge worth having.
+    connected = d >= np.finfo(W.dtype).tiny
+    inverse = np.divide(1.0, d, out=np.zeros(n), where=connected)
+    if kind == "unnormalized":
+        left, right, diagonal = np.ones(n), np.ones(n), d - own
+    elif kind == "symmetric":
+        root = np.sqrt(inverse)
+        left, right, diagonal = root, root, 1.0 - own * inverse
+    else:
+        left, right, diagonal = inverse, np.ones(n), 1.0 - own * inverse
+    scale = _scale_sparse if sp.issparse(W) else _scale_dense
+    return scale(W, left, right, diagonal)
+
+
+def connected_components(W: MatrixLike) -> tuple[int, NDArray]:
+    """Find the connected components of the graph whose edges are the positive entries of W.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Similarities.
+
+    Returns
+    -------
+    n_components : int
+        How many there are.
+    labels : ndarray of shape (n,)
+        The component of every node, numbered from 0 in the order of first appearance.
+
+    Examples
+    --------
+    >>> from volmar.graphs import connected_components
+    >>> connected_components([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    (2, array([0, 1, 0]))
+    """
+    W = check_similarity(W)
+    if not sp.issparse(W):
+        return _dense_components(W)
+    if W.data.min(initial=1.0) == 0:
+        W = W.copy()
+        W.eliminate_zeros()
+    count, labels = csgraph.connected_components(W, directed=False)
+    return int(count), labels.astype(np.intp)
+
+
+def component_message(labels: MatrixLike) -> str:
+    """One sentence or two on a disconnected graph: components, smallest sizes, remedy.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        The component of every node, as `connected_components` returns it.
+
+    Returns
+    -------
+    str
+        The message; empty for a connected graph.
+
+    Examples
+    --------
+    >>> from volmar.graphs import component_message
+    >>> print(component_message([0, 0, 0, 1]))
+    The graph has 2 connected components (smallest: 1 of 4 points). ...
+    """
+    sizes = np.sort(np.bincount(np.unique(np.asarray(labels), return_inverse=True)[1]))
+    if len(sizes) <= 1:
+        return ""
+    smallest = ", ".join(str(size) for size in sizes[: min(3, len(sizes) - 1)])
+    return (
+        f"The graph has {len(sizes)} connected components (smallest: {smallest} of {sizes.sum()} "
+        "points). A split between components costs nothing, so small ones come off first: raise "
+        "n_neighbors or sigma until the graph holds together, or drop the outlying points."
+    )
+
+
+def warn_if_disconnected(W: MatrixLike, *, stacklevel: int = 2) -> int:
+    """Warn, once, when the graph of W falls into several components.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Similarities.
+    stacklevel : int, default=2
+        As in `warnings.warn`, counted from the caller of this function at 2.
+
+    Returns
+    -------
+    int
+        The number of components.
+    """
+    count, labels = connected_components(W)
+    if count > 1:
+        warnings.warn(component_message(labels), UserWarning, stacklevel=stacklevel)
+    return count
+
+
+def _degrees(W: Any) -> NDArray:
+    if sp.issparse(W):
+        return np.asarray(W.astype(np.float64, copy=False).sum(axis=1)).ravel()
+    return W.sum(axis=1, dtype=np.float64)
+
+
+def _scale_dense(W: NDArray, left: NDArray, right: NDArray, diagonal: NDArray) -> NDArray:
+    n = W.shape[0]
+    _memory.require_memory(
+        W.nbytes + _BLOCK_ROWS * n * 8,
+        f"The dense Laplacian of {n} nodes",
+        "Use a sparse similarity (local scaling with graph='knn', or cosine k-NN).",
+    )
+    L = np.empty_like(W)
+    for start in range(0, n, _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        # left_i right_j first: W_ij left_i right_j would round differently from its mirror image.
+        factors = -left[rows, None] * right
+        L[rows] = np.multiply(factors, W[rows], out=factors)
+    np.fill_diagonal(L, diagonal)
+    return L
+
+
+def _scale_sparse(W: Any, left: NDArray, right: NDArray, diagonal: NDArray) -> Any:
+    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+    off = rows != W.indices
+    data = np.where(off, -left[rows] * right[W.indices] * W.data, 0.0).astype(W.dtype)
+    scaled = sp.csr_array((data, W.indices, W.indptr), shape=W.shape)
+    L = sp.csr_array(scaled + sp.diags_array(diagonal.astype(W.dtype), format="csr"))
+    L.sort_indices()
+    return L
+
+
+def _dense_components(W: NDArray) -> tuple[int, NDArray]:
+    """Search from node to node over the rows of W, each read once; no sparse copy of W."""
+    n = W.shape[0]
+    labels = np.full(n, -1, dtype=np.intp)
+    count = 0
+    for seed in range(n):
+        if labels[seed] >= 0:
+            continue
+        labels[seed] = count
+        frontier = np.array([seed])
+        while frontier.size and (labels < 0).any():
+            reached = np.zeros(n, dtype=bool)
+            for start in range(0, frontier.size, _BLOCK_ROWS):
+                reached |= (W[frontier[start : start + _BLOCK_ROWS]] > 0).any(axis=0)
+            frontier = np.flatnonzero(reached & (labels < 0))
+            labels[frontier] = count
+        count += 1
+    return count, labels

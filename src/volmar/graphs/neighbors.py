@@ -1,0 +1,319 @@
+"""Nearest neighbours, measured exactly whoever found them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar.graphs.distances import candidate_distances, centre, row_peaks, shift, unit_rows
+from volmar.graphs.neighbor_backends import (
+    Backend,
+    ExactBackend,
+    FaissBackend,
+    GraphBackend,
+    PyNNDescentBackend,
+    TransformerBackend,
+    installed,
+    require,
+)
+from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_new_points, check_points
+
+__all__ = ["APPROXIMATE_ABOVE", "NeighborSearch", "neighbor_graph", "symmetrize"]
+
+# neighbors="auto" leaves exact search where n and d both pass these: comparing all pairs of
+# 100,000 points takes minutes, and below 16 dimensions a k-d tree still takes seconds.
+APPROXIMATE_ABOVE = (100_000, 15)
+
+_NAMES = ("auto", "exact", "faiss", "pynndescent")
+_METRICS = ("euclidean", "cosine")
+
+
+class NeighborSearch:
+    """Neighbours among the rows of X, and of new points among them.
+
+    Whatever names the neighbours, their distances are computed here from the rows themselves in
+    float64, so an approximate or float32 index can miss a neighbour but never misstate a distance,
+    and duplicates are at distance zero.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The points.
+    neighbors : str, transformer or sparse matrix, default="auto"
+        Who names the neighbours:
+
+        - ``"exact"``: scikit-learn's `NearestNeighbors`;
+        - ``"faiss"``: exact in float32 up to 50,000 points, a seeded inverted file beyond;
+        - ``"pynndescent"``: NN-descent, dense or sparse points;
+        - ``"auto"``: exact; past `APPROXIMATE_ABOVE` (points, features) of dense data, faiss or
+          else pynndescent where one is installed;
+        - a transformer in the manner of `sklearn.neighbors.KNeighborsTransformer`: it is cloned,
+          fitted on the points (of unit length for the cosine metric) and may name more neighbours
+          than are asked for;
+        - a sparse (n, n) graph whose stored entries are the neighbours; new points are then
+          searched exactly.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Distance that is returned; cosine is 1 - cos, searched as the Euclidean distance between
+        rows of unit length, which orders neighbours alike.
+    random_state : int, RandomState or None, default=None
+        Seed of the approximate back ends.
+    n_jobs : int or None, default=None
+        Threads of the named back ends; a transformer keeps its own.
+
+    Attributes
+    ----------
+    rows : ndarray or csr_array of shape (n, d)
+        The points as they are searched: centred (dense, Euclidean) or of unit length (cosine).
+    """
+
+    def __init__(
+        self,
+        X: MatrixLike,
+        *,
+        neighbors: Any = "auto",
+        metric: str = "euclidean",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        if metric not in _METRICS:
+            raise ValueError(f"metric must be one of {', '.join(_METRICS)}; got {metric!r}.")
+        X = check_points(X)
+        self.metric = metric
+        self._origin = centre(X) if metric == "euclidean" else None
+        self.rows = self._prepare(X, "X")
+        self._n_jobs = n_jobs
+        self._backend, self._named = _backend(self.rows, neighbors, random_state, n_jobs)
+
+    def graph(self, n_neighbors: int) -> Any:
+        """Find the nearest other rows of every row.
+
+        Parameters
+        ----------
+        n_neighbors : int
+            How many, from 1 to n - 1.
+
+        Returns
+        -------
+        csr_array of shape (n, n)
+            Distances, exactly `n_neighbors` to a row, nearest first; a row itself is left out by
+            its index, never by its distance, and duplicates are stored zeros.
+        """
+        n = self.rows.shape[0]
+        k = check_n_neighbors(n_neighbors, n)
+        own = np.arange(n)
+        return self._measure(self.rows, self._backend.among(k), k, own)
+
+    def query(self, X_new: MatrixLike, n_neighbors: int) -> Any:
+        """Find the nearest training rows of every new point.
+
+        Parameters
+        ----------
+        X_new : array-like or sparse matrix of shape (m, d)
+            New points.
+        n_neighbors : int
+            How many, from 1 to n - 1.
+
+        Returns
+        -------
+        csr_array of shape (m, n)
+            Distances, exactly `n_neighbors` to a row, nearest first.
+        """
+        rows = self.prepare(X_new)
+        k = check_n_neighbors(n_neighbors, self.rows.shape[0])
+        return self._measure(rows, self._backend.near(rows, k), k, None)
+
+    def prepare(self, X_new: MatrixLike) -> Any:
+        """Check new points and hold them as the training rows are: centred or of unit length."""
+        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
+        if sp.issparse(X_new) != sp.issparse(self.rows):
+            X_new = X_new.toarray() if sp.issparse(X_new) else sp.csr_array(X_new)
+        return self._prepare(X_new, "X_new")
+
+    def _prepare(self, X: Any, name: str) -> Any:
+        if self.metric == "euclidean":
+            return shift(X, self._origin)
+        peaks = row_peaks(X)
+        zero = np.flatnonzero(peaks == 0)
+        if zero.size:
+            raise ValueError(
+                f"{name} has {zero.size} all-zero rows (first: {zero[0]}), which have no cosine "
+                "similarity. Drop them, or use a Euclidean similarity (local scaling)."
+            )
+        return unit_rows(X, peaks)
+
+    def _measure(self, rows: Any, candidates: NDArray, k: int, own: NDArray | None) -> Any:
+        """Keep the k nearest candidates of each row; search again, exactly, where fewer came."""
+        indices, distances = _nearest(rows, self.rows, candidates, k, own, self.metric)
+        short = np.flatnonzero(np.isinf(distances[:, -1]))
+        if short.size:
+            if not self._named:
+                found = int(np.isfinite(distances[short[0]]).sum())
+                raise ValueError(
+                    f"neighbors names {found} neighbours for row {short[0]} besides the row "
+                    f"itself, and {k} are needed: raise the n_neighbors it was made with, or "
+                    f"lower the n_neighbors asked for."
+                )
+            wanted = ExactBackend(self.rows, self._n_jobs).near(
+                rows[short], min(k + 1, self.rows.shape[0])
+            )
+            indices[short], distances[short] = _nearest(
+                rows[short], self.rows, wanted, k, None if own is None else short, self.metric
+            )
+        m, n = rows.shape[0], self.rows.shape[0]
+        # 64-bit indices, where not needed, double the graph and many solvers refuse them.
+        index = np.int32 if max(m * k, n) < 2**31 else np.int64
+        indptr = np.arange(0, m * k + 1, k, dtype=index)
+        data = distances.ravel().astype(self.rows.dtype, copy=False)
+        return sp.csr_array((data, indices.ravel().astype(index), indptr), shape=(m, n))
+
+
+def neighbor_graph(
+    X: MatrixLike,
+    *,
+    n_neighbors: int,
+    neighbors: Any = "auto",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
+) -> Any:
+    """Distances from every point to its nearest other points.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The points.
+    n_neighbors : int
+        Neighbours for each point, from 1 to n - 1.
+    neighbors, metric, random_state, n_jobs
+        As in `NeighborSearch`.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        Exactly `n_neighbors` distances to a row, nearest first, equal ones by index; the point
+        itself is left out by its index, and a duplicate is a stored zero.
+
+    Examples
+    --------
+    >>> from volmar.graphs import neighbor_graph
+    >>> neighbor_graph([[0.0], [0.0], [1.0], [3.0]], n_neighbors=1).indices.tolist()
+    [1, 0, 0, 2]
+    """
+    search = NeighborSearch(
+        X, neighbors=neighbors, metric=metric, random_state=random_state, n_jobs=n_jobs
+    )
+    return search.graph(n_neighbors)
+
+
+def symmetrize(G: Any, how: str = "union") -> Any:
+    """Make a directed graph of similarities undirected.
+
+    Parameters
+    ----------
+    G : sparse matrix of shape (n, n)
+        Nonnegative similarities. A stored zero is no edge: turn distances into similarities first.
+    how : {"union", "mutual", "average"}, default="union"
+        Keep an edge that either end names, max(G, G'); that both ends name, min(G, G'); or take
+        (G + G') / 2.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        Equal to its transpose to the last bit.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from volmar.graphs import symmetrize
+    >>> G = sp.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> symmetrize(G, "mutual").nnz, symmetrize(G, "union").nnz
+    (2, 4)
+    """
+    G = sp.csr_array(G)
+    if G.shape[0] != G.shape[1]:
+        raise ValueError(f"G must be square to be made symmetric; got shape {G.shape}.")
+    if how == "union":
+        result = G.maximum(G.T)
+    elif how == "mutual":
+        result = G.minimum(G.T)
+    elif how == "average":
+        result = (G + G.T) * G.dtype.type(0.5)
+    else:
+        raise ValueError(f"how must be one of union, mutual, average; got {how!r}.")
+    result = sp.csr_array(result)
+    result.eliminate_zeros()
+    result.sort_indices()
+    return result
+
+
+def check_neighbors(neighbors: Any) -> None:
+    """Refuse a `neighbors` argument that no back end answers to."""
+    if isinstance(neighbors, str):
+        if neighbors not in _NAMES:
+            raise ValueError(
+                f"neighbors must be one of {', '.join(_NAMES)}, a transformer such as "
+                f"KNeighborsTransformer, or a sparse graph; got {neighbors!r}."
+            )
+    elif not sp.issparse(neighbors) and not (
+        hasattr(neighbors, "fit_transform") and hasattr(neighbors, "transform")
+    ):
+        raise TypeError(
+            f"neighbors must be one of {', '.join(_NAMES)}, a transformer with fit_transform and "
+            f"transform, or a sparse graph; got {type(neighbors).__name__}."
+        )
+
+
+def _backend(
+    rows: Any, neighbors: Any, random_state: Any, n_jobs: int | None
+) -> tuple[Backend, bool]:
+    """Choose the back end, and tell whether it is ours (named) rather than the caller's."""
+    check_neighbors(neighbors)
+    if sp.issparse(neighbors):
+        return GraphBackend(rows, neighbors, n_jobs), False
+    if not isinstance(neighbors, str):
+        return TransformerBackend(rows, neighbors), False
+    if neighbors == "auto":
+        neighbors = _automatic(rows)
+    if neighbors == "exact":
+        return ExactBackend(rows, n_jobs), True
+    require(neighbors)
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    if neighbors == "pynndescent":
+        return PyNNDescentBackend(rows, seed, n_jobs), True
+    if sp.issparse(rows):
+        raise ValueError(
+            "neighbors='faiss' takes dense points and X is sparse: take 'exact' or 'pynndescent', "
+            "or reduce X to a dense array first (TruncatedSVD)."
+        )
+    return FaissBackend(rows, seed, n_jobs), True
+
+
+def _automatic(rows: Any) -> str:
+    n, d = rows.shape
+    if n > APPROXIMATE_ABOVE[0] and d > APPROXIMATE_ABOVE[1] and not sp.issparse(rows):
+        for name in ("faiss", "pynndescent"):
+            if installed(name):
+                return name
+    return "exact"
+
+
+def _nearest(
+    A: Any, B: Any, candidates: NDArray, k: int, own: NDArray | None, metric: str
+) -> tuple[NDArray, NDArray]:
+    """Keep each row's k nearest candidates, by distance, then index; inf where there are none."""
+    if candidates.shape[1] < k:
+        missing = np.full((candidates.shape[0], k - candidates.shape[1]), -1)
+        candidates = np.hstack([candidates, missing])
+    indices = np.sort(candidates, axis=1)
+    distances = candidate_distances(A, B, np.maximum(indices, 0), metric)
+    absent = indices < 0
+    absent[:, 1:] |= indices[:, 1:] == indices[:, :-1]
+    if own is not None:
+        absent |= indices == own[:, None]
+    distances[absent] = np.inf
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)

@@ -1,0 +1,143 @@
+"""Checks of points, counts and precomputed similarities, with messages that name the remedy."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_array
+
+__all__ = ["MatrixLike", "check_similarity"]
+
+#: An array, anything `numpy.asarray` takes, a data frame, or a scipy sparse matrix or array.
+MatrixLike: TypeAlias = Any
+
+_FLOATS = [np.float64, np.float32]
+_BLOCK_ROWS = 256
+
+
+def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
+    """Return points as a finite float array or canonical CSR array; float32 stays float32."""
+    X = check_array(
+        X, accept_sparse="csr", dtype=_FLOATS, ensure_min_samples=min_points, input_name=name
+    )
+    return canonical_csr(X) if sp.issparse(X) else X
+
+
+def check_new_points(X: MatrixLike, n_features: int, dtype: np.dtype) -> Any:
+    """Return new points in the dtype of the training points, with as many features."""
+    X = check_points(X, name="X_new", min_points=1)
+    if X.shape[1] != n_features:
+        raise ValueError(
+            f"X_new has {X.shape[1]} features and the graph was built on {n_features}: "
+            "pass the same columns."
+        )
+    return X.astype(dtype, copy=False)
+
+
+def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
+    """Return a neighbour count between 1 and n - 1."""
+    if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral):
+        raise TypeError(f"n_neighbors must be an integer; got {n_neighbors!r}.")
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors must be at least 1; got {n_neighbors}.")
+    if n_neighbors >= n_points:
+        raise ValueError(
+            f"n_neighbors={n_neighbors} needs at least {n_neighbors + 1} points and there are "
+            f"{n_points}: lower n_neighbors to at most {n_points - 1}."
+        )
+    return int(n_neighbors)
+
+
+def is_constant(X: Any) -> bool:
+    """Tell whether all rows are the same point."""
+    if sp.issparse(X):
+        return bool((X.max(axis=0).toarray() == X.min(axis=0).toarray()).all())
+    return bool((X[0] == X).all())
+
+
+def check_similarity(W: MatrixLike) -> Any:
+    """Check a precomputed similarity matrix and hand it back as given, diagonal included.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Pairwise similarities: finite, nonnegative and symmetric, with n >= 2.
+
+    Returns
+    -------
+    ndarray or csr_array of shape (n, n)
+        W itself where it is exactly symmetric; where W and its transpose differ by rounding
+        only (1e-8 of the largest similarity, 1e-5 in float32), their mean.
+
+    Raises
+    ------
+    ValueError
+        When W is not square, not finite, has a negative entry, or is asymmetric beyond rounding.
+
+    Examples
+    --------
+    >>> from volmar.graphs import check_similarity
+    >>> check_similarity([[1.0, 0.5], [0.5, 1.0]])
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    W = check_array(W, accept_sparse="csr", dtype=_FLOATS, ensure_min_samples=2, input_name="W")
+    if W.shape[0] != W.shape[1]:
+        raise ValueError(
+            f"W has shape {W.shape}; a precomputed similarity has one row and one column per "
+            "point. To start from points, choose a named affinity instead of 'precomputed'."
+        )
+    if sp.issparse(W):
+        W = canonical_csr(W)
+        lowest = W.data.min(initial=0.0)
+    else:
+        lowest = W.min()
+    if lowest < 0:
+        raise ValueError(
+            f"W has negative entries (smallest {lowest:.3g}); similarities must be nonnegative. "
+            "Clip them with np.maximum(W, 0) or choose another similarity."
+        )
+    difference, i, j = _largest_asymmetry(W)
+    if difference == 0:
+        return W
+    tolerance = 1e-5 if W.dtype == np.float32 else 1e-8
+    if difference > tolerance * W.max():
+        raise ValueError(
+            f"W is not symmetric: W[{i}, {j}] and W[{j}, {i}] differ by {difference:.3g}, the "
+            "largest asymmetry. Pass 0.5 * (W + W.T)."
+        )
+    half = W.dtype.type(0.5)
+    return sp.csr_array(half * (W + W.T)) if sp.issparse(W) else half * (W + W.T)
+
+
+def canonical_csr(W: Any) -> Any:
+    """Return W as CSR, sorted and without duplicates; the caller's matrix is not edited."""
+    W = sp.csr_array(W)
+    if not W.has_canonical_format:
+        W = W.copy()
+        W.sum_duplicates()
+    return W
+
+
+def _largest_asymmetry(W: Any) -> tuple[float, int, int]:
+    if sp.issparse(W):
+        difference = sp.coo_array(abs(W - W.T))
+        if difference.nnz == 0:
+            return 0.0, 0, 0
+        at = int(np.argmax(difference.data))
+        i, j = sorted((int(difference.row[at]), int(difference.col[at])))
+        return float(difference.data[at]), i, j
+    worst, where = 0.0, (0, 0)
+    for start in range(0, W.shape[0], _BLOCK_ROWS):
+        stop = start + _BLOCK_ROWS
+        block = np.abs(W[start:stop, start:] - W[start:, start:stop].T)
+        at = int(np.argmax(block))
+        if block.flat[at] > worst:
+            worst = float(block.flat[at])
+            row, column = np.unravel_index(at, block.shape)
+            where = (start + int(row), start + int(column))
+    i, j = sorted(where)
+    return worst, i, j

@@ -1,0 +1,78 @@
+"""Labels of any kind as codes, and the table of two labellings."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["contingency_table", "encode_labels", "encode_pair"]
+
+
+def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
+    """Codes 0..k-1 of the labels in sorted order, and k.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Labels of any one kind that can be sorted: integers, booleans, strings.
+    name : str
+        What to call them in an error message.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,)
+        Position of each label among the distinct ones.
+    n_labels : int
+        Number of distinct labels.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.size == 0:
+        raise ValueError(
+            f"{name} must be one label for each point, got an array of shape {labels.shape}; pass "
+            "a one-dimensional array with at least one label."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(f"{name} must not contain NaN or infinity; drop the unlabelled points.")
+    try:
+        distinct, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be labels of one kind, got a mixture that cannot be sorted ({error}); "
+            "convert them all to strings or to integers."
+        ) from error
+    return codes, distinct.size
+
+
+def encode_pair(
+    labels_true: ArrayLike, labels_pred: ArrayLike
+) -> tuple[NDArray[np.intp], int, NDArray[np.intp], int]:
+    """Codes and numbers of labels of two labellings of the same points."""
+    true, n_true = encode_labels(labels_true, "labels_true")
+    pred, n_pred = encode_labels(labels_pred, "labels_pred")
+    if true.size != pred.size:
+        raise ValueError(
+            f"labels_true and labels_pred must label the same points, got {true.size} and "
+            f"{pred.size} labels."
+        )
+    return true, n_true, pred, n_pred
+
+
+def contingency_table(
+    labels_true: ArrayLike, labels_pred: ArrayLike, sample_weight: ArrayLike | None = None
+) -> np.ndarray:
+    """Count (or weigh) the points in each class (row) and each cluster (column)."""
+    true, n_true, pred, n_pred = encode_pair(labels_true, labels_pred)
+    weight = None
+    if sample_weight is not None:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != true.shape:
+            raise ValueError(
+                f"sample_weight must have one weight for each of the {true.size} points, got an "
+                f"array of shape {weight.shape}."
+            )
+        if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+            raise ValueError(
+                "sample_weight must be finite and not negative, with at least one positive weight."
+            )
+    cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
+    return cells.reshape(n_true, n_pred)

@@ -1,0 +1,86 @@
+"""Error rates of a clustering after the best matching of clusters to classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
+
+from volmar.metrics.contingency import contingency_table
+
+__all__ = ["balanced_clustering_error", "clustering_error"]
+
+
+def clustering_error(
+    labels_true: ArrayLike, labels_pred: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    r"""Share of points outside the class that their cluster stands for.
+
+    For two clusters this is the JMLR paper's clustering error rate,
+
+    .. math:: \frac1n d_H(y, y^*) = \frac{1}{2n} \min(\|y + y^*\|_1, \|y - y^*\|_1)
+
+    with labels of ±1, at most 1/2. In general each cluster is matched to at most one class and
+    each class to at most one cluster, so as to make the error smallest; points of unmatched
+    clusters and classes are errors.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array-like of shape (n,)
+        Labels of any kind; neither the names nor the numbers of the labels need agree.
+    sample_weight : array-like of shape (n,), default=None
+        Weight of each point.
+
+    Returns
+    -------
+    float
+        The error, from 0 (the same partition) to below 1.
+
+    Examples
+    --------
+    >>> clustering_error(["a", "a", "b", "b"], [1, 1, 0, 1])
+    0.25
+    """
+    table = contingency_table(labels_true, labels_pred, sample_weight)
+    total = table.sum()
+    matched = table[linear_sum_assignment(table, maximize=True)].sum()
+    return float(max(total - matched, 0) / total)
+
+
+def balanced_clustering_error(
+    labels_true: ArrayLike, labels_pred: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    r"""Mean over the classes of the error inside each class.
+
+    For two classes this is SKMMC's eq. 31,
+    :math:`B\_Err = \frac12 (Err^+ + Err^-)`, under the better of the two matchings. In general
+    clusters are matched to classes one to one so as to make the mean smallest; a class without a
+    cluster has the error 1.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array-like of shape (n,)
+        Labels of any kind; neither the names nor the numbers of the labels need agree.
+    sample_weight : array-like of shape (n,), default=None
+        Weight of each point; classes without weight do not count.
+
+    Returns
+    -------
+    float
+        The error, from 0 (the same partition) to below 1.
+
+    Examples
+    --------
+    One of eight points is wrong, but it is half of its class.
+
+    >>> balanced_clustering_error([0, 0, 0, 0, 0, 0, 1, 1], [1, 1, 1, 1, 1, 1, 0, 1])
+    0.25
+    """
+    table = contingency_table(labels_true, labels_pred, sample_weight)
+    sizes = table.sum(axis=1)
+    table, sizes = table[sizes > 0], sizes[sizes > 0]
+    hits = table / sizes[:, None]
+    rows, columns = linear_sum_assignment(hits, maximize=True)
+    found = np.zeros_like(sizes)
+    found[rows] = table[rows, columns]
+    return float(np.mean((sizes - found) / sizes))

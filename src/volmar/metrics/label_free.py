@@ -1,0 +1,152 @@
+"""What can be said of a labelling without the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array
+
+from volmar.metrics.contingency import encode_labels
+
+__all__ = ["imbalance", "normalized_cut", "volume"]
+
+
+def normalized_cut(W: Any, labels: ArrayLike) -> float:
+    r"""Sum over the clusters of cut over volume.
+
+    .. math::
+
+        \mathrm{Ncut} = \sum_k \frac{\sum_{i \in C_k, j \notin C_k} W_{ij}}
+                                    {\sum_{i \in C_k} \sum_j W_{ij}}
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n, n)
+        Symmetric similarities, none negative. The diagonal counts in the volumes, as everywhere in
+        this library.
+    labels : array-like of shape (n,)
+        Labels of any kind.
+
+    Returns
+    -------
+    float
+        From 0 (no similarity is cut) to the number of clusters. A cluster of volume 0, made of
+        isolated points, has nothing to cut and adds 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> W = np.array([[0, 2, 1], [2, 0, 0], [1, 0, 0]])
+    >>> normalized_cut(W, [0, 0, 1])
+    1.2
+    """
+    W = check_array(W, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="W")
+    codes, n_clusters = encode_labels(labels, "labels")
+    n = codes.size
+    if W.shape != (n, n):
+        raise ValueError(
+            f"W must be of shape ({n}, {n}) for {n} labels, got {W.shape}; pass the square matrix "
+            "of similarities."
+        )
+    if W.min() < 0:
+        raise ValueError(f"W must not be negative, got {W.min():g}; pass similarities.")
+    asymmetry = float(abs(W - W.T).max())
+    if asymmetry > 1e-6 * float(W.max()):
+        raise ValueError(
+            f"W must be symmetric, got entries that differ by {asymmetry:g} from their mirror "
+            "image; pass (W + W.T) / 2."
+        )
+    if issparse(W):
+        W = W.tocoo()
+        inside = codes[W.row] == codes[W.col]
+        within = _totals(codes[W.row[inside]], W.data[inside], n_clusters)
+        volumes = _totals(codes[W.row], W.data, n_clusters)
+    else:
+        members = [np.flatnonzero(codes == k) for k in range(n_clusters)]
+        within = np.array([W[np.ix_(i, i)].sum(dtype=np.float64) for i in members])
+        volumes = _totals(codes, W.sum(axis=1, dtype=np.float64), n_clusters)
+    cuts = np.maximum(volumes - within, 0.0)
+    return float(np.sum(cuts[volumes > 0] / volumes[volumes > 0]))
+
+
+def volume(h: ArrayLike, Q: Any) -> float:
+    r"""Rayleigh quotient that stands for the volume of h's equivalence class (JMLR eq. 1).
+
+    .. math:: V(h) = \frac{h^\top Q h}{\|h\|_2^2}
+                   = \sum_i \lambda_i \left(\frac{h^\top v_i}{\|h\|_2}\right)^2
+
+    The hypotheses are the ellipsoid :math:`h^\top Q h \le 1`, whose axes lie along the
+    eigenvectors :math:`v_i` of Q with lengths :math:`1 / \sqrt{\lambda_i}`; all h of one sign
+    pattern form an equivalence class. A *small* V(h) says that h points along the long axes, and
+    so that its class has a *large* volume: V is one over the squared radius of the ellipsoid along
+    h. Neither the length nor the sign of h matters.
+
+    Parameters
+    ----------
+    h : array-like of shape (n,)
+        Soft responses, or hard labels of ±1.
+    Q : array-like, sparse matrix or operator with `matvec`, of shape (n, n)
+        Symmetric positive definite pairwise information.
+
+    Returns
+    -------
+    float
+        Between the smallest and the largest eigenvalue of Q.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> volume([1, -1, 0], np.diag([1.0, 3.0, 5.0]))
+    2.0
+    """
+    soft = np.asarray(h, dtype=np.float64)
+    if soft.ndim != 1 or not np.isfinite(soft).all() or not soft.any():
+        raise ValueError(
+            f"h must be a finite vector other than zero, got {soft!r}; pass one response for each "
+            "point."
+        )
+    n = soft.size
+    if not hasattr(Q, "matvec"):
+        Q = check_array(Q, accept_sparse=True, dtype=[np.float64, np.float32], input_name="Q")
+        if Q.shape != (n, n):
+            raise ValueError(f"Q must be of shape ({n}, {n}) for {n} responses, got {Q.shape}.")
+    soft = soft / np.abs(soft).max()  # squares of tiny or huge entries leave the range of floats
+    image = Q.matvec(soft) if hasattr(Q, "matvec") else Q @ soft
+    return float(soft @ image / (soft @ soft))
+
+
+def imbalance(labels: ArrayLike) -> float:
+    r"""Difference of the cluster sizes over their sum (SKMMC eq. 32, which prints it in per cent).
+
+    .. math:: \frac{|n_+ - n_-|}{n_+ + n_-}
+
+    With more than two clusters the largest and the smallest are compared; with one, the other one
+    is empty and the value 1.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Labels of any kind.
+
+    Returns
+    -------
+    float
+        From 0 (equal sizes) to 1.
+
+    Examples
+    --------
+    >>> imbalance(["spam", "ham", "ham", "ham"])
+    0.5
+    """
+    codes, n_clusters = encode_labels(labels, "labels")
+    sizes = np.bincount(codes)
+    smallest = int(sizes.min()) if n_clusters > 1 else 0
+    largest = int(sizes.max())
+    return (largest - smallest) / (largest + smallest)
+
+
+def _totals(codes: np.ndarray, values: np.ndarray, n_clusters: int) -> np.ndarray:
+    return np.bincount(codes, weights=values, minlength=n_clusters)

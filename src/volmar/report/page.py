@@ -1,0 +1,55 @@
+"""One self-contained HTML page: no script, no network, pictures inside."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+from volmar._version import __version__
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header; cells that are not text are right-aligned."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a heading, and text, a table or a picture below it."""
+
+    heading: str
+    text: str = ""
+    table: Table | None = None
+    picture: Path | None = None
+    alt: str = ""
+
+
+def write_page(path: Path, title: str, sections: list[Section]) -> Path:
+    """Write the sections as one HTML file and return its path."""
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "reports need jinja2, which is not installed: pip install volmar[cli]"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("volmar.report"), autoescape=True, trim_blocks=True
+    )
+    html = environment.get_template("page.html").render(
+        title=title,
+        version=__version__,
+        sections=[(section, _data_uri(section.picture)) for section in sections],
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def _data_uri(picture: Path | None) -> str | None:
+    if picture is None:
+        return None
+    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")

@@ -1,0 +1,86 @@
+"""Docs with the code: examples run as printed, and every public name is in the reference."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import volmar
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(volmar.__path__, "volmar.")
+    if module.name != "volmar.__main__"
+)
+ROOMS = [name for name in MODULES if name.count(".") == 1 and name != "volmar.cli"]
+ROOMS = [name for name in ROOMS if not name.split(".")[1].startswith("_")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(autouse=True)
+def without_a_screen(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run_as_printed(name):
+    module = importlib.import_module(name)
+    failures, _ = doctest.testmod(
+        module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    )
+    assert failures == 0
+
+
+def python_snippets():
+    for page in PAGES:
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        if blocks:
+            yield pytest.param(page.name, "\n".join(blocks), id=page.name)
+
+
+@pytest.mark.parametrize(("page", "code"), list(python_snippets()))
+def test_snippets_run_as_printed(page, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page, "exec"), {})
+
+
+def test_the_readme_has_a_snippet_and_the_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "```python" in text
+    assert "make demo" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("room", ["volmar", *ROOMS])
+def test_every_public_name_is_in_the_api_reference(room):
+    reference = (ROOT / "docs" / "api.rst").read_text(encoding="utf-8")
+    module = importlib.import_module(room)
+    section = re.search(
+        rf"^\.\. currentmodule:: {re.escape(room)}$(.*?)(?=^\.\. currentmodule|\Z)",
+        reference,
+        re.DOTALL | re.MULTILINE,
+    )
+    assert section, f"docs/api.rst has no section for {room}"
+    listed = set(re.findall(r"^   (\w+)$", section.group(1), re.MULTILINE))
+    public = {name for name in module.__all__ if not name.startswith("__")}
+    assert listed == public
+
+
+@pytest.mark.parametrize("room", ["volmar", *ROOMS])
+def test_every_public_name_has_a_docstring(room):
+    module = importlib.import_module(room)
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    undocumented = [
+        name
+        for name in names
+        if callable(getattr(module, name)) and not (getattr(module, name).__doc__ or "").strip()
+    ]
+    assert not undocumented

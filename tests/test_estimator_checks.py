@@ -1,0 +1,59 @@
+"""scikit-learn's own checks on every public estimator, with the number that ran asserted."""
+
+import warnings
+from collections import Counter
+
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import volmar
+
+ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
+
+# Checks that cannot pass, each with the reason. Anything else that fails fails the suite.
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "NormalizedCut": {
+        "check_clustering": "asks for three clusters; the method cuts in two",
+    },
+}
+
+# Checks that scikit-learn skips by itself, each with the reason why that hides nothing.
+EXPECTED_SKIPS = {
+    "check_array_api_input": "no estimator claims array API support",
+}
+
+# How many checks there are for a clusterer in the pinned scikit-learn. A lower number means that
+# checks have silently gone; a higher one is welcome.
+AT_LEAST = 40
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_scikit_learn_checks(name):
+    estimator = getattr(volmar, name)(random_state=0)
+    with warnings.catch_warnings():
+        # Checks fit on noise and constants, where honest methods warn.
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            estimator,
+            expected_failed_checks=EXPECTED_FAILURES.get(name, {}),
+            on_skip=None,
+            on_fail=None,
+        )
+    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] == "failed"}
+    assert not failed
+    skipped = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] == "skipped"}
+    assert {k: v for k, v in skipped.items() if k not in EXPECTED_SKIPS} == {}
+    expected = set(EXPECTED_FAILURES.get(name, {}))
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == expected
+    assert Counter(r["status"] for r in results)["passed"] >= AT_LEAST
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_first_parameter_is_n_clusters_and_the_rest_are_keywords(name):
+    import inspect
+
+    parameters = list(inspect.signature(getattr(volmar, name)).parameters.values())
+    assert parameters[0].name == "n_clusters"
+    assert parameters[0].default == 2
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+    assert "random_state" in {p.name for p in parameters}

@@ -1,0 +1,232 @@
+"""The house itself: what an import costs, who may reach where, and what a stranger installs."""
+
+import ast
+import os
+import pickle
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import volmar
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "volmar"
+
+# The map of docs/design.md, from the ground up. A room may import from its own line and above.
+MAP = [
+    {"rows", "graphs", "operators", "solvers"},
+    {"metrics"},
+    {"base"},
+    {"volume", "margin", "separation", "baselines"},
+    {"diagnostics", "selection"},
+    {"datasets"},
+    {"papers"},
+    {"plots", "report"},
+    {"cli"},
+]
+# On these lines rooms do not know each other.
+STRANGERS = {"volume", "margin", "separation", "baselines"}
+GROUND = {"_version", "_memory"}
+LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
+
+ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
+
+
+def run(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    ).stdout
+
+
+HEAVY = {
+    *("cvxpy", "dask", "distributed", "faiss", "jinja2", "matplotlib", "numba", "pandas"),
+    *("polars", "pyamg", "pyarrow", "pynndescent", "rich", "typer"),
+}
+
+
+def loaded_by(statement):
+    return set(run(f"{statement}; import sys; print(*sys.modules)").split())
+
+
+def test_import_brings_nothing_heavy():
+    loaded = loaded_by("import volmar")
+    assert not loaded & HEAVY
+    assert "sklearn" not in loaded
+
+
+def test_estimators_bring_nothing_heavier_than_scikit_learn():
+    """scikit-learn itself imports pandas where it is installed; that much is not ours."""
+    ours = loaded_by(f"from volmar import {', '.join(ESTIMATORS)}")
+    assert not (ours - loaded_by("import sklearn.cluster")) & HEAVY
+
+
+def imported_rooms(path):
+    """Rooms of volmar that a file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield "a relative import", node.lineno
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "volmar":
+            parts = node.module.split(".")
+            names = [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+            for name in names:
+                yield name, node.lineno
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                parts = alias.name.split(".")
+                if parts[0] == "volmar" and len(parts) > 1:
+                    yield parts[1], node.lineno
+
+
+def reaches_too_far(room, target):
+    if target in GROUND or target == room:
+        return False
+    if room == "__main__":
+        return target != "cli"
+    if target not in LEVEL or LEVEL[target] > LEVEL[room]:
+        return True
+    return {room, target} <= STRANGERS
+
+
+def test_no_room_reaches_further_down_the_map():
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line} imports {target}"
+        for path in SOURCE.rglob("*.py")
+        if path.name not in {"__init__.py", "_version.py", "_memory.py"} or path.parent != SOURCE
+        for target, line in imported_rooms(path)
+        if reaches_too_far(
+            path.stem if path.parent == SOURCE else path.relative_to(SOURCE).parts[0], target
+        )
+    ]
+    assert not wrong
+
+
+def test_the_map_check_can_fail(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from volmar.base import Result\n    import volmar.cli.app\n")
+    assert [name for name, _ in imported_rooms(bad)] == ["base", "cli"]
+    assert reaches_too_far("rows", "base")
+    assert reaches_too_far("volume", "margin")
+    assert reaches_too_far("metrics", "nowhere")
+    assert not reaches_too_far("base", "rows")
+
+
+def test_every_room_is_on_the_map():
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert rooms <= set(LEVEL)
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    assert not [room for room in rooms if f"`{room}/`" not in design]
+
+
+def test_version_is_in_one_place():
+    assert re.fullmatch(r"\d+\.\d+\.\d+([-+.].*)?", volmar.__version__)
+    assert "version = " not in (ROOT / "pyproject.toml").read_text().split("[tool.", 1)[0].replace(
+        "dynamic = [", ""
+    )
+    installed = run("import importlib.metadata as m; print(m.version('volmar'))").strip()
+    assert installed == volmar.__version__
+
+
+def test_names_are_found_and_unknown_ones_are_not():
+    assert set(volmar.__all__) <= set(dir(volmar))
+    for name in ESTIMATORS:
+        assert getattr(volmar, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = volmar.Nonsense
+
+
+@pytest.fixture(scope="module")
+def small_data():
+    rng = np.random.default_rng(0)
+    return np.vstack([rng.normal(-2, 1, (40, 3)), rng.normal(2, 1, (30, 3))])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_pickle_and_clone(name, small_data):
+    model = getattr(volmar, name)(random_state=0).fit(small_data)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    np.testing.assert_array_equal(again.predict(small_data), model.predict(small_data))
+    assert again.result_.status is model.result_.status
+    assert dict(again.result_.residuals) == dict(model.result_.residuals)
+    fresh = clone(model)
+    assert not hasattr(fresh, "labels_")
+    np.testing.assert_array_equal(fresh.fit(small_data).labels_, model.labels_)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_threads_are_left_to_the_user(name, small_data):
+    before = [(pool["prefix"], pool["num_threads"]) for pool in threadpool_info()]
+    labels = []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            labels.append(getattr(volmar, name)(random_state=3).fit(small_data).labels_)
+    np.testing.assert_array_equal(*labels)
+    state = np.random.get_state()[1].copy()
+    getattr(volmar, name)(random_state=3).fit(small_data)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
+    assert [(pool["prefix"], pool["num_threads"]) for pool in threadpool_info()] == before
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
+    """Build both, unpack neither by hand: pip installs the wheel where only pip is."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    for number, package in enumerate((wheel, sdist)):
+        home = tmp_path / f"env{number}"
+        venv.create(home, with_pip=True)
+        python = home / "bin" / "python"
+        flags = ["--no-deps", "--quiet", "--disable-pip-version-check", "--no-index"]
+        if package is sdist:
+            # No index: what builds the sdist is lent from this environment, nothing else is.
+            flags.append("--no-build-isolation")
+        subprocess.run(
+            [python, "-m", "pip", "install", *flags, package],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": _site_packages() if package is sdist else ""},
+        )
+        code = (
+            "import volmar, importlib.metadata as m;"
+            "from importlib.resources import files;"
+            "assert (files('volmar') / 'py.typed').is_file();"
+            "assert (files('volmar.report') / 'templates' / 'page.html').is_file();"
+            "print(volmar.__version__, m.version('volmar'), volmar.__file__)"
+        )
+        printed = subprocess.run(
+            [python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
+        ).stdout.split()
+        assert printed[:2] == [volmar.__version__] * 2
+        assert str(home) in printed[2]
+
+
+def _site_packages():
+    import hatchling
+
+    return str(Path(hatchling.__file__).parents[1])
+
+
+def test_no_machine_path_or_registry_is_recorded():
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not files:
+        pytest.skip("not a git checkout")
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"(#.*|[\w.-]+==[\w.+-]+)", line) for line in pins if line)

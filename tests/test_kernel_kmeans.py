@@ -1,0 +1,208 @@
+"""Kernel k-means: fixed points, agreement with brute force and with KMeans, properties."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.metrics.pairwise import rbf_kernel
+
+from volmar import KernelKMeans, _memory
+from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans, start_labels
+from volmar.datasets import load, make_two_circles
+from volmar.metrics import clustering_error
+from volmar.solvers import Status
+
+
+def cost(K, labels, weights):
+    """The objective from its definition: weighted squared distances to weighted means."""
+    total = 0.0
+    for c in np.unique(labels):
+        w = np.where(labels == c, weights, 0.0)
+        mean = w / w.sum()
+        total += w @ (K.diagonal() - 2 * K @ mean + mean @ K @ mean)
+    return total
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_objective_falls_to_a_fixed_point(seed):
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(3, 30)), 2 + int(rng.integers(0, 2))
+    A = rng.standard_normal((n, 4))
+    problem = KernelProblem(A @ A.T, rng.random(n) + 0.1)
+    labels = start_labels(problem, k, "k-means++", seed)
+    result = kernel_kmeans(problem, labels, k)
+    assert result.status is Status.CONVERGED
+    assert result.is_certified(1e-12)
+    assert np.all(np.diff(result.history) <= 0)
+    assert set(result.labels) == set(range(k))
+    exact = cost(problem.K, result.labels, problem.weights)
+    assert result.objective == pytest.approx(exact, abs=1e-9)
+    again = kernel_kmeans(problem, result.labels, k)
+    np.testing.assert_array_equal(again.labels, result.labels)
+
+
+def test_against_all_labellings(rng):
+    """The global optimum is a fixed point; restarts are never below it and come near."""
+    for _ in range(10):
+        X = rng.standard_normal((9, 2))
+        K, weights = rbf_kernel(X, gamma=0.7), rng.random(9) + 0.2
+        candidates = [
+            np.array(labels) for labels in product([0, 1], repeat=9) if 0 < sum(labels) < 9
+        ]
+        costs = [cost(K, labels, weights) for labels in candidates]
+        best = candidates[int(np.argmin(costs))]
+        stays = KernelKMeans(kernel="precomputed", init=best).fit(K, sample_weight=weights)
+        np.testing.assert_array_equal(stays.labels_, best)
+        assert stays.objective_ == pytest.approx(min(costs), abs=1e-12)
+        found = KernelKMeans(kernel="precomputed", n_init=50, random_state=0)
+        objective = found.fit(K, sample_weight=weights).objective_
+        assert min(costs) - 1e-12 <= objective < 1.05 * min(costs)
+
+
+def test_linear_kernel_is_kmeans():
+    data = load("digits-3v8")
+    model = KernelKMeans(kernel="linear", n_init=20, random_state=0).fit(data.X)
+    reference = KMeans(2, n_init=20, random_state=0).fit(data.X)
+    assert model.objective_ == pytest.approx(reference.inertia_, rel=1e-6)
+    assert clustering_error(reference.labels_, model.labels_) < 0.01
+
+
+def test_circles_with_a_fitting_width():
+    X, y = make_two_circles(200, noise=0.02, factor=0.2, random_state=0)
+    model = KernelKMeans(gamma=4.0, random_state=0).fit(X)
+    assert clustering_error(y, model.labels_) == 0.0
+    X_new, y_new = make_two_circles(200, noise=0.02, factor=0.2, random_state=1)
+    assert clustering_error(y_new, model.predict(X_new)) == 0.0
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_weight_two_is_a_row_written_twice(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((25, 3))
+    weights = rng.integers(0, 3, 25)
+    weights[:2] = 1
+    model = KernelKMeans(random_state=seed, gamma=0.5)
+    weighted = model.fit(X, sample_weight=weights).objective_
+    new = rng.standard_normal((10, 3))
+    predicted = model.predict(new)
+    repeated = KernelKMeans(random_state=seed, gamma=0.5).fit(np.repeat(X, weights, axis=0))
+    assert weighted == pytest.approx(repeated.objective_, abs=1e-9)
+    assert clustering_error(predicted, repeated.predict(new)) == 0.0
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_permuted_rows_permute_labels(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 2))
+    order = rng.permutation(30)
+    model = KernelKMeans(random_state=1)
+    labels = model.fit(X).labels_
+    # Two starts with the same objective up to rounding may swap the numbers of the clusters.
+    assert clustering_error(model.fit(X[order]).labels_, labels[order]) == 0.0
+
+
+@pytest.mark.parametrize("n_clusters", [2, 4])
+def test_predict_agrees_with_scores_and_labels(rng, n_clusters):
+    X = rng.standard_normal((80, 3))
+    model = KernelKMeans(n_clusters, random_state=0).fit(X)
+    scores = model.decision_function(X)
+    assert scores.shape == ((80,) if n_clusters == 2 else (80, n_clusters))
+    chosen = scores > 0 if n_clusters == 2 else scores.argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(X), chosen)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_dense_sparse_precomputed_and_float32_agree(rng):
+    X = np.vstack([rng.normal(0, 1, (40, 5)), rng.normal(3, 1, (40, 5))])
+    X[X < 0.2] = 0.0
+    make = {"gamma": 0.1, "random_state": 0}
+    dense = KernelKMeans(**make).fit(X)
+    csr = KernelKMeans(**make).fit(sparse.csr_matrix(X))
+    single = KernelKMeans(**make).fit(X.astype(np.float32))
+    given_K = KernelKMeans(kernel="precomputed", random_state=0).fit(rbf_kernel(X, gamma=0.1))
+    for other in (csr, single, given_K):
+        assert clustering_error(other.labels_, dense.labels_) == 0.0
+    assert single._mean_weights.dtype == np.float32
+    predicted = given_K.predict(rbf_kernel(X[30:50], X, gamma=0.1))
+    np.testing.assert_array_equal(predicted, given_K.labels_[30:50])
+    scaled = KernelKMeans(random_state=0).fit(sparse.csr_matrix(X))
+    assert scaled.objective_ == pytest.approx(KernelKMeans(random_state=0).fit(X).objective_)
+
+
+def test_start_from_labels_runs_once(rng):
+    X = rng.standard_normal((30, 2))
+    start = np.where(X[:, 0] > 0, "a", "b")
+    model = KernelKMeans(init=start, kernel="linear").fit(X)
+    assert model.result_.history[0] >= model.objective_
+    assert model.labels_[np.argmax(X[:, 0])] == 0  # "a" sorts first
+
+
+def test_indefinite_kernel_is_said_to_cycle(rng):
+    A = rng.standard_normal((40, 40))
+    K = (A + A.T) / 2
+    statuses = set()
+    for seed in range(30):
+        model = KernelKMeans(kernel="precomputed", n_init=1, random_state=seed).fit(K)
+        statuses.add(model.result_.status)
+        assert model.result_.status is not Status.MAX_ITER
+        assert (model.result_.residuals["moves"] > 0) == (model.result_.status is Status.CYCLE)
+    assert Status.CYCLE in statuses
+
+
+def test_iteration_limit_is_reported():
+    data = load("digits-3v8")
+    model = KernelKMeans(init="random", n_init=1, max_iter=1, random_state=0).fit(data.X)
+    assert model.result_.status is Status.MAX_ITER
+    assert model.result_.residuals["moves"] > 0
+    assert model.n_iter_ == 1
+
+
+def test_equal_rows_still_give_two_clusters():
+    model = KernelKMeans(random_state=0).fit(np.ones((6, 2)))
+    assert set(model.labels_) == {0, 1}
+    assert model.objective_ == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_scale_does_not_matter(rng, scale):
+    X = np.vstack([rng.normal(0, 1, (30, 2)), rng.normal(4, 1, (30, 2))])
+    labels = KernelKMeans(random_state=0).fit(X).labels_
+    np.testing.assert_array_equal(KernelKMeans(random_state=0).fit(scale * X).labels_, labels)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"n_init": 0}, ValueError, "n_init must be at least 1, got 0"),
+        ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
+        ({"gamma": -1.0}, ValueError, "gamma must be greater than 0, got -1"),
+        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"init": "pca"}, ValueError, "init must be one of 'k-means"),
+        ({"init": [0, 1]}, ValueError, "init must hold one label a row"),
+        ({"kernel": "gauss"}, ValueError, "kernel='gauss' is not known"),
+        ({"n_clusters": 40}, ValueError, "n_clusters=40 is more than the number of rows"),
+        ({"kernel": "precomputed"}, ValueError, "must be square"),
+    ],
+)
+def test_bad_parameters(rng, parameters, error, message):
+    with pytest.raises(error, match=message):
+        KernelKMeans(**parameters).fit(rng.standard_normal((20, 3)))
+
+
+def test_asymmetric_kernel(rng):
+    K = rng.random((10, 10))
+    with pytest.raises(ValueError, match=r"symmetric.*Use \(K \+ K.T\) / 2"):
+        KernelKMeans(kernel="precomputed").fit(K)
+
+
+def test_memory_is_checked_first(monkeypatch, rng):
+    monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .* GiB.*NystroemMap"):
+        KernelKMeans().fit(rng.standard_normal((100, 2)))
