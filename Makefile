@@ -23,6 +23,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(NAME)
 
 docs: $(VENV)/.ready
+	rm -rf docs/api
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:

@@ -111,9 +111,9 @@ class NormalizedCut(Clusterer):
     ----------
     n_clusters : int, default=2
         Number of clusters; there is no rule for more than 2 yet.
-    affinity : {"local_scaling", "gaussian", "cosine_knn", "precomputed"} or Similarity, \
-            default="local_scaling"
-        How similar rows are: see `volmar.graphs`. Named ones come without self-loops; a recipe
+    affinity : str or Similarity, default="local_scaling"
+        How similar rows are: "local_scaling", "gaussian", "cosine_knn" (see `volmar.graphs`) or
+        "precomputed". Named ones come without self-loops; a recipe
         such as ``GaussianSimilarity(sigma="mean/4")`` or a precomputed matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
@@ -151,9 +151,9 @@ class NormalizedCut(Clusterer):
     Examples
     --------
     >>> from volmar import NormalizedCut
-    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.datasets import make_two_moons
     >>> from volmar.metrics import clustering_error
-    >>> X, y = make_two_circles(300, random_state=0)
+    >>> X, y = make_two_moons(300, random_state=0)
     >>> model = NormalizedCut().fit(X)
     >>> clustering_error(y, model.labels_)
     0.0

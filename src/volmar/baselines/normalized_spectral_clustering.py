@@ -83,9 +83,9 @@ class NormalizedSpectralClustering(Clusterer):
     ----------
     n_clusters : int, default=2
         Number of clusters.
-    affinity : {"local_scaling", "gaussian", "cosine_knn", "precomputed"} or Similarity, \
-            default="local_scaling"
-        How similar rows are: see `volmar.graphs`. Named ones come without self-loops, as the
+    affinity : str or Similarity, default="local_scaling"
+        How similar rows are: "local_scaling", "gaussian", "cosine_knn" (see `volmar.graphs`) or
+        "precomputed". Named ones come without self-loops, as the
         authors had it; a recipe such as ``GaussianSimilarity(sigma="mean/4")`` or a precomputed
         matrix is used as given.
     sigma : float or str, optional
@@ -129,12 +129,12 @@ class NormalizedSpectralClustering(Clusterer):
     Examples
     --------
     >>> from volmar import NormalizedSpectralClustering
-    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.datasets import make_two_moons
     >>> from volmar.metrics import clustering_error
-    >>> X, y = make_two_circles(300, random_state=0)
+    >>> X, y = make_two_moons(300, random_state=0)
     >>> model = NormalizedSpectralClustering(random_state=0).fit(X)
     >>> clustering_error(y, model.labels_)
-    0.0
+    0.01
     """
 
     _min_clusters = 1

@@ -70,7 +70,7 @@ def cosine_knn_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Sparse similarity ⟨x_i, x_j⟩ / |x_i||x_j| of nearest neighbours (JMLR 2013, section 8.1).
+    """Sparse similarity ``⟨x_i, x_j⟩ / |x_i||x_j|`` of nearest neighbours (JMLR section 8.1).
 
     The paper prints "among the k-nearest neighbours of each other", which is the mutual graph; its
     tables come out with the union, so that is the default. A point is not its own neighbour, so

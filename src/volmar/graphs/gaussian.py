@@ -77,7 +77,7 @@ class GaussianExtension:
 def gaussian_similarity(
     X: MatrixLike, *, sigma: float | str = "mean", self_loops: bool = True
 ) -> NDArray:
-    """Dense Gaussian similarity W_ij = exp(-|x_i - x_j|² / 2σ²) (JMLR 2013, section 8.1).
+    """Dense Gaussian similarity ``W_ij = exp(-|x_i - x_j|² / 2σ²)`` (JMLR 2013, section 8.1).
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def local_scaling_similarity(
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
 ) -> Any:
-    """Locally scaled similarity W_ij = exp(-|x_i - x_j|² / 2σ_iσ_j) (JMLR 2013, section 8.1).
+    """Locally scaled similarity ``W_ij = exp(-|x_i - x_j|² / 2σ_iσ_j)`` (JMLR section 8.1).
 
     σ_i is the distance from x_i to its k-th nearest neighbour. The factor 2 is as JMLR prints it;
     Zelnik-Manor and Perona (2005) have none. Where the k-th neighbour coincides with x_i, σ_i is

@@ -51,7 +51,7 @@ class RowSource(ABC):
         """Return the projections (X - 1 offset') w, shape (n,), in the dtype of the data.
 
         Of float32 data with an offset, each score is the difference of two float32-rounded
-        numbers of size |offset' w|: with means of 1e4 and standard deviations of 1 it is right
+        numbers of size ``|offset' w|``: with means of 1e4 and standard deviations of 1 it is right
         to about 1e-3 only. Subtract such a mean from the data themselves beforehand.
         """
 
@@ -61,7 +61,7 @@ class RowSource(ABC):
 
         float32 data are summed in float32 inside a tile of rows and in float64 across tiles;
         the offset's share, (sum of v) offset, is computed in float64. The loss of digits by an
-        offset is that of `scores`: about 1e-2 |v| for means of 1e4. `moments` has none.
+        offset is that of `scores`: about 1e-2 times the norm of v for means of 1e4. `moments` has none.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of |x_i - offset|², whose root scales the data."""
+        """Return the weighted mean of ``|x_i - offset|²``, whose root scales the data."""
 
 
 class FeatureMap(Protocol):

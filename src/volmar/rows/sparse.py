@@ -80,7 +80,7 @@ class SparseRows(TiledRows):
         return self._sparse_moments(index, self._center(center), second=second)
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of |x_i - offset|² = |x_i|² - 2 x_i'offset + |offset|²."""
+        """Return the weighted mean of ``|x_i - offset|² = |x_i|² - 2 x_i'offset + |offset|²``."""
         squares = 0.0
         for rows, block in self._blocks(None):
             scaled, _, _ = self._weighted(block, rows)

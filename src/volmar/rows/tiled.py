@@ -123,7 +123,7 @@ class TiledRows(RowSource):
         return other
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of |x_i - offset|²."""
+        """Return the weighted mean of ``|x_i - offset|²``."""
         pivot = self._pivot(np.zeros(self.n_features))
         gap = np.zeros(self.n_features)
         if self.offset is not None:
