@@ -156,6 +156,21 @@ def test_no_zero_of_a_disconnected_graph_is_skipped(graph, n_parts):
     np.testing.assert_allclose(pairs.values[n_parts], exact[0], atol=1e-8)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_amg_finds_every_zero_of_a_disconnected_graph(monkeypatch, known):
+    monkeypatch.setattr(sparse_module, "AMG_EIGEN_FROM", 1000)
+    parts = [moons(900, seed=s) for s in range(3)]
+    L = sparse.csr_matrix(sparse.block_diag([part[0] for part in parts]))
+    root = np.concatenate([part[1] for part in parts]) if known else None
+    operator = SparseOperator(L, bounds=(0, 2), near_null=root)
+    for k in (1, 3, 4):
+        pairs = operator.smallest_eigenpairs(k)
+        assert pairs.method == "amg"
+        exact = linalg.eigh(L.toarray(), subset_by_index=(0, k - 1), eigvals_only=True)
+        np.testing.assert_allclose(pairs.values, exact, atol=1e-8)
+        np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(k), atol=1e-6)
+
+
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_lanczos_finds_repeated_eigenvalues(seed):

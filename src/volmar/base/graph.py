@@ -79,8 +79,9 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
     """Build the graph of an estimator's `affinity`, `sigma` and `n_neighbors`.
 
     None leaves a parameter to the affinity; n_neighbors is then 7, or all others of fewer rows.
-    Named affinities come without self-loops; a recipe of `volmar.graphs` or a precomputed matrix
-    is used as given.
+    Named affinities come without self-loops, and "local_scaling" on the graph of nearest
+    neighbours at every size: dense below some n and sparse above would be two methods under one
+    name. A recipe of `volmar.graphs` or a precomputed matrix is used as given.
     """
     given = {"sigma": sigma, "n_neighbors": n_neighbors}
     params = {name: value for name, value in given.items() if value is not None}
@@ -95,6 +96,8 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
         params["self_loops"] = False
     if isinstance(affinity, str) and affinity != "gaussian":
         params.setdefault("n_neighbors", min(DEFAULT_NEIGHBORS, X.shape[0] - 1))
+    if isinstance(affinity, str) and affinity == "local_scaling":
+        params["graph"] = "knn"
     W, extension = make_similarity(affinity, **params).build(X)
     return Graph(W, extension.weights)
 

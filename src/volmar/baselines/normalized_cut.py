@@ -112,9 +112,9 @@ class NormalizedCut(Clusterer):
     n_clusters : int, default=2
         Number of clusters; there is no rule for more than 2 yet.
     affinity : str or Similarity, default="local_scaling"
-        How similar rows are: "local_scaling", "gaussian", "cosine_knn" (see `volmar.graphs`) or
-        "precomputed". Named ones come without self-loops; a recipe
-        such as ``GaussianSimilarity(sigma="mean/4")`` or a precomputed matrix is used as given.
+        How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
+        "cosine_knn" (see `volmar.graphs`) or "precomputed". Named ones come without self-loops; a
+        recipe such as ``GaussianSimilarity(sigma="mean/4")`` or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional

@@ -35,7 +35,9 @@ def _options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder to write into.", file_okay=False)] = Path(
+        "demo"
+    ),
     n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of each set.")] = 500,
     seed: Annotated[int, typer.Option(help="Seed of data and methods.")] = 0,
 ) -> None:
@@ -48,7 +50,9 @@ def demo(
 @app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="The table; without it, a list.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder that keeps the cells.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option(help="Folder that keeps the cells.", file_okay=False)
+    ] = Path("results"),
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes.")] = 1,
     realizations: Annotated[
         int | None,

@@ -51,7 +51,8 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
     header = ("data", "method", "error %", "seconds", "gap", "status")
     screen = ScreenTable(title="Two clusters, default settings, no labels used")
     for name in header:
-        screen.add_column(name, justify="left" if name in {"data", "method"} else "right")
+        left = name in {"data", "method"}
+        screen.add_column(name, justify="left" if left else "right", no_wrap=left)
     for row in rows:
         screen.add_row(*map(str, row), end_section=row[1] == fits[-1][1])
     console.print(screen)
@@ -102,7 +103,7 @@ def _certificate(model: Any) -> tuple[str, str]:
     result = getattr(model, "result_", None)
     if result is None:
         return "", ""
-    gap = f"{result.gap:.2g}" if np.isfinite(result.gap) else ""
+    gap = f"{result.gap:.3f}" if np.isfinite(result.gap) else ""
     return gap, result.status.name.lower()
 
 

@@ -11,11 +11,18 @@ from rich.table import Table
 
 from volmar.papers import (
     Experiment,
+    Line,
     Store,
     list_experiments,
     load_experiment,
     run_cells,
     summarise,
+)
+
+COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "s/fit")
+EXPLANATION = (
+    "Error in %, mean ± standard error. Hindsight takes the paper's best setting for each "
+    "sampling by the labels; label-free is the estimator's default."
 )
 
 
@@ -54,24 +61,38 @@ def reproduce(
             bar.stop()
             console.print(f"stopped; {store.path} keeps what is done. Run it again to go on.")
             raise SystemExit(130) from None
+    lines = summarise(experiment, results.values())
     table = Table(title=experiment.title, caption=experiment.note)
-    for column in ("data", "method", "paper", "hindsight", "label-free", "seconds a fit"):
-        table.add_column(column)
-    for line in summarise(experiment, results.values()):
-        table.add_row(
-            line.dataset,
-            line.method,
-            str(line.paper),
-            str(line.hindsight),
-            str(line.label_free),
-            f"{line.seconds:.3f}",
-        )
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=column in COLUMNS[:2])
+    for line in lines:
+        table.add_row(*_cells(line))
     console.print(table)
-    console.print("error in %, mean ± standard error; hindsight picks the setting by the labels")
+    console.print(EXPLANATION)
     failed = [r for r in results.values() if r.value is None]
     if failed:
         console.print(f"{len(failed)} cells failed; the first: {failed[0].status}")
-    console.print(f"cells in {store.path}", highlight=False)
+    page = store.path.with_suffix(".md")
+    page.write_text(_markdown(experiment, lines), encoding="utf-8")
+    console.print(f"cells in {store.path}, table in {page}", highlight=False)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    summaries = (line.paper, line.hindsight, line.label_free)
+    return (line.dataset, line.method, *map(str, summaries), f"{line.seconds:.3f}")
+
+
+def _markdown(experiment: Experiment, lines: list[Line]) -> str:
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, lines)]
+    n = max((line.label_free.n for line in lines), default=0)
+    return "\n".join(
+        [
+            *("| " + " | ".join(row) + " |" for row in rows),
+            "",
+            f"{EXPLANATION} {n} samplings a set. {experiment.note}",
+            "",
+        ]
+    )
 
 
 def _part(experiment: Experiment, only: list[str]) -> Experiment:

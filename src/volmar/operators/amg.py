@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
+from itertools import pairwise
 
 import numpy as np
 from scipy import linalg, sparse
@@ -52,44 +53,62 @@ class Multigrid:
         Solves A_c v = lambda P'P v on the first level of at most `COARSE_SIZE` unknowns; None
         where no level is that small and still larger than k.
         """
-        prolongation = None
-        for level, coarser in zip(
-            self._hierarchy.levels, self._hierarchy.levels[1:], strict=False
-        ):
+        prolongations: list[sparse.csr_matrix] = []
+        mass = sparse.identity(self._hierarchy.levels[0].A.shape[0], format="csr")
+        for level, coarser in pairwise(self._hierarchy.levels):
             P = sparse.csr_matrix(level.P)
-            prolongation = P if prolongation is None else prolongation @ P
+            prolongations.append(P)
+            mass = P.T @ (mass @ P)
             if k < coarser.A.shape[0] <= COARSE_SIZE:
-                mass = (prolongation.T @ prolongation).toarray()
-                stiffness = coarser.A.toarray()
                 try:
-                    coarse = linalg.eigh(stiffness, mass, subset_by_index=(0, k - 1))[1]
+                    vectors = linalg.eigh(
+                        coarser.A.toarray(), mass.toarray(), subset_by_index=(0, k - 1)
+                    )[1]
                 except linalg.LinAlgError:  # aggregates that coincide: the mass is singular
                     return None
-                return prolongation @ coarse
+                for P in reversed(prolongations):
+                    vectors = P @ vectors
+                return vectors
         return None
 
 
 def amg_smallest(
-    Q: sparse.csr_matrix, multigrid: Multigrid, k: int, *, tol: float, seed: int
+    Q: sparse.csr_matrix,
+    multigrid: Multigrid,
+    k: int,
+    *,
+    tol: float,
+    seed: int,
+    lowest: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
     """Smallest eigenpairs by LOBPCG started from the coarse grid; None without convergence.
 
-    A guard vector rides along: it speeds up the last wanted pair, and a value that the
-    coarse grid missed among the wanted ones comes in through it.
+    A guard vector rides along: it speeds up the last wanted pair, and a value that the coarse
+    grid missed among the wanted ones comes in through it. `lowest`, an exact unit eigenvector of
+    the smallest eigenvalue, is kept out of the iteration where it is known.
     """
-    n, n_block = Q.shape[0], k + 1
-    start = multigrid.coarse_eigenvectors(n_block)
+    known = np.empty((Q.shape[0], 0)) if lowest is None else lowest[:, None]
+    n_block = k + 1 - known.shape[1]
+    start = multigrid.coarse_eigenvectors(k + 1)
     if start is None:
-        start = np.random.default_rng(seed).standard_normal((n, n_block))
+        start = np.random.default_rng(seed).standard_normal((Q.shape[0], k + 1))
+    start = start[:, -n_block:]
     with warnings.catch_warnings():
         # LOBPCG warns when the guard has not converged; the wanted ones are checked below.
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(3):
             values, start = lobpcg(
-                Q, start, M=multigrid.preconditioner, tol=0.5 * tol, maxiter=30, largest=False
+                Q,
+                start,
+                Y=known if known.size else None,
+                M=multigrid.preconditioner,
+                tol=0.5 * tol,
+                maxiter=30,
+                largest=False,
             )
-            residuals = np.linalg.norm(Q @ start - start * values, axis=0)
-            order = np.argsort(values)[:k]
-            if np.all(residuals[order] <= tol):
-                return values[order], start[:, order]
+            order = np.argsort(values)[: k - known.shape[1]]
+            found = np.hstack([known, start[:, order]])
+            ritz = np.einsum("ij,ij->j", found, Q @ found)
+            if np.all(np.linalg.norm(Q @ found - found * ritz, axis=0) <= tol):
+                return ritz, found
     return None

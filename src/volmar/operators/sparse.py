@@ -218,8 +218,23 @@ class SparseOperator(SPDOperator):
             self.matrix + sparse.identity(self.n, format="csr") * (self.shift + 1e-7 * scale),
             self.near_null,
         )
-        found = amg_smallest(self.matrix, multigrid, k, tol=tol * scale, seed=self.random_state)
+        found = amg_smallest(
+            self.matrix,
+            multigrid,
+            k,
+            tol=tol * scale,
+            seed=self.random_state,
+            lowest=self._known_lowest(),
+        )
         return None if found is None else (found[0] + self.shift, found[1], "amg")
+
+    def _known_lowest(self) -> FloatArray | None:
+        """Return `near_null` where it is an exact eigenvector at the end of the spectrum."""
+        if self.near_null is None or self._given_bounds is None:
+            return None
+        v = self.near_null / np.linalg.norm(self.near_null)
+        residual = np.linalg.norm(self.matrix @ v - self._given_bounds[0] * v)
+        return v if residual <= 1e-12 * max(map(abs, self._given_bounds)) else None
 
     def _dense_eigenpairs(self, k: int) -> EigenPairs:
         _memory.require_memory(

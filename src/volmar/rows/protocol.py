@@ -61,7 +61,8 @@ class RowSource(ABC):
 
         float32 data are summed in float32 inside a tile of rows and in float64 across tiles;
         the offset's share, (sum of v) offset, is computed in float64. The loss of digits by an
-        offset is that of `scores`: about 1e-2 times the norm of v for means of 1e4. `moments` has none.
+        offset is that of `scores`: about 1e-2 of the norm of v for means of 1e4. `moments` has
+        none.
         """
 
     @abstractmethod

@@ -1,0 +1,66 @@
+"""The benchmarks' own tools; times themselves are never asserted."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def on_the_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]
+
+
+def names():
+    return sorted(path.stem for path in (ROOT / "benchmarks").glob("bench_*.py"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_benchmark_says_what_it_measures(name):
+    module = importlib.import_module(f"benchmarks.{name}")
+    assert module.__doc__.strip()
+    assert list(inspect.signature(module.run).parameters) == ["full"]
+
+
+def test_rivals_return_labels():
+    rivals = importlib.import_module("benchmarks.rivals")
+    X = np.vstack([np.zeros((20, 2)), np.ones((20, 2))])
+    X += np.random.default_rng(0).normal(0, 0.05, X.shape)
+    for rival in rivals.ALL[:3]:
+        assert rival.available()
+        assert set(rival.fit_predict(X, 2, 0)) == {0, 1}
+
+
+def test_contenders_run_in_turns():
+    timing = importlib.import_module("benchmarks.timing")
+    order = []
+    timings = timing.in_turns(
+        {"a": lambda: order.append("a") or 1, "b": lambda: order.append("b") or 2}, repeats=2
+    )
+    assert order == ["a", "b"] * 3  # the first round warms up
+    assert len(timings["a"].seconds) == 2
+    assert (timings["a"].value, timings["b"].value) == (1, 2)
+    assert len(timing.in_turns({"a": lambda: 1}, repeats=5, budget=0.0)["a"].seconds) == 1
+
+
+def test_table_renders_as_markdown():
+    table = importlib.import_module("benchmarks.table").Table(("name", "value"))
+    table.add("x", 0.123456)
+    table.notes.append("a note")
+    assert table.render().splitlines() == [
+        "| name | value |",
+        "|------|-------|",
+        "| x    | 0.123 |",
+        "",
+        "a note",
+    ]
+    with pytest.raises(ValueError, match="1 cells for 2 columns"):
+        table.add("x")

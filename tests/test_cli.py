@@ -1,0 +1,122 @@
+"""The command line as a person uses it, the pictures and the page it writes."""
+
+import csv
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from typer.testing import CliRunner
+
+import volmar
+from volmar.cli.app import app
+from volmar.plots import ClustersDisplay
+from volmar.report import Section, Table, write_page
+
+
+@pytest.fixture
+def invoke():
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_demo_writes_labels_picture_and_report(invoke, tmp_path):
+    result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "60")
+    assert result.exit_code == 0
+    assert "error %" in result.output
+    methods = ["KMeans (sklearn)", *sorted(set(volmar.__all__) - {"__version__"})]
+    with (tmp_path / "demo" / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["data", "row", "truth", *methods]
+    assert len(rows) == 3 * 60 + 357
+    assert {row["NormalizedCut"] for row in rows} == {"0", "1"}
+    assert (tmp_path / "demo" / "clusters.png").read_bytes()[:4] == b"\x89PNG"
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert not re.search(r"(src|href)=\"(?!data:)", page)  # nothing is fetched
+    for method in methods:
+        assert method in page
+
+
+def test_demo_refuses_what_it_cannot_do(invoke, tmp_path):
+    assert invoke("demo", "--n-samples", "3").exit_code == 2
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    result = invoke("demo", "--out", str(blocked))
+    assert result.exit_code == 2
+    assert re.search(r"is a\W+file", result.output)
+
+
+def test_reproduce_lists_and_refuses(invoke):
+    assert "mvc-jmlr-2013-table-2" in invoke("reproduce").output
+    result = invoke("reproduce", "nonsense")
+    assert result.exit_code == 2
+    assert "no experiment is named 'nonsense'" in result.output
+    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--only", "iris")
+    assert result.exit_code == 2
+    assert "iris is not a data set of" in result.output
+
+
+def test_reproduce_without_the_data_says_which_file(invoke, monkeypatch, tmp_path):
+    monkeypatch.setenv("VOLMAR_DATA", str(tmp_path))
+    result = invoke(
+        "reproduce", "mvc-jmlr-2013-table-2", "--only", "ida-heart", "--out", str(tmp_path)
+    )
+    assert result.exit_code == 2
+    assert "ida_heart.npz" in result.output
+
+
+def test_version_and_help(invoke):
+    assert invoke("--version").output.strip() == f"volmar {volmar.__version__}"
+    assert "demo" in invoke("--help").output
+
+
+def test_python_dash_m():
+    printed = subprocess.run(
+        [sys.executable, "-m", "volmar", "--version"], capture_output=True, text=True, check=True
+    )
+    assert volmar.__version__ in printed.stdout
+
+
+def test_without_its_libraries_the_command_line_says_how_to_get_them():
+    code = "import sys; sys.modules['typer'] = None; import volmar.cli; volmar.cli.main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "pip install 'volmar[all]'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("X", "axis"),
+    [
+        (np.arange(20.0).reshape(10, 2), "feature 0"),
+        (np.arange(10.0)[:, None], "feature 0"),
+        (np.random.default_rng(0).random((10, 5)), "principal component 1"),
+        (sparse.random(10, 6, 0.8, random_state=0, format="csr"), "singular direction 1"),
+    ],
+)
+def test_clusters_display(X, axis):
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    labels = np.repeat([0, 1], 5)
+    display = ClustersDisplay.from_labels(X, labels, title="a title")
+    assert display.ax_.get_xlabel() == axis
+    assert display.ax_.get_title() == "a title"
+    assert [c.get_offsets().shape for c in display.ax_.collections] == [(5, 2), (5, 2)]
+    mpl.pyplot.close(display.figure_)
+    with pytest.raises(ValueError, match=r"labels must hold one label a row of X, shape \(10,\)"):
+        ClustersDisplay.from_labels(X, labels[:4])
+
+
+def test_page_escapes_what_it_is_given(tmp_path):
+    page = write_page(
+        tmp_path / "page.html",
+        "<b>title</b>",
+        [Section("A & B", "x < y", Table(("name", "value"), (("<script>", 1.5),)))],
+    ).read_text()
+    assert "<script>" not in page
+    assert "&lt;b&gt;title&lt;/b&gt;" in page
+    assert '<td class="number">1.5</td>' in page
