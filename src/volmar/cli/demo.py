@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table as ScreenTable
@@ -49,13 +50,20 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
         for name, method, model, seconds, y in fits
     )
     header = ("data", "method", "error %", "seconds", "gap", "status")
-    screen = ScreenTable(title="Two clusters, default settings, no labels used")
-    for name in header:
+    # 80 columns hold all but the status, which is worth a line only where it is not "converged".
+    shown = header[:-1]
+    screen = ScreenTable(
+        title="Two clusters, default settings, no labels used", box=box.SIMPLE_HEAD, padding=(0, 1)
+    )
+    for name in shown:
         left = name in {"data", "method"}
-        screen.add_column(name, justify="left" if left else "right", no_wrap=left)
+        screen.add_column(name, justify="left" if left else "right", no_wrap=True)
     for row in rows:
-        screen.add_row(*map(str, row), end_section=row[1] == fits[-1][1])
+        screen.add_row(*map(str, row[:-1]), end_section=row[1] == fits[-1][1])
     console.print(screen)
+    for row in rows:
+        if row[-1] not in {"", "converged"}:
+            console.print(f"{row[1]} on {row[0]}: {row[-1]}")
 
     _write_labels(out / "labels.csv", sets, fits)
     _draw(out / "clusters.png", sets, fits)
@@ -74,7 +82,7 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
         ],
     )
     for name in ("labels.csv", "clusters.png", "report.html"):
-        console.print(f"wrote {out / name}", highlight=False)
+        console.print(f"wrote {out / name}", highlight=False, soft_wrap=True)
 
 
 def _data(n_samples: int, seed: int) -> list[tuple[str, np.ndarray, np.ndarray]]:

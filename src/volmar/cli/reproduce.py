@@ -59,7 +59,8 @@ def reproduce(
             )
         except KeyboardInterrupt:
             bar.stop()
-            console.print(f"stopped; {store.path} keeps what is done. Run it again to go on.")
+            message = f"stopped; {store.path} keeps what is done. Run it again to go on."
+            console.print(message, soft_wrap=True)
             raise SystemExit(130) from None
     lines = summarise(experiment, results.values())
     table = Table(title=experiment.title, caption=experiment.note)
@@ -74,7 +75,7 @@ def reproduce(
         console.print(f"{len(failed)} cells failed; the first: {failed[0].status}")
     page = store.path.with_suffix(".md")
     page.write_text(_markdown(experiment, lines), encoding="utf-8")
-    console.print(f"cells in {store.path}, table in {page}", highlight=False)
+    console.print(f"cells in {store.path}, table in {page}", highlight=False, soft_wrap=True)
 
 
 def _cells(line: Line) -> tuple[str, ...]:
