@@ -34,7 +34,7 @@ def run(*, full: bool) -> Table:
         L = laplacian(W, kind="symmetric")
 
         def ours(L=L, root=root):
-            operator = SparseOperator(L, bounds=(0.0, 2.0), near_null=root)
+            operator = SparseOperator(L, bounds=(0.0, 2.0), null_space=root)
             return operator.smallest_eigenpairs(2).vectors
 
         def rival(solver, W=W, root=root):

@@ -41,6 +41,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "plot_gallery": True,
     "download_all_examples": False,
+    "within_subsection_order": "FileNameSortKey",
     "show_memory": False,
 }
 suppress_warnings = ["config.cache"]
@@ -52,4 +53,8 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
 }
-html_sidebars = {"index": []}
+# Only the reference and the gallery have sections to navigate.
+pages = ("index", "choosing", "own_table", "ground_floor", "papers", "references", "design")
+html_sidebars = {page: [] for page in pages}
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]

@@ -27,7 +27,7 @@ class Halves(Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        self.runs_ = []
+        self._runs = []
         return self._fit(X, sample_weight)
 
     def _check_parameters(self):
@@ -39,8 +39,8 @@ class Halves(Clusterer):
     def _run(self, problem, seed):
         from dataclasses import make_dataclass
 
-        number = len(self.runs_)
-        self.runs_.append(seed)
+        number = len(self._runs)
+        self._runs.append(seed)
         kind = make_dataclass("R", [("labels", object, None)], bases=(Result,), frozen=True)
         return kind(
             objective=abs(number - 2.0), n_iter=number, labels=(problem[:, 0] > 0).astype(int)
@@ -59,9 +59,9 @@ def test_the_best_start_is_kept(X):
     model = Halves(random_state=0).fit(X)
     assert model.objective_ == 0.0
     assert model.n_iter_ == 2
-    assert len(set(model.runs_)) == 4
-    assert Halves(random_state=0).fit(X).runs_ == model.runs_
-    assert Halves(random_state=1).fit(X).runs_ != model.runs_
+    assert len(set(model._runs)) == 4
+    assert Halves(random_state=0).fit(X)._runs == model._runs
+    assert Halves(random_state=1).fit(X)._runs != model._runs
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     np.testing.assert_array_equal(model.fit_predict(X), model.labels_)
 
@@ -99,7 +99,7 @@ def test_callbacks_hear_every_start(X):
 def test_a_callback_can_stop_the_starts(X):
     pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
     model = Halves().set_callbacks(Recorder(stop_after=2)).fit(X)
-    assert len(model.runs_) == 2
+    assert len(model._runs) == 2
     assert model.objective_ == 1.0
 
 
@@ -124,7 +124,7 @@ def test_one_cluster_is_all_rows(X):
     assert not model.predict(X).any()
     assert model.decision_function(X).shape == (30,)
     assert model.objective_ == 0.0
-    assert not model.runs_
+    assert not model._runs
 
 
 def test_two_columns_become_a_sign():
@@ -181,6 +181,19 @@ def test_result_certifies_itself():
         good.residuals["kkt"] = 0.0
     with pytest.raises(AttributeError):
         good.objective = 0.0
+
+
+def test_result_is_short_on_screen():
+    from volmar.baselines import KernelKMeansResult
+
+    result = KernelKMeansResult(
+        objective=1.0, residuals={"moves": 0.0}, history=(4.0, 3.0, 2.0, 1.0), labels=np.zeros(9)
+    )
+    text = repr(result)
+    assert len(text) < 250
+    assert "labels=<array of shape (9,)>" in text
+    assert "history=<4 values, last 1>" in text
+    assert "status=CONVERGED" in text
 
 
 def test_nan_is_refused_by_name(X):

@@ -48,6 +48,21 @@ def test_demo_refuses_what_it_cannot_do(invoke, tmp_path):
     assert re.search(r"is a\W+file", result.output)
 
 
+def test_demo_ends_with_a_line_where_it_cannot_write(invoke, tmp_path):
+    assert invoke("demo", "--seed", "-1").exit_code == 2
+    (tmp_path / "demo" / "labels.csv").mkdir(parents=True)
+    result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "40")
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1].startswith("volmar demo: ")
+
+
+def test_reproduce_needs_a_place_before_it_computes(invoke, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--out", str(tmp_path / "file" / "sub"))
+    assert result.exit_code == 2
+    assert "volmar reproduce: " in result.output
+
+
 def test_reproduce_lists_and_refuses(invoke):
     assert "mvc-jmlr-2013-table-2" in invoke("reproduce").output
     result = invoke("reproduce", "nonsense")
@@ -111,11 +126,51 @@ def test_clusters_display(X, axis):
         ClustersDisplay.from_labels(X, labels[:4])
 
 
+def test_display_of_estimators(rng):
+    import matplotlib as mpl
+    import pandas as pd
+    from sklearn.exceptions import NotFittedError
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    mpl.use("agg")
+    frame = pd.DataFrame(rng.standard_normal((40, 2)), columns=["height", "weight"])
+    model = volmar.KernelKMeans(random_state=0).fit(frame)
+    display = ClustersDisplay.from_estimator(model, frame)
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("height", "weight")
+    assert "cluster 0" in display.ax_.get_legend().get_texts()[0].get_text()
+    assert ClustersDisplay.from_estimator(model, frame[:7]).labels.shape == (7,)
+    pipeline = make_pipeline(StandardScaler(), volmar.KernelKMeans(random_state=0)).fit(frame)
+    assert ClustersDisplay.from_estimator(pipeline, frame).labels.shape == (40,)
+    with pytest.raises(NotFittedError):
+        ClustersDisplay.from_estimator(volmar.KernelKMeans(), frame)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        ClustersDisplay.from_labels(np.arange(4.0), np.zeros(4))
+    mpl.pyplot.close("all")
+
+
+def test_many_clusters_never_share_colour_and_shape():
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    X = np.random.default_rng(0).random((60, 2))
+    drawn = ClustersDisplay.from_labels(X, np.arange(60) % 30).ax_.collections
+    looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes()) for c in drawn}
+    assert len(looks) == 30
+    mpl.pyplot.close("all")
+
+
 def test_page_escapes_what_it_is_given(tmp_path):
     page = write_page(
         tmp_path / "page.html",
         "<b>title</b>",
-        [Section("A & B", "x < y", Table(("name", "value"), (("<script>", 1.5),)))],
+        [
+            Section(
+                "A & B",
+                "x < y",
+                Table(("name", "value"), (("<script>", 1.5),), frozenset({"value"})),
+            )
+        ],
     ).read_text()
     assert "<script>" not in page
     assert "&lt;b&gt;title&lt;/b&gt;" in page

@@ -71,6 +71,8 @@ def test_every_public_name_is_in_the_api_reference(room):
     assert section, f"docs/api.rst has no section for {room}"
     listed = set(re.findall(r"^   (\w+)$", section.group(1), re.MULTILINE))
     public = {name for name in module.__all__ if not name.startswith("__")}
+    if room != "volmar":
+        public -= set(volmar.__all__)  # estimators stand under volmar itself
     assert listed == public
 
 

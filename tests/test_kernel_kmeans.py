@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import KernelKMeans, _memory
@@ -165,8 +166,10 @@ def test_iteration_limit_is_reported():
 
 
 def test_equal_rows_still_give_two_clusters():
-    model = KernelKMeans(random_state=0).fit(np.ones((6, 2)))
+    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+        model = KernelKMeans(random_state=0).fit(np.ones((6, 2)))
     assert set(model.labels_) == {0, 1}
+    assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0)
 
 
@@ -206,3 +209,66 @@ def test_memory_is_checked_first(monkeypatch, rng):
     monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .* GiB.*NystroemMap"):
         KernelKMeans().fit(rng.standard_normal((100, 2)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"),
+    [
+        (lambda a, b: np.full((len(a), len(b)), np.nan), ValueError, "gives NaN or infinite"),
+        (lambda a, b: (a @ b.T).astype(complex), TypeError, "complex128; it must return real"),
+        (lambda a, b: np.triu(a @ b.T), ValueError, "kernel matrix must be symmetric"),
+    ],
+)
+def test_callables_that_return_nonsense(rng, kernel, error, message):
+    with pytest.raises(error, match=message):
+        KernelKMeans(kernel=kernel).fit(rng.standard_normal((20, 3)))
+
+
+def test_integer_kernels_are_taken(rng):
+    X = rng.integers(0, 5, (20, 3)).astype(float)
+    given = KernelKMeans(kernel=lambda a, b: (a @ b.T).astype(int), random_state=0).fit(X)
+    named = KernelKMeans(kernel=lambda a, b: a @ b.T, random_state=0).fit(X)
+    np.testing.assert_array_equal(given.labels_, named.labels_)
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e4), (np.float64, 1e9)])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_an_offset_does_not_matter(rng, kernel, dtype, offset):
+    X = np.vstack([rng.normal(0, 1, (40, 3)), rng.normal(6, 1, (40, 3))])
+    model = KernelKMeans(kernel=kernel, random_state=0).fit((X + offset).astype(dtype))
+    assert clustering_error(np.repeat([0, 1], 40), model.labels_) == 0.0
+    assert model.objective_ > 0
+    np.testing.assert_array_equal(model.predict((X + offset).astype(dtype)), model.labels_)
+
+
+def test_new_rows_are_scored_in_blocks(rng, monkeypatch):
+    X = rng.standard_normal((50, 3))
+    model = KernelKMeans(random_state=0).fit(X)
+    whole = model.decision_function(X)
+    monkeypatch.setattr("volmar.baselines.kernel_kmeans.KERNEL_BLOCK", 350)
+    np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
+
+
+def test_weights_beyond_floats_are_refused(rng):
+    with pytest.raises(ValueError, match="Divide the weights by their mean"):
+        KernelKMeans().fit(rng.standard_normal((9, 2)), sample_weight=np.full(9, 1e-200))
+
+
+def test_no_row_goes_to_a_cluster_without_weight(rng):
+    X = rng.standard_normal((6, 2))
+    weights = np.array([1.0, 1, 0, 0, 0, 0])
+    for kernel in ("rbf", "linear"):
+        model = KernelKMeans(3, kernel=kernel, random_state=0).fit(X, sample_weight=weights)
+        everywhere = np.vstack([X, [[50.0, 50.0], [-50.0, 3.0]]])
+        assert set(model.predict(everywhere)) <= set(model.labels_)
+    init = np.array([0, 0, 1, 1, 1, 1])
+    model = KernelKMeans(2, init=init).fit(X, sample_weight=weights)
+    assert np.isfinite(model.result_.history).all()
+
+
+def test_moves_at_the_limit_are_those_of_one_more_iteration():
+    X = load("digits-3v8").X
+    free = KernelKMeans(init="random", n_init=1, random_state=0).fit(X)
+    cut = KernelKMeans(init="random", n_init=1, max_iter=free.n_iter_ - 1, random_state=0).fit(X)
+    assert cut.result_.status is Status.MAX_ITER
+    assert cut.result_.residuals["moves"] == 0.0  # the labels are there, the check was not

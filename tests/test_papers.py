@@ -99,6 +99,15 @@ def test_a_run_goes_on_where_it_stopped(experiment, tmp_path, monkeypatch):
     assert len(results) == len(Store(store.path).read()) == 9
 
 
+@pytest.mark.parametrize("line", ["123", "null", "[]", "\udcff", '{"cell": {}}'])
+def test_lines_that_are_no_result_are_ignored(experiment, tmp_path, line):
+    store = Store(tmp_path / "cells.jsonl")
+    run_cells(list(experiment.cells())[:1], store)
+    with store.path.open("ab") as file:
+        file.write(line.encode("utf-8", "surrogateescape") + b"\n")
+    assert len(store.read()) == 1
+
+
 def test_a_failed_cell_is_recorded_and_tried_again(experiment, tmp_path):
     cell = replace(next(experiment.cells()), similarity={"affinity": "gaussian", "sigma": -1.0})
     store = Store(tmp_path / "cells.jsonl")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg, sparse
 from sklearn.cluster import SpectralClustering
+from sklearn.exceptions import NotFittedError
 
 from volmar import NormalizedCut, NormalizedSpectralClustering
 from volmar.baselines.normalized_cut import cuts_along
@@ -182,7 +183,7 @@ def test_stray_components_are_said_in_one_warning(method, rng):
 
 def test_more_components_than_clusters_is_degenerate():
     W = np.kron(np.eye(3), np.ones((5, 5)))
-    with pytest.warns(UserWarning, match="3 connected components"):
+    with pytest.warns(UserWarning, match="3 connected components of 5 to 5.*n_clusters=3"):
         model = NormalizedCut(affinity="precomputed").fit(W)
     assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0, abs=1e-9)
@@ -213,8 +214,22 @@ def test_equal_coordinates_are_not_cut_apart():
         (lambda: NormalizedCut(min_cluster_size=0), ValueError, "min_cluster_size must be at le"),
         (lambda: NormalizedCut(min_cluster_size=0.7), ValueError, "at most 0.5, got 0.7"),
         (lambda: NormalizedCut(min_cluster_size=20), ValueError, "Lower it to at most 15"),
-        (lambda: NormalizedCut(affinity="rbf"), ValueError, "affinity must be one of"),
-        (lambda: NormalizedCut(sigma=1.0), TypeError, "'local_scaling' has no parameter sigma"),
+        (
+            lambda: NormalizedCut(affinity="rbf"),
+            ValueError,
+            "'precomputed' or a recipe.*got 'rbf'",
+        ),
+        (lambda: NormalizedCut(sigma=1.0), ValueError, "sigma=1.0 has no meaning.*='gaussian'"),
+        (
+            lambda: NormalizedCut(affinity="gaussian", n_neighbors=3),
+            ValueError,
+            "Leave it out, or use affinity='local_scaling' or 'cosine_knn'",
+        ),
+        (
+            lambda: NormalizedCut(affinity=GaussianSimilarity(), sigma=2.0),
+            ValueError,
+            "set it there, in GaussianSimilarity",
+        ),
         (lambda: NormalizedCut(affinity="gaussian", sigma=-1), ValueError, "sigma"),
         (lambda: NormalizedCut(n_neighbors=30), ValueError, "n_neighbors"),
         (lambda: NormalizedSpectralClustering(n_init=0), ValueError, "n_init must be at least 1"),
@@ -245,5 +260,102 @@ def test_bad_precomputed(rng):
 
 def test_no_cut_that_leaves_enough_rows():
     X = np.array([[0.0]] * 18 + [[1.0], [2.0]])
-    with pytest.raises(ValueError, match="no cut leaves 5 rows on both sides"):
+    with pytest.raises(
+        ValueError,
+        match=r"no cut leaves 5 row\(s\) with edges on both sides.*Lower min_cluster_size",
+    ):
         NormalizedCut(affinity="gaussian", sigma=1.0, min_cluster_size=5).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore:The graph holds at most")
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 60])
+def test_predict_does_not_swap_where_eigenvalues_exceed_one(n):
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(0, 0.1, (n // 2, 2)), rng.normal(8, 0.1, (n - n // 2, 2))])
+    for model in (
+        NormalizedSpectralClustering(random_state=0),
+        NormalizedSpectralClustering(affinity="gaussian", random_state=0),
+    ):
+        np.testing.assert_array_equal(model.fit(X).predict(X), model.labels_)
+
+
+def test_more_clusters_than_the_graph_holds_is_said(rng):
+    X = np.repeat(rng.normal(0, 5, (3, 2)), 20, axis=0)
+    model = NormalizedSpectralClustering(5, affinity="gaussian", sigma=1.0, random_state=0)
+    with pytest.warns(UserWarning, match="holds at most [1-4] group"):
+        model.fit(X)
+    assert model.result_.status is Status.DEGENERATE
+
+
+def test_one_far_row_does_not_destroy_the_cut(rng):
+    """Lanczos's absolute error over the root of a degree of 1e-100 is anything."""
+    groups = rng.normal(0, 1, (1600, 2))
+    groups[800:, 0] += 8
+    for far in ([[4.0, 25.0]], [[4.0, 25.0], [4.5, 25.0]]):
+        model = NormalizedCut(affinity="gaussian", sigma=1.0).fit(np.vstack([groups, far]))
+        W = gaussian_similarity(np.vstack([groups, far]), sigma=1.0, self_loops=False)
+        assert model.objective_ < 1e-3
+        assert model.objective_ == pytest.approx(normalized_cut(W, model.labels_), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The graph has")
+@pytest.mark.parametrize("n_clusters", [2, 3])
+def test_gap_holds_with_an_isolated_node(rng, n_clusters):
+    W = np.zeros((8, 8))
+    W[:7, :7] = random_graph(rng, 7)
+    best = min(
+        normalized_cut(W, np.array(labels))
+        for labels in product(range(n_clusters), repeat=8)
+        if len(set(labels)) == n_clusters
+    )
+    model = NormalizedSpectralClustering(n_clusters, affinity="precomputed", random_state=0)
+    assert model.fit(W).objective_ - model.result_.gap <= best + 1e-9
+    if n_clusters == 2:
+        cut = NormalizedCut(affinity="precomputed").fit(W)
+        assert cut.objective_ - cut.result_.gap <= best + 1e-9
+        assert cut.objective_ == pytest.approx(normalized_cut(W, cut.labels_))
+
+
+def test_extension_reproduces_the_coordinate(rng):
+    """D^-1 W y / (1 - lambda) = y: on the training matrix the extension is exact."""
+    W = random_graph(rng, 30) + np.eye(30)
+    model = NormalizedCut(affinity="precomputed").fit(W)
+    expected = model.result_.coordinate - model.result_.threshold
+    np.testing.assert_allclose(model.decision_function(W), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_float32_beyond_lapack(method):
+    rng = np.random.default_rng(0)
+    far = [rng.normal(c, 0.1, (12, 2)) for c in (60.0, -60.0)]
+    X = np.vstack([rng.normal(0, 1, (1000, 2)), *far])
+    W = local_scaling_similarity(X.astype(np.float32), graph="knn")
+    model = method(affinity="precomputed", random_state=0)
+    with pytest.warns(UserWarning, match="3 connected components"):
+        model.fit(W)
+    assert model.objective_ == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_failed_refit_leaves_no_half_model(rng):
+    X = rng.standard_normal((30, 2))
+    model = NormalizedCut().fit(X)
+    model.set_params(n_clusters=1).fit(X)
+    assert not hasattr(model, "eigenvalues_")
+    model.set_params(n_clusters=2, min_cluster_size=20)
+    with pytest.raises(ValueError, match="Lower it"):
+        model.fit(X)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_magnitudes_whose_squares_do_not_fit_are_refused(rng):
+    X = rng.standard_normal((30, 2))
+    for scale in (1e160, 1e-170):
+        with pytest.raises(ValueError, match=r"largest magnitude.*StandardScaler"):
+            NormalizedCut().fit(scale * X)
+    with pytest.raises(ValueError, match="does not fit float32"):
+        NormalizedCut().fit((1e-20 * X).astype(np.float32))
+    with pytest.raises(ValueError, match="largest magnitude"):
+        NormalizedCut().fit(X).predict(X + 1e200)
+    with pytest.raises(TypeError, match=r"GaussianSimilarity\(\), not the class"):
+        NormalizedCut(affinity=GaussianSimilarity).fit(X)

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
-from volmar.base.validation import check_n_clusters, check_sample_weight
+from volmar.base.validation import check_magnitude, check_n_clusters, check_sample_weight
 from volmar.solvers import Result
 
 
@@ -49,7 +49,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Return what all starts share: a kernel matrix, an operator, moments."""
 
     @abstractmethod
-    def _run(self, problem: Any, seed: int) -> Any:
+    def _run(self, problem: Any, seed: int, /) -> Any:
         """Run one start and return a `Result` that has `labels`."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         named = (getattr(self, "kernel", None), getattr(self, "affinity", None))
         return any(isinstance(value, str) and value == "precomputed" for value in named)
 
-    def _publish(self, problem: Any, result: Any) -> None:
+    def _publish(self, problem: Any, result: Any, /) -> None:
         """Set fitted attributes beyond the common ones."""
 
     # ------------------------------------------------------------------ the template
@@ -71,6 +71,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     @with_callbacks
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
         self._check_parameters()
+        # A fit that fails or is interrupted leaves an unfitted estimator, not half of the last.
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
@@ -117,7 +120,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             Two clusters: positive for cluster 1. More: the largest of a row is its cluster.
         """
         rows = self._validate(X, reset=False)
-        if self.n_clusters < self._min_clusters:
+        if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
         return self._scores(rows)
 
@@ -140,8 +143,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
         if not reset:
-            check_is_fitted(self)
-        return validate_data(
+            check_is_fitted(self, "result_")
+        rows = validate_data(
             self,
             X,
             reset=reset,
@@ -149,6 +152,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             dtype=[np.float64, np.float32],
             ensure_min_samples=2 if reset else 1,
         )
+        check_magnitude(rows)
+        return rows
 
     def __sklearn_tags__(self):
         """Tell scikit-learn which input is taken."""
@@ -158,7 +163,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return tags
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OneCluster(Result):
     """All rows together: nothing to cut, nothing to gain."""
 

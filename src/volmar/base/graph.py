@@ -20,11 +20,22 @@ from volmar.graphs import (
     laplacian,
     make_similarity,
 )
-from volmar.operators import SPDOperator, as_operator
+from volmar.operators import EigenPairs, SPDOperator, as_operator
 
 # A component with a smaller share of the rows is taken for a stray one, not for structure.
 STRAY_SHARE = 0.05
 DEFAULT_NEIGHBORS = 7
+# Components of a graph beyond these are left to the eigensolver to find.
+MAX_NULL_VECTORS = 50
+# Eigenvalues 1 - lambda of D^-1/2 W D^-1/2 below this are not divided by: such an eigenvector
+# changes sign between neighbours, and what they say about a row is noise, not to be magnified.
+SMALLEST_DIVISOR = 0.05
+# The parameter that each named affinity takes from an estimator.
+OWN_PARAMETER = {
+    "local_scaling": "n_neighbors",
+    "gaussian": "sigma",
+    "cosine_knn": "n_neighbors",
+}
 
 
 @dataclass(frozen=True)
@@ -49,8 +60,8 @@ class Graph:
 
     @cached_property
     def inverse_roots(self) -> NDArray:
-        """1 / sqrt(degree), zero for isolated nodes."""
-        positive = self.degrees > 0
+        """1 / sqrt(degree), zero for nodes that the Laplacian takes for isolated."""
+        positive = self.degrees >= np.finfo(self.W.dtype).tiny
         return np.divide(1.0, np.sqrt(self.degrees), out=np.zeros(len(positive)), where=positive)
 
     @cached_property
@@ -59,20 +70,108 @@ class Graph:
         return connected_components(self.W)
 
     def normalized_operator(self, shift: float = 0.0) -> SPDOperator:
-        """L_sym + shift I, with L_sym = I - D^-1/2 W D^-1/2."""
+        """L_sym + shift I, with L_sym = I - D^-1/2 W D^-1/2, in float64 whatever W is.
+
+        Rounded to float32, L_sym has eigenvalues below zero where its own are zero.
+        """
         return as_operator(
-            laplacian(self.W, kind="symmetric"),
+            laplacian(self.W.astype(np.float64, copy=False), kind="symmetric"),
             shift=shift,
             bounds=(0.0, 2.0),
-            near_null=np.sqrt(self.degrees),
+            null_space=self._null_space(),
         )
+
+    def _null_space(self) -> NDArray:
+        """Roots of the degrees, a column for each of the largest components with edges."""
+        count, labels = self.components
+        volumes = np.bincount(labels, self.degrees, count)
+        sizes = np.where(volumes > 0, np.bincount(labels, minlength=count), 0)
+        chosen = np.argsort(-sizes, kind="stable")[: min(MAX_NULL_VECTORS, int((sizes > 0).sum()))]
+        return np.sqrt(self.degrees)[:, None] * (labels[:, None] == chosen)
 
     def warn_of_components(self, n_clusters: int) -> None:
         """Warn where components are more than the clusters, or where one is a few stray rows."""
         count, labels = self.components
-        smallest = np.bincount(labels).min() / labels.size
-        if count > n_clusters or (count > 1 and smallest < STRAY_SHARE):
+        sizes = np.sort(np.bincount(labels))
+        if count > 1 and sizes[0] < STRAY_SHARE * labels.size:
             warnings.warn(component_message(labels), UserWarning, stacklevel=2)
+        elif count > n_clusters:
+            warnings.warn(
+                f"The graph has {count} connected components of {sizes[0]} to {sizes[-1]} rows, "
+                f"more than n_clusters={n_clusters}, and nothing in it says which belong "
+                f"together. Ask for n_clusters={count}, or join them with a larger n_neighbors or "
+                "another affinity.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+@dataclass(frozen=True)
+class SpectralGraph:
+    """A graph with the smallest eigenpairs of its L_sym, to be cut into `n_clusters`.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    pairs : EigenPairs
+        At least `n_clusters` of them, where the graph has as many nodes.
+    n_clusters : int
+        How many of them are used.
+    """
+
+    graph: Graph
+    pairs: EigenPairs
+    n_clusters: int
+
+    @property
+    def values(self) -> NDArray:
+        """The eigenvalues in use."""
+        return self.pairs.values[: self.n_clusters]
+
+    @property
+    def coordinates(self) -> NDArray:
+        """Generalised eigenvectors of (D - W, D) in use: L_sym's over the roots of the degrees."""
+        return self.pairs.vectors[:, : self.n_clusters] * self.graph.inverse_roots[:, None]
+
+    @property
+    def bound(self) -> float:
+        """What no k clusters' normalised cut is below (Ky Fan).
+
+        Computed eigenvalues lie within their residual of true ones.
+        """
+        used = slice(0, self.n_clusters)
+        return float(np.maximum(self.values - self.pairs.residuals[used], 0.0).sum())
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether the graph does not determine as many groups as are wanted.
+
+        It has more components than that, or an eigenvalue in use is 1 or more: its eigenvector
+        parts rows from their own neighbours.
+        """
+        return self.graph.components[0] > self.n_clusters or bool(self.values[-1] >= 1.0)
+
+    def extended(self, rows: Any) -> NDArray:
+        """Coordinates of new rows: those of their neighbours, over 1 - lambda."""
+        divisors = np.maximum(1.0 - self.values, SMALLEST_DIVISOR)
+        return np.asarray(self.graph.row_weights(rows) @ (self.coordinates / divisors))
+
+
+def spectral_graph(graph: Graph, n_clusters: int, n_pairs: int) -> SpectralGraph:
+    """Compute the smallest eigenpairs, and warn of what the graph cannot tell."""
+    graph.warn_of_components(n_clusters)
+    pairs = graph.normalized_operator().smallest_eigenpairs(n_pairs)
+    n_groups = int((pairs.values < 1.0).sum())
+    if n_groups < n_clusters:
+        warnings.warn(
+            f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of L_sym is "
+            f"{pairs.values[n_groups]:.3g}, and eigenvectors of 1 and more part rows from their "
+            "own neighbours. Ask for fewer clusters, or use a smaller n_neighbors or sigma.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return SpectralGraph(graph, pairs, n_clusters)
 
 
 def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = None) -> Graph:
@@ -92,14 +191,39 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
                 "already says how similar rows are. Leave it out."
             )
         return Graph(check_similarity(X), _given_row_weights)
-    if isinstance(affinity, str) and affinity != "cosine_knn":
-        params["self_loops"] = False
-    if isinstance(affinity, str) and affinity != "gaussian":
-        params.setdefault("n_neighbors", min(DEFAULT_NEIGHBORS, X.shape[0] - 1))
-    if isinstance(affinity, str) and affinity == "local_scaling":
-        params["graph"] = "knn"
+    if isinstance(affinity, type):
+        raise TypeError(f"affinity must be an instance: {affinity.__name__}(), not the class.")
+    if isinstance(affinity, str):
+        params = _named_parameters(affinity, params, X.shape[0])
+    elif params:
+        raise ValueError(
+            f"{', '.join(params)} cannot be given with an affinity that has its own parameters: "
+            f"set it there, in {type(affinity).__name__}."
+        )
     W, extension = make_similarity(affinity, **params).build(X)
     return Graph(W, extension.weights)
+
+
+def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
+    """Complete the parameters of a named affinity, refusing one that it has no use for."""
+    if affinity not in OWN_PARAMETER:
+        raise ValueError(
+            f"affinity must be one of {', '.join(map(repr, OWN_PARAMETER))}, 'precomputed' or a "
+            f"recipe of volmar.graphs, got {affinity!r}."
+        )
+    for name, value in params.items():
+        if name != OWN_PARAMETER[affinity]:
+            users = " or ".join(repr(a) for a, own in OWN_PARAMETER.items() if own == name)
+            raise ValueError(
+                f"{name}={value!r} has no meaning for affinity={affinity!r}. Leave it out, or use "
+                f"affinity={users}."
+            )
+    if affinity == "gaussian":
+        return {"self_loops": False, **params}
+    defaults: dict[str, Any] = {"n_neighbors": min(DEFAULT_NEIGHBORS, n_samples - 1)}
+    if affinity == "local_scaling":
+        defaults |= {"self_loops": False, "graph": "knn"}
+    return {**defaults, **params}
 
 
 def _given_row_weights(S: Any) -> Any:

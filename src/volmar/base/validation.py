@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 
 def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
@@ -65,6 +66,20 @@ def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, meth
     return n_clusters
 
 
+def check_magnitude(X: Any) -> None:
+    """Refuse rows so large or so small that their squares leave the range of their dtype."""
+    values = X.data if sparse.issparse(X) else X
+    peak = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    limits = np.finfo(X.dtype)
+    # Squares of sums over many features must fit, with room to divide by them.
+    high, low = np.sqrt(float(limits.max)) * 1e-4, np.sqrt(float(limits.tiny)) * 1e4
+    if peak > high or 0 < peak < low:
+        raise ValueError(
+            f"X has a largest magnitude of {peak:.3g}, whose square does not fit {X.dtype}. Scale "
+            f"X to between {low:.0g} and {high:.0g} (sklearn.preprocessing.StandardScaler)."
+        )
+
+
 def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
     """Return weights as float64 of shape (n_samples,), or None for equal weights."""
     if sample_weight is None:
@@ -79,9 +94,15 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDAr
             f"{weights.shape}."
         )
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        raise ValueError("sample_weight must be finite and not negative.")
+        worst = weights[~(np.isfinite(weights) & (weights >= 0))][0]
+        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
     if not np.any(weights > 0):
         raise ValueError("sample_weight must have a positive entry, got only zeros.")
+    if not 1e-100 < weights.max() < 1e100:
+        raise ValueError(
+            f"sample_weight has a largest entry of {weights.max():.3g}, whose square does not fit "
+            "float64. Divide the weights by their mean."
+        )
     return weights
 
 

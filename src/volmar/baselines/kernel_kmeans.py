@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
-from volmar._memory import require_memory
+from volmar._memory import largest_asymmetry, require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import (
@@ -20,14 +23,26 @@ from volmar.base.validation import (
 )
 from volmar.rows import Kernel
 
+# Kernels for which clusters do not change when all rows are moved: moving them to their mean first
+# keeps the digits that an offset would eat.
+TRANSLATION_INVARIANT = ("linear", "rbf", "laplacian")
+# Kernel values held at a time when new rows are scored.
+KERNEL_BLOCK = 2**23
+
 # ---------------------------------------------------------------------------------- problem
 
 
-class KernelProblem(NamedTuple):
+@dataclass(frozen=True)
+class KernelProblem:
     """Minimise sum_i w_i |phi(x_i) - m_c(i)|^2 over labels c, with m_c the weighted means."""
 
     K: NDArray
     weights: NDArray
+
+    @cached_property
+    def order(self) -> NDArray:
+        """Rows by their mean similarity to all: an order that no permutation of them changes."""
+        return np.argsort(self.K @ self.weights.astype(self.K.dtype), kind="stable")
 
     def sums(self, labels: NDArray, n_clusters: int) -> NDArray:
         """S_ic = sum over cluster c of w_j K_ij, in float64."""
@@ -52,13 +67,23 @@ class KernelProblem(NamedTuple):
     def objective(self, costs: NDArray, labels: NDArray) -> float:
         """Weighted sum of squared distances to the means."""
         own = self.K.diagonal() + costs[np.arange(labels.size), labels]
-        return float(self.weights @ own)
+        weighs = self.weights > 0  # a cluster of weightless rows has no mean and costs nothing
+        return float(self.weights[weighs] @ own[weighs])
+
+
+class Prepared(NamedTuple):
+    """The problem of a fit, with what new rows need to be compared with its rows."""
+
+    problem: KernelProblem
+    kernel: Kernel
+    X: Any
+    offset: NDArray | None
 
 
 # ----------------------------------------------------------------------------------- solver
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelKMeansResult(Result):
     """Labels of a run of Lloyd's iteration; the residual "moves" is zero at a fixed point."""
 
@@ -80,9 +105,10 @@ def kernel_kmeans(
     scale = float(problem.weights @ np.abs(problem.K.diagonal()))
     tiny = 10 * np.finfo(problem.K.dtype).eps * scale
     history = [objective]
-    status, n_iter, moved = Status.MAX_ITER, 0, np.empty(0, dtype=np.intp)
+    nearness = tiny / max(problem.weights.sum(), 1e-300)
+    status, n_iter = Status.MAX_ITER, 0
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        proposed = _nearest(costs, labels, tiny / max(problem.weights.sum(), 1e-300))
+        proposed = _nearest(costs, labels, nearness)
         proposed = _fill_empty(problem, costs, proposed, n_clusters)
         moved = np.flatnonzero(proposed != labels)
         if moved.size == 0:
@@ -94,18 +120,34 @@ def kernel_kmeans(
         if next_objective > objective - tiny:
             # Below rounding nothing is gained; above it K is not positive semidefinite.
             status = Status.CONVERGED if next_objective <= objective + tiny else Status.CYCLE
-            moved = moved[:0] if status.ok else moved
             break
         S, costs, labels, objective = next_S, next_costs, proposed, next_objective
         history.append(objective)
+    if status.ok and _closest_means(problem, S, labels) <= tiny:
+        status = Status.DEGENERATE
+    moves = _nearest(costs, labels, nearness) != labels
     return KernelKMeansResult(
         objective=objective,
-        residuals={"moves": float(problem.weights[moved].sum() / problem.weights.sum())},
+        residuals={"moves": float(problem.weights[moves].sum() / problem.weights.sum())},
         status=status,
         n_iter=n_iter,
         history=tuple(history),
         labels=labels,
     )
+
+
+def _closest_means(problem: KernelProblem, S: NDArray, labels: NDArray) -> float:
+    """Smallest squared distance between two cluster means, times the total weight."""
+    n_clusters = S.shape[1]
+    mass = np.bincount(labels, problem.weights, n_clusters)
+    if n_clusters == 1 or np.any(mass == 0):
+        return np.inf
+    weighted = problem.weights[:, None] * S
+    products = np.stack([weighted[labels == c].sum(axis=0) / mass[c] for c in range(n_clusters)])
+    products /= mass
+    norms = products.diagonal()
+    distances = norms[:, None] + norms - products - products.T
+    return float(distances[np.triu_indices(n_clusters, 1)].min() * mass.sum())
 
 
 def _nearest(costs: NDArray, labels: NDArray, tolerance: float) -> NDArray:
@@ -160,7 +202,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
     start from the same seed.
     """
     rng = np.random.default_rng(seed)
-    order = np.argsort(problem.K @ problem.weights.astype(problem.K.dtype), kind="stable")
+    order = problem.order
     diagonal = problem.K.diagonal().astype(np.float64)
     nearest = np.full(order.size, np.inf)
     labels = np.zeros(order.size, dtype=np.intp)
@@ -239,9 +281,9 @@ class KernelKMeans(Clusterer):
     that to the mean of cluster 1, and for more the negative squared distance to each mean, up to a
     constant of each row.
 
-    Time and memory are quadratic in the number of rows. Kernel k-means is a baseline here: on
-    clusters that are not round it depends on the width of the kernel and on its start, and
-    nothing in the data tells which width is right.
+    Scale the features first where their units differ. Time and memory are quadratic in the number
+    of rows. Kernel k-means is a baseline here: on clusters that are not round it depends on the
+    width of the kernel and on its start, and nothing in the data tells which width is right.
 
     Examples
     --------
@@ -300,9 +342,17 @@ class KernelKMeans(Clusterer):
         return self._fit(X, sample_weight)
 
     def _scores(self, X: Any) -> NDArray:
-        K: Any = X if self._is_pairwise() else self._kernel(X, self._X_fit)
-        K = K.toarray() if sparse.issparse(K) else K
-        return two_column_scores(2 * (K @ self._mean_weights) - self._mean_norms)
+        if self._X_fit is None:
+            K = X if sparse.issparse(X) else np.asarray(X)
+            return two_column_scores(2 * (K @ self._mean_weights) - self._mean_norms)
+        # A block of kernel values at a time: all of them would be n_new x n_training.
+        step = max(1, KERNEL_BLOCK // self._X_fit.shape[0])
+        rows = _shifted(X, self._offset)
+        products = [
+            self._kernel(rows[i : i + step], self._X_fit) @ self._mean_weights
+            for i in range(0, rows.shape[0], step)
+        ]
+        return two_column_scores(2 * np.concatenate(products) - self._mean_norms)
 
     def _check_parameters(self) -> None:
         check_count("n_init", self.n_init)
@@ -317,35 +367,39 @@ class KernelKMeans(Clusterer):
     def _n_starts(self) -> int:
         return self.n_init if isinstance(self.init, str) else 1
 
-    def _problem(self, X: Any, weights: NDArray | None) -> KernelProblem:
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
         n = X.shape[0]
         if not isinstance(self.init, str):
             check_start_labels("init", self.init, n, self.n_clusters)
-        self._kernel = Kernel(
+        kernel = Kernel(
             self.kernel,
             gamma=self._resolved_gamma(X, weights),
             degree=self.degree,
             coef0=self.coef0,
             kernel_params=self.kernel_params,
         )
+        require_memory(
+            2.0 * X.dtype.itemsize * n**2,
+            f"the kernel matrix of {n} rows",
+            "Cluster a sample and use predict for the rest, or sklearn.cluster.KMeans on "
+            "volmar.rows.NystroemMap features.",
+        )
+        rows, offset = None, None
         if self._is_pairwise():
             K = X.toarray() if sparse.issparse(X) else X
-            asymmetry = np.abs(K - K.T).max()
-            if asymmetry > 1e-6 * max(np.abs(K).max(), 1e-300):
-                raise ValueError(
-                    f"a precomputed kernel must be symmetric, the largest |K - K.T| is "
-                    f"{asymmetry:.3g}. Use (K + K.T) / 2."
-                )
         else:
-            require_memory(
-                2.0 * X.dtype.itemsize * n**2,
-                f"the kernel matrix of {n} rows",
-                "Cluster a sample and use predict for the rest, or sklearn.cluster.KMeans on "
-                "volmar.rows.NystroemMap features.",
+            if self.kernel in TRANSLATION_INVARIANT and not sparse.issparse(X):
+                offset = X.mean(axis=0, dtype=np.float64)
+            rows = _shifted(X, offset)
+            K = kernel(rows, rows)
+        asymmetry = largest_asymmetry(K)
+        if asymmetry > 1e-6 * np.abs(K).max():
+            raise ValueError(
+                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
+                "Use (K + K.T) / 2."
             )
-            K = self._kernel(X, X)
-        self._X_fit = None if self._is_pairwise() else X
-        return KernelProblem(K, np.ones(n) if weights is None else weights)
+        problem = KernelProblem(K, np.ones(n) if weights is None else weights)
+        return Prepared(problem, kernel, rows, offset)
 
     def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
         if not isinstance(self.gamma, str):
@@ -355,21 +409,38 @@ class KernelKMeans(Clusterer):
         variance = _entry_variance(X, weights)
         return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
 
-    def _run(self, problem: KernelProblem, seed: int) -> KernelKMeansResult:
+    def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
+        problem = prepared.problem
         if isinstance(self.init, str):
             labels = start_labels(problem, self.n_clusters, self.init, seed)
         else:
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
 
-    def _publish(self, problem: KernelProblem, result: KernelKMeansResult) -> None:
+    def _publish(self, prepared: Prepared, result: KernelKMeansResult) -> None:
+        problem = prepared.problem
+        self._kernel, self._X_fit, self._offset = prepared[1:]
         n = result.labels.size
         members = np.zeros((n, self.n_clusters), dtype=problem.K.dtype)
         members[np.arange(n), result.labels] = problem.weights
         mass = members.sum(axis=0, dtype=np.float64)
         means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
         self._mean_weights = means
+        if result.status is Status.DEGENERATE:
+            warnings.warn(
+                f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: "
+                "rows that look the same were put into different clusters. Lower n_clusters, or "
+                "check the kernel's parameters.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
+        self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight
+
+
+def _shifted(X: Any, offset: NDArray | None) -> Any:
+    """Rows less `offset`, in their own dtype."""
+    return X if offset is None else (X - offset).astype(X.dtype, copy=False)
 
 
 def _entry_variance(X: Any, weights: NDArray | None) -> float:

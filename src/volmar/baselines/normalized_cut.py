@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base import Clusterer, Result, Status
-from volmar.base.graph import Graph, build_graph
+from volmar.base.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.base.validation import check_count, check_number
-from volmar.operators import EigenPairs
 
 # Rows of a dense W that are looked at together.
 BLOCK_ROWS = 256
 
 
-class CutProblem(NamedTuple):
-    """The graph and the two smallest eigenpairs of its L_sym."""
-
-    graph: Graph
-    pairs: EigenPairs
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CutResult(Result):
     """Labels, with the coordinate that was cut and where."""
 
@@ -56,41 +48,48 @@ def cuts_along(W: Any, order: NDArray) -> NDArray:
             side = np.sign(rank - rank[nodes][:, None])
             change[start : start + BLOCK_ROWS] = np.einsum("ij,ij->i", W[nodes], side)
             volume[start : start + BLOCK_ROWS] = W[nodes].sum(axis=1, dtype=np.float64)
-    cut = np.maximum(np.cumsum(change)[:-1], 0.0)
-    inside = np.cumsum(volume)[:-1]
-    outside = volume.sum() - inside
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = cut / inside + cut / outside
-    return np.where((inside > 0) & (outside > 0), values, np.inf)
+    # Both sides are summed from their own end, and the cut from the lighter one: a difference of
+    # large sums would drown a side of tiny volume.
+    inside, outside = np.cumsum(volume)[:-1], np.cumsum(volume[::-1])[-2::-1]
+    front, back = np.cumsum(change)[:-1], -np.cumsum(change[::-1])[-2::-1]
+    cut = np.maximum(np.where(inside <= outside, front, back), 0.0)
+    return _share(cut, inside) + _share(cut, outside)
 
 
-def normalized_cut_search(problem: CutProblem, min_size: int) -> CutResult:
+def _share(cut: NDArray, volume: NDArray) -> NDArray:
+    """Cut / volume; 1 for a side of isolated nodes, as in `volmar.metrics.normalized_cut`."""
+    return np.divide(cut, volume, out=np.ones_like(cut), where=volume > 0)
+
+
+def normalized_cut_search(problem: SpectralGraph, min_size: int) -> CutResult:
     """Cut the second generalised eigenvector of (D - W, D) where the normalised cut is least.
 
     Every threshold between different values with at least `min_size` rows on both sides is
     tried. No two-way cut is below the second eigenvalue of L_sym: the difference is the gap.
     """
-    graph, pairs = problem
-    coordinate = pairs.vectors[:, 1] * graph.inverse_roots
+    coordinate = problem.coordinates[:, 1]
     order = np.argsort(coordinate, kind="stable")
     values = coordinate[order]
     n = order.size
-    # Eigenvectors carry rounding: values closer than that are the same and stay together.
-    apart = np.diff(values) > 1e-10 * max(np.abs(values).max(), 1e-300)
+    # Eigenvectors carry rounding: values closer than that are the same and stay together. The
+    # scale is that of all nodes together (sum d_i y_i^2 = 1): the largest value may be a weak
+    # node's, and nothing but rounding over the root of its degree.
+    apart = np.diff(values) > 1e-10 / np.sqrt(problem.graph.degrees.sum() or 1.0)
     allowed = apart & (np.arange(1, n) >= min_size) & (np.arange(n - 1, 0, -1) >= min_size)
-    cuts = np.where(allowed, cuts_along(graph.W, order), np.inf)
+    cuts = np.where(allowed, cuts_along(problem.graph.W, order), np.inf)
     best = int(np.argmin(cuts))
     if not np.isfinite(cuts[best]):
+        remedy = "Lower min_cluster_size, or check" if min_size > 1 else "Check"
         raise ValueError(
-            f"no cut leaves {min_size} rows on both sides: the graph does not tell the rows "
-            "apart there. Lower min_cluster_size, or check that the rows differ."
+            f"no cut leaves {min_size} row(s) with edges on both sides: the graph does not tell "
+            f"the rows apart. {remedy} that the rows differ and similarities are not all zero."
         )
     threshold = (values[best] + values[best + 1]) / 2
     return CutResult(
         objective=float(cuts[best]),
-        gap=max(float(cuts[best] - pairs.values[1]), 0.0),
-        residuals={"eigenvectors": float(pairs.residuals.max())},
-        status=Status.DEGENERATE if graph.components[0] > 2 else Status.CONVERGED,
+        gap=max(float(cuts[best]) - problem.bound, 0.0),
+        residuals={"eigenvectors": float(problem.pairs.residuals.max())},
+        status=Status.DEGENERATE if problem.is_degenerate else Status.CONVERGED,
         n_iter=1,
         history=(float(cuts[best]),),
         labels=(coordinate > threshold).astype(np.int64),
@@ -148,6 +147,11 @@ class NormalizedCut(Clusterer):
     -----
     `decision_function` is the coordinate less the threshold.
 
+    Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
+    graph sees distances only. `labels_` belong to the training graph; `predict` sees a row through
+    its similarities to the training rows alone, so that it may place a few training rows at the
+    border differently. It places rows far from all training rows too, without a word.
+
     Examples
     --------
     >>> from volmar import NormalizedCut
@@ -195,8 +199,7 @@ class NormalizedCut(Clusterer):
         return self._fit(X)
 
     def _scores(self, X: Any) -> NDArray:
-        extended = np.asarray(self._row_weights(X) @ self.result_.coordinate)
-        return extended / (1.0 - min(self.eigenvalues_[1], 0.95)) - self.result_.threshold
+        return self._spectral_graph.extended(X)[:, 1] - self.result_.threshold
 
     def _check_parameters(self) -> None:
         if isinstance(self.min_cluster_size, Integral):
@@ -206,12 +209,11 @@ class NormalizedCut(Clusterer):
                 "min_cluster_size", self.min_cluster_size, low=0.0, high=0.5, open_low=True
             )
 
-    def _problem(self, X: Any, weights: NDArray | None) -> CutProblem:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> SpectralGraph:  # noqa: ARG002 -- no weights here
         graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)
-        graph.warn_of_components(self.n_clusters)
-        return CutProblem(graph, graph.normalized_operator().smallest_eigenpairs(2))
+        return spectral_graph(graph, 2, 2)
 
-    def _run(self, problem: CutProblem, seed: int) -> CutResult:  # noqa: ARG002 -- deterministic
+    def _run(self, problem: SpectralGraph, seed: int) -> CutResult:  # noqa: ARG002 -- deterministic
         size, n = self.min_cluster_size, problem.graph.W.shape[0]
         counted = int(size) if isinstance(size, Integral) else int(np.ceil(size * n - 1e-9))
         if 2 * counted > n:
@@ -221,6 +223,6 @@ class NormalizedCut(Clusterer):
             )
         return normalized_cut_search(problem, counted)
 
-    def _publish(self, problem: CutProblem, result: CutResult) -> None:  # noqa: ARG002 -- one signature
+    def _publish(self, problem: SpectralGraph, result: CutResult) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values
-        self._row_weights = problem.graph.row_weights
+        self._spectral_graph = problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,12 @@ from sklearn.cluster import KMeans
 
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
-from volmar.base.graph import Graph, build_graph
+from volmar.base.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.base.validation import check_count
 from volmar.metrics import normalized_cut
-from volmar.operators import EigenPairs
-
-# An eigenvalue of D^-1/2 W D^-1/2 nearer to zero than this cannot be divided by: its eigenvector
-# changes sign between neighbours and says nothing about a new row.
-SMALLEST_DIVISOR = 0.05
 
 
-class SpectralProblem(NamedTuple):
-    """The graph and the smallest eigenpairs of its L_sym, shared by everything below."""
-
-    graph: Graph
-    pairs: EigenPairs
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SpectralResult(Result):
     """Labels, with the embedding and the k-means centres that they come from."""
 
@@ -37,26 +25,23 @@ class SpectralResult(Result):
     centers: NDArray = field(default_factory=lambda: np.empty((0, 0)))
 
 
-def spectral_clustering(
-    problem: SpectralProblem, n_clusters: int, *, n_init: int, seed: int
-) -> SpectralResult:
+def spectral_clustering(problem: SpectralGraph, *, n_init: int, seed: int) -> SpectralResult:
     """Cluster the unit rows of the eigenvectors by k-means.
 
     The normalised cut of any k clusters is at least the sum of the k smallest eigenvalues of
     L_sym (Ky Fan), so that the cut found less that sum is a certified gap.
     """
-    embedding = unit_rows(problem.pairs.vectors)
+    n_clusters = problem.n_clusters
+    embedding = unit_rows(problem.pairs.vectors[:, :n_clusters])
     kmeans = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
     # Fewer different rows than clusters leave numbers out.
     present, labels = np.unique(kmeans.labels_, return_inverse=True)
     objective = normalized_cut(problem.graph.W, labels)
-    bound = float(problem.pairs.values[:n_clusters].sum())
-    degenerate = problem.graph.components[0] > n_clusters
     return SpectralResult(
         objective=objective,
-        gap=max(objective - bound, 0.0),
-        residuals={"eigenvectors": float(problem.pairs.residuals.max())},
-        status=Status.DEGENERATE if degenerate else Status.CONVERGED,
+        gap=max(objective - problem.bound, 0.0),
+        residuals={"eigenvectors": float(problem.pairs.residuals[:n_clusters].max())},
+        status=Status.DEGENERATE if problem.is_degenerate else Status.CONVERGED,
         n_iter=int(kmeans.n_iter_),
         history=(objective,),
         labels=labels,
@@ -123,7 +108,13 @@ class NormalizedSpectralClustering(Clusterer):
     Notes
     -----
     `decision_function` is, for two clusters, the squared distance to centre 0 of the embedding
-    less that to centre 1, and for more the negative squared distance to each centre.
+    less that to centre 1, and for more the negative squared distance to each centre, up to a
+    constant of each row.
+
+    Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
+    graph sees distances only. `labels_` belong to the training graph; `predict` sees a row through
+    its similarities to the training rows alone, so that it may place a few training rows at the
+    border differently. It places rows far from all training rows too, without a word.
 
     Examples
     --------
@@ -172,10 +163,10 @@ class NormalizedSpectralClustering(Clusterer):
         return self._fit(X)
 
     def _scores(self, X: Any) -> NDArray:
-        rows = unit_rows(np.asarray(self._row_weights(X) @ self._coordinates))
+        rows = unit_rows(self._spectral_graph.extended(X))
         centers = self.result_.centers
-        distances = ((rows[:, None, :] - centers[None]) ** 2).sum(axis=2)
-        return two_column_scores(-distances)
+        # Squared distances less |row|^2, which is the same for all centres.
+        return two_column_scores(2 * rows @ centers.T - (centers**2).sum(axis=1))
 
     def _check_parameters(self) -> None:
         check_count("n_init", self.n_init)
@@ -183,28 +174,14 @@ class NormalizedSpectralClustering(Clusterer):
     def _n_starts(self) -> int:
         return 1  # k-means restarts by itself
 
-    def _problem(self, X: Any, weights: NDArray | None) -> SpectralProblem:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> SpectralGraph:  # noqa: ARG002 -- no weights here
         graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)
-        graph.warn_of_components(self.n_clusters)
-        n_pairs = min(self.n_clusters + 1, X.shape[0])
-        pairs = graph.normalized_operator().smallest_eigenpairs(n_pairs)
-        self.eigenvalues_ = pairs.values
-        used = slice(0, self.n_clusters)
-        return SpectralProblem(
-            graph,
-            EigenPairs(
-                pairs.values[used], pairs.vectors[:, used], pairs.residuals[used], pairs.method
-            ),
-        )
+        return spectral_graph(graph, self.n_clusters, min(self.n_clusters + 1, X.shape[0]))
 
-    def _run(self, problem: SpectralProblem, seed: int) -> SpectralResult:
-        return spectral_clustering(problem, self.n_clusters, n_init=self.n_init, seed=seed)
+    def _run(self, problem: SpectralGraph, seed: int) -> SpectralResult:
+        return spectral_clustering(problem, n_init=self.n_init, seed=seed)
 
-    def _publish(self, problem: SpectralProblem, result: SpectralResult) -> None:
+    def _publish(self, problem: SpectralGraph, result: SpectralResult) -> None:
+        self.eigenvalues_ = problem.pairs.values
         self.embedding_ = result.embedding
-        self._row_weights = problem.graph.row_weights
-        divisors = 1.0 - problem.pairs.values
-        small = np.abs(divisors) < SMALLEST_DIVISOR
-        divisors[small] = np.where(divisors[small] < 0, -SMALLEST_DIVISOR, SMALLEST_DIVISOR)
-        scaled = problem.pairs.vectors * problem.graph.inverse_roots[:, None]
-        self._coordinates = scaled / divisors
+        self._spectral_graph = problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,7 +11,7 @@ from volmar._version import __version__
 
 app = typer.Typer(
     name="volmar",
-    help="Discriminative clustering: maximum volume, maximum margin, maximin separation.",
+    help="Discriminative clustering, with certificates.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,10 +27,19 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     del version  # handled by its callback
+
+
+def _refuse(command: str, error: Exception) -> NoReturn:
+    """End with a line instead of a traceback: what is wrong is not in the program."""
+    typer.echo(f"volmar {command}: {error}", err=True)
+    raise typer.Exit(2) from None
 
 
 @app.command()
@@ -39,12 +48,15 @@ def demo(
         "demo"
     ),
     n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of each set.")] = 500,
-    seed: Annotated[int, typer.Option(help="Seed of data and methods.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of data and methods.")] = 0,
 ) -> None:
     """Cluster built-in data and write labels.csv, clusters.png and report.html."""
     from volmar.cli.demo import run_demo
 
-    run_demo(out, n_samples=n_samples, seed=seed)
+    try:
+        run_demo(out, n_samples=n_samples, seed=seed)
+    except OSError as error:
+        _refuse("demo", error)
 
 
 @app.command()
@@ -69,6 +81,5 @@ def reproduce(
         return
     try:
         run(name, out=out, jobs=jobs, realizations=realizations, only=only or [])
-    except (ValueError, FileNotFoundError) as error:
-        typer.echo(f"volmar reproduce: {error}", err=True)
-        raise typer.Exit(2) from None
+    except (ValueError, OSError) as error:
+        _refuse("reproduce", error)

@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table as ScreenTable
 from sklearn.cluster import KMeans
 
-from volmar import baselines
+import volmar
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.plots import ClustersDisplay
@@ -25,8 +25,10 @@ INTRODUCTION = (
     "Each method ran once with its default settings; no label was used. Errors are the share of "
     "rows on the wrong side after the best matching of clusters to classes, so that 0 is perfect "
     "and 50 % is a coin toss for two classes of equal size. The gap is how far the method's own "
-    "objective can be from its best value, at most, where such a bound exists."
+    "objective can be from its best value, at most, where such a bound exists (an empty cell says "
+    "that none does). All labels are in labels.csv beside this page."
 )
+RIGHT = frozenset({"error %", "seconds", "objective", "gap", "rows", "features", "classes"})
 
 
 def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
@@ -43,23 +45,23 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
         (
             name,
             method,
-            round(100 * clustering_error(y, model.labels_), 1),
-            round(seconds, 3),
+            f"{100 * clustering_error(y, model.labels_):.1f}",
+            f"{seconds:.3f}",
             *_certificate(model),
         )
         for name, method, model, seconds, y in fits
     )
-    header = ("data", "method", "error %", "seconds", "gap", "status")
-    # 80 columns hold all but the status, which is worth a line only where it is not "converged".
-    shown = header[:-1]
+    header = ("data", "method", "error %", "seconds", "objective", "gap", "status")
     screen = ScreenTable(
         title="Two clusters, default settings, no labels used", box=box.SIMPLE_HEAD, padding=(0, 1)
     )
-    for name in shown:
-        left = name in {"data", "method"}
-        screen.add_column(name, justify="left" if left else "right", no_wrap=True)
+    # 80 columns hold neither the objective nor the status, which are in the report.
+    shown = [i for i, name in enumerate(header) if name not in {"objective", "status"}]
+    for i in shown:
+        right = header[i] in RIGHT
+        screen.add_column(header[i], justify="right" if right else "left", no_wrap=True)
     for row in rows:
-        screen.add_row(*map(str, row[:-1]), end_section=row[1] == fits[-1][1])
+        screen.add_row(*(row[i] for i in shown), end_section=row[1] == fits[-1][1])
     console.print(screen)
     for row in rows:
         if row[-1] not in {"", "converged"}:
@@ -71,10 +73,12 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
         out / "report.html",
         "volmar demo",
         [
-            Section("Results", INTRODUCTION, Table(header, rows)),
+            Section("Results", INTRODUCTION, Table(header, rows, RIGHT)),
             Section(
                 "The clusters",
-                "Rows of more than two features are shown on two principal components.",
+                "Rows of more than two features are shown on two principal components. For the "
+                "two gaussians these hide the third feature, +3 in one group and -3 in the other, "
+                "which is what tells them apart. Colours are matched to the classes.",
                 picture=out / "clusters.png",
                 alt="One panel for each data set and method, rows coloured by cluster.",
             ),
@@ -97,8 +101,9 @@ def _data(n_samples: int, seed: int) -> list[tuple[str, np.ndarray, np.ndarray]]
 
 def _methods(seed: int) -> Iterator[tuple[str, Any]]:
     yield "KMeans (sklearn)", KMeans(2, n_init=10, random_state=seed)
-    for name in baselines.__all__:
-        yield name, getattr(baselines, name)(random_state=seed)
+    for name in volmar.__all__:
+        if name != "__version__":
+            yield name, getattr(volmar, name)(random_state=seed)
 
 
 def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:
@@ -107,12 +112,17 @@ def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:
     return model, time.perf_counter() - start
 
 
-def _certificate(model: Any) -> tuple[str, str]:
+def _certificate(model: Any) -> tuple[str, str, str]:
     result = getattr(model, "result_", None)
     if result is None:
-        return "", ""
-    gap = f"{result.gap:.3f}" if np.isfinite(result.gap) else ""
-    return gap, result.status.name.lower()
+        return f"{model.inertia_:.3g}", "", ""
+    gap = _short(result.gap) if np.isfinite(result.gap) else ""
+    return _short(result.objective), gap, result.status.name.lower()
+
+
+def _short(value: float) -> str:
+    """Three digits; what is rounding of zero is zero."""
+    return "0" if abs(value) < 1e-12 else f"{value:.3g}"
 
 
 def _write_labels(path: Path, sets: list, fits: list) -> None:
@@ -136,7 +146,9 @@ def _draw(path: Path, sets: list, fits: list) -> None:
     axes = figure.subplots(len(sets), n_columns, squeeze=False)
     data = {name: (X, y) for name, X, y in sets}
     for ax, (name, method, model, _, y) in zip(axes.flat, fits, strict=True):
-        ClustersDisplay.from_labels(data[name][0], model.labels_, ax=ax)
+        swapped = np.mean(model.labels_ == y) < 0.5
+        labels = 1 - model.labels_ if swapped else model.labels_
+        ClustersDisplay.from_labels(data[name][0], labels, ax=ax, legend=False)
         error = 100 * clustering_error(y, model.labels_)
         ax.set(xticks=[], yticks=[], xlabel=f"error {error:.1f} %", ylabel="")
         if ax in axes[0]:
@@ -150,5 +162,6 @@ def _descriptions(sets: list, seed: int) -> list[Section]:
     shapes = Table(
         ("data", "rows", "features", "classes"),
         tuple((name, X.shape[0], X.shape[1], len(np.unique(y))) for name, X, y in sets),
+        RIGHT,
     )
     return [Section("The data", f"Generated with seed {seed}, or from scikit-learn.", shapes)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +44,11 @@ def reproduce(
     console = Console()
     experiment = _part(load_experiment(name), only)
     store = Store(out / f"{name}.jsonl")
+    # Before the first cell is computed, not after: can results be kept there?
+    out.mkdir(parents=True, exist_ok=True)
+    store.path.open("ab").close()
+    # Ended from outside, take the workers along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._memory import require_memory
+
 __all__ = ["contingency_table", "encode_labels", "encode_pair"]
 
 
@@ -74,5 +76,10 @@ def contingency_table(
             raise ValueError(
                 "sample_weight must be finite and not negative, with at least one positive weight."
             )
+    require_memory(
+        8.0 * n_true * n_pred,
+        f"the table of {n_true} classes by {n_pred} clusters",
+        "Compare labellings with fewer different labels, or use rand_index.",
+    )
     cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
     return cells.reshape(n_true, n_pred)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
+from volmar._memory import largest_asymmetry
 from volmar.metrics.contingency import encode_labels
 
 __all__ = ["imbalance", "normalized_cut", "volume"]
@@ -34,7 +35,8 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
     -------
     float
         From 0 (no similarity is cut) to the number of clusters. A cluster of volume 0, made of
-        isolated points, has nothing to cut and adds 0.
+        isolated points, adds 1: a point whose last edge grows ever weaker has a ratio of 1 all
+        the way. So no k clusters are below the sum of the k smallest eigenvalues of L_sym.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
         )
     if W.min() < 0:
         raise ValueError(f"W must not be negative, got {W.min():g}; pass similarities.")
-    asymmetry = float(abs(W - W.T).max())
+    asymmetry = largest_asymmetry(W)
     if asymmetry > 1e-6 * float(W.max()):
         raise ValueError(
             f"W must be symmetric, got entries that differ by {asymmetry:g} from their mirror "
@@ -65,11 +67,12 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
         within = _totals(codes[W.row[inside]], W.data[inside], n_clusters)
         volumes = _totals(codes[W.row], W.data, n_clusters)
     else:
-        members = [np.flatnonzero(codes == k) for k in range(n_clusters)]
-        within = np.array([W[np.ix_(i, i)].sum(dtype=np.float64) for i in members])
+        members = np.eye(n_clusters, dtype=W.dtype)[codes]
+        within = np.einsum("ik,ik->k", members, W @ members, dtype=np.float64)
         volumes = _totals(codes, W.sum(axis=1, dtype=np.float64), n_clusters)
     cuts = np.maximum(volumes - within, 0.0)
-    return float(np.sum(cuts[volumes > 0] / volumes[volumes > 0]))
+    empty = volumes <= 0
+    return float(np.sum(cuts[~empty] / volumes[~empty]) + empty.sum())
 
 
 def volume(h: ArrayLike, Q: Any) -> float:

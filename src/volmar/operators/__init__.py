@@ -27,7 +27,7 @@ def as_operator(
     *,
     shift: float = 0.0,
     bounds: tuple[float, float] | None = None,
-    near_null: NDArray[np.floating] | None = None,
+    null_space: NDArray[np.floating] | None = None,
     random_state: int = 0,
 ) -> SPDOperator:
     """Return Q = matrix + shift I as an operator, dense or sparse as `matrix` is.
@@ -40,8 +40,8 @@ def as_operator(
         Multiple of the identity added to it.
     bounds : (float, float), optional
         Interval known to hold the eigenvalues of `matrix`.
-    near_null : ndarray of shape (n,), optional
-        A vector that `matrix` nearly maps to zero; only multigrid uses it.
+    null_space : ndarray of shape (n, c), optional
+        Exact eigenvectors at the lower bound, which need not be computed then.
     random_state : int, default=0
         Seed of iterative eigensolvers.
 
@@ -55,9 +55,9 @@ def as_operator(
     >>> Q.solve(0.0, np.array([1.0, 1.0])).x.round(6)
     array([2., 2.])
     """
+    matrix = matrix if issparse(matrix) else np.asarray(matrix)
     matrix = matrix.astype(np.float64, copy=False)
-    if issparse(matrix):
-        return SparseOperator(
-            matrix, shift=shift, bounds=bounds, near_null=near_null, random_state=random_state
-        )
-    return DenseOperator(matrix, shift=shift, bounds=bounds, random_state=random_state)
+    backend = SparseOperator if issparse(matrix) else DenseOperator
+    return backend(
+        matrix, shift=shift, bounds=bounds, null_space=null_space, random_state=random_state
+    )

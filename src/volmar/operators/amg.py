@@ -75,24 +75,22 @@ class Multigrid:
 def amg_smallest(
     Q: sparse.csr_matrix,
     multigrid: Multigrid,
+    known: FloatArray,
     k: int,
     *,
     tol: float,
     seed: int,
-    lowest: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Smallest eigenpairs by LOBPCG started from the coarse grid; None without convergence.
+    """Smallest k eigenpairs orthogonal to `known`, by LOBPCG; None without convergence.
 
-    A guard vector rides along: it speeds up the last wanted pair, and a value that the coarse
-    grid missed among the wanted ones comes in through it. `lowest`, an exact unit eigenvector of
-    the smallest eigenvalue, is kept out of the iteration where it is known.
+    It starts from the coarse grid's eigenvectors. A guard vector rides along: it speeds up the
+    last wanted pair, and a value that the coarse grid missed among the wanted ones comes in
+    through it. `known` must be exact.
     """
-    known = np.empty((Q.shape[0], 0)) if lowest is None else lowest[:, None]
-    n_block = k + 1 - known.shape[1]
-    start = multigrid.coarse_eigenvectors(k + 1)
+    start = multigrid.coarse_eigenvectors(known.shape[1] + k + 1)
     if start is None:
         start = np.random.default_rng(seed).standard_normal((Q.shape[0], k + 1))
-    start = start[:, -n_block:]
+    start = start[:, -(k + 1) :]
     with warnings.catch_warnings():
         # LOBPCG warns when the guard has not converged; the wanted ones are checked below.
         warnings.simplefilter("ignore", UserWarning)
@@ -106,9 +104,8 @@ def amg_smallest(
                 maxiter=30,
                 largest=False,
             )
-            order = np.argsort(values)[: k - known.shape[1]]
-            found = np.hstack([known, start[:, order]])
-            ritz = np.einsum("ij,ij->j", found, Q @ found)
-            if np.all(np.linalg.norm(Q @ found - found * ritz, axis=0) <= tol):
-                return ritz, found
+            order = np.argsort(values)[:k]
+            found = start[:, order]
+            if np.all(np.linalg.norm(Q @ found - found * values[order], axis=0) <= tol):
+                return values[order], found
     return None

@@ -43,10 +43,13 @@ def conjugate_gradients(
     rz = np.einsum("ij,ij->j", r, z)
     for iteration in range(1, max_iter + 1):
         Ap = product(p)
-        alpha = rz / np.einsum("ij,ij->j", p, Ap)
+        curvature = np.einsum("ij,ij->j", p, Ap)
+        if not np.all(curvature > 0):  # not positive definite, or NaN
+            return X, iteration, False
+        alpha = rz / curvature
         X[:, active] += alpha * p
         r -= alpha * Ap
-        open_ = np.linalg.norm(r, axis=0) > goal[active]
+        open_ = ~(np.linalg.norm(r, axis=0) <= goal[active])
         if not open_.any():
             return X, iteration, True
         if not open_.all():

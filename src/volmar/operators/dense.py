@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg, sparse
@@ -10,11 +12,16 @@ from volmar.operators.lanczos import lanczos_smallest
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
+    Found,
     Solution,
     SPDOperator,
     certified_pairs,
     check_block,
+    check_matrix,
     check_n_pairs,
+    check_solution,
+    complete_pairs,
+    exact_null_space,
     relative_residual,
 )
 
@@ -34,16 +41,21 @@ class DenseOperator(SPDOperator):
     bounds : (float, float), optional
         Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian).
         Gershgorin's discs are used where it is not given.
+    null_space : ndarray of shape (n, c), optional
+        Eigenvectors at the lower bound, if they are known exactly: they need not be computed, and
+        a repeated eigenvalue cannot be missed.
     random_state : int, default=0
         Seed of the start vectors of iterative eigensolvers.
     """
 
-    def __init__(self, matrix, *, shift=0.0, bounds=None, random_state=0):
+    def __init__(self, matrix, *, shift=0.0, bounds=None, null_space=None, random_state=0):
+        check_matrix(matrix)
         self.matrix = matrix
         self.shift = float(shift)
         self.n = matrix.shape[0]
         self.random_state = random_state
         self._given_bounds = bounds
+        self._known = exact_null_space(matrix, null_space, bounds)
         self._factor: tuple[float, str, tuple] | None = None
 
     def matvec(self, x: FloatArray) -> FloatArray:
@@ -63,8 +75,10 @@ class DenseOperator(SPDOperator):
             self._factor = (shift, *self._factorise(shift))
         _, method, factor = self._factor
         substitute = linalg.cho_solve if method == "cholesky" else linalg.lu_solve
-        X = substitute(factor, B, check_finite=False)
-        residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        with np.errstate(all="ignore"):  # a singular matrix is refused just below
+            X = substitute(factor, B, check_finite=False)
+            residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        check_solution(X, residual, shift)
         return Solution(X[:, 0] if is_vector else X, residual, 0, method)
 
     def _factorise(self, shift: float) -> tuple[str, tuple]:
@@ -73,21 +87,29 @@ class DenseOperator(SPDOperator):
         try:
             return "cholesky", linalg.cho_factor(A, lower=True, check_finite=False)
         except linalg.LinAlgError:
-            return "lu", linalg.lu_factor(A, check_finite=False)
+            with warnings.catch_warnings():
+                # An exactly singular matrix is refused below, with a remedy.
+                warnings.simplefilter("ignore", linalg.LinAlgWarning)
+                return "lu", linalg.lu_factor(A, check_finite=False)
 
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
         """Return the k smallest eigenpairs, by Lanczos for large n and by LAPACK otherwise."""
         check_n_pairs(k, self.n)
         if self.n >= LANCZOS_FROM and k <= self.n // 20:
-            found = lanczos_smallest(
-                self.matvec, self.n, k, ceiling=self.bounds[1], tol=tol, seed=self.random_state
-            )
-            if found is not None:
-                return certified_pairs(self, *found, "lanczos")
+            known = self._known[:, :k]
+            pairs = complete_pairs(self, known, k, lambda m: self._lanczos(known, m, tol))
+            if pairs is not None:
+                return pairs
         values, vectors = linalg.eigh(
             self.matrix, subset_by_index=(0, k - 1), check_finite=False, driver="evr"
         )
         return certified_pairs(self, values + self.shift, vectors, "dense")
+
+    def _lanczos(self, known: FloatArray, m: int, tol: float) -> Found:
+        found = lanczos_smallest(
+            self.matvec, known, m, ceiling=self.bounds[1], tol=tol, seed=self.random_state
+        )
+        return None if found is None else (*found, "lanczos")
 
 
 def gershgorin(matrix: FloatArray | sparse.csr_matrix) -> tuple[float, float]:

@@ -17,19 +17,32 @@ def factorise(A: sparse.csc_matrix) -> SuperLU:
     )
 
 
-def predicted_fill(Q: sparse.csr_matrix) -> float:
+def predicted_fill(Q: sparse.csr_matrix, enough: float = np.inf) -> float:
     """Predict nnz(L + U) / nnz(Q) of `factorise` without factorising Q.
 
     Minimum-degree fill grows as a power of n that depends on the shape of the graph: about n
     log n for planar-like graphs (k-NN in two dimensions), n^2 for expanders (k-NN in many). Two
     breadth-first balls around the same node are factorised and the power between their fills is
     carried on to n. Balls lose the edges across their border, which is most of them in an
-    expander, so the prediction errs on the low side there, but by factors, not by powers.
+    expander, so the prediction errs on the low side there, but by factors, not by powers. A graph
+    may be of one shape here and of another there: the largest of three nodes counts, and the
+    search ends where it is above `enough`.
     """
     n = Q.shape[0]
     if n <= SIZES[-1]:
-        return _fill(Q)
-    order = breadth_first_order(Q, int(np.argmax(np.diff(Q.indptr))), directed=False)[0]
+        return _factor_nnz(Q) / max(Q.nnz, 1)
+    nodes = [int(np.argmax(np.diff(Q.indptr))), *np.random.default_rng(0).integers(n, size=2)]
+    fill = 0.0
+    for node in nodes:
+        fill = max(fill, _fill_around(Q, int(node)))
+        if fill > enough:
+            break
+    return fill
+
+
+def _fill_around(Q: sparse.csr_matrix, node: int) -> float:
+    n = Q.shape[0]
+    order = breadth_first_order(Q, node, directed=False, return_predecessors=False)
     if order.size < SIZES[-1]:  # a small component: complete the ball from the others
         order = np.concatenate([order, np.setdiff1d(np.arange(n), order)])
     small, large = (_factor_nnz(Q[order[:m]][:, order[:m]]) for m in SIZES)
@@ -42,7 +55,3 @@ def _factor_nnz(A: sparse.csr_matrix) -> int:
     pattern = abs(A) + sparse.identity(A.shape[0], format="csr")
     dominant = pattern + sparse.diags_array(np.asarray(pattern.sum(axis=1)).ravel())
     return int(factorise(sparse.csc_matrix(dominant)).nnz)
-
-
-def _fill(Q: sparse.csr_matrix) -> float:
-    return _factor_nnz(Q) / max(Q.nnz, 1)

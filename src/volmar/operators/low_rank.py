@@ -14,6 +14,7 @@ from volmar.operators.protocol import (
     certified_pairs,
     check_block,
     check_n_pairs,
+    check_solution,
     relative_residual,
 )
 
@@ -41,21 +42,24 @@ class LowRankOperator(SPDOperator):
         if sign not in (-1, 1):
             raise ValueError(f"sign must be -1 or 1, got {sign!r}.")
         Z = np.asarray(Z)
+        if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all() or not np.isfinite(c):
+            raise ValueError(
+                f"Z must be a finite array (n, r) and c finite, got shape {Z.shape}, c={c}."
+            )
         self.n = Z.shape[0]
         self.c = float(c)
         self.random_state = random_state
-        # The Gram matrix squares the condition number; singular values lost to that are below
-        # sqrt(eps) of the largest and change Q by eps only.
-        gram_values, V = linalg.eigh(Z.T.astype(np.float64) @ Z)
-        kept = gram_values > gram_values[-1] * np.finfo(np.float64).eps * max(Z.shape)
-        kept[: max(Z.shape[1] - self.n, 0)] = False  # rank is at most n, whatever rounding says
-        self._squares = gram_values[kept]
-        self._U = Z @ (V[:, kept] / np.sqrt(self._squares))
+        # Not through the Gram matrix: it squares the condition number, and U'U = I is lost.
+        basis, triangle = linalg.qr(Z.astype(np.float64, copy=False), mode="economic")
+        left, values, _ = linalg.svd(triangle, full_matrices=False)
+        kept = values > values[0] * np.finfo(np.float64).eps * max(Z.shape)
+        self._squares = values[kept] ** 2
+        self._U = basis @ left[:, kept]
         self._on_U = self.c + sign * self._squares
         if self.bounds[0] <= 0:
             raise ValueError(
-                f"c I - Z Z' must be positive definite: c is {c} and the largest eigenvalue of "
-                f"Z Z' is {self._squares.max():.6g}. Take a larger c or scale Z down."
+                f"c I {'+' if sign > 0 else '-'} Z Z' must be positive definite: c is {c} and the "
+                f"largest eigenvalue of Z Z' is {values[0] ** 2:.6g}. Take a larger c."
             )
 
     def matvec(self, x: FloatArray) -> FloatArray:
@@ -74,9 +78,11 @@ class LowRankOperator(SPDOperator):
     def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:  # noqa: ARG002 -- direct: no tolerance to choose
         """Solve (Q + shift I) X = block in O(n r) a column."""
         B, is_vector = check_block(block, self.n)
-        on_rest = 1.0 / (self.c + shift)
-        X = on_rest * B + self._spectral(1.0 / (self._on_U + shift) - on_rest, B)
-        residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        with np.errstate(all="ignore"):
+            on_rest = np.float64(1.0) / (self.c + shift)
+            X = on_rest * B + self._spectral(1.0 / (self._on_U + shift) - on_rest, B)
+            residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        check_solution(X, residual, shift)
         return Solution(X[:, 0] if is_vector else X, residual, 0, "woodbury")
 
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:  # noqa: ARG002 -- exact

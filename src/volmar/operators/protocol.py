@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.floating]
+# Eigenvalues, eigenvectors and the method that found them; None where it did not converge.
+Found = tuple[FloatArray, FloatArray, str] | None
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class EigenPairs:
     residuals : ndarray of shape (k,)
         ``|Q v_j - values_j v_j|``, recomputed from Q.
     method : str
-        What computed them: "dense", "lanczos", "shift-invert", "amg", "lobpcg" or "low-rank".
+        What computed them: "dense", "lanczos", "shift-invert", "amg" or "low-rank", or "known"
+        where they were given.
     """
 
     values: FloatArray
@@ -86,24 +92,76 @@ class SPDOperator(ABC):
         """An interval that holds every eigenvalue of Q."""
 
 
+def check_matrix(matrix: Any) -> None:
+    """Refuse what is not a square, finite and symmetric matrix of floats.
+
+    Symmetry is tested by x'Ay = y'Ax for a random pair, which costs two products.
+    """
+    if (
+        getattr(matrix, "ndim", 0) != 2
+        or matrix.shape[0] != matrix.shape[1]
+        or not matrix.shape[0]
+    ):
+        raise ValueError(
+            f"matrix must be square, an array or a sparse matrix, got "
+            f"{getattr(matrix, 'shape', type(matrix).__name__)}."
+        )
+    x, y = np.random.default_rng(0).standard_normal((2, matrix.shape[0]))
+    images = matrix @ x, matrix @ y
+    if not all(np.isfinite(image).all() for image in images):
+        raise ValueError("matrix must be finite, it has NaN or infinite entries.")
+    size = float(np.linalg.norm(images[0]) * np.linalg.norm(y)) or 1.0
+    difference = abs(float(y @ images[0] - x @ images[1]))
+    if difference > 1e-6 * size:
+        raise ValueError("matrix must be symmetric. Use (matrix + matrix.T) / 2.")
+
+
+def check_solution(x: FloatArray, residual: float, shift: float) -> None:
+    """Refuse the answer of a direct solver that a singular matrix has spoilt."""
+    if not np.isfinite(x).all() or not residual < 1e-3:
+        raise np.linalg.LinAlgError(
+            f"Q + shift I is singular or nearly so at shift={shift:g} (relative residual "
+            f"{residual:.1e}). Take another shift."
+        )
+
+
 def check_block(block: ArrayLike, n: int) -> tuple[FloatArray, bool]:
     """Return `block` as an (n, m) float64 array, and whether it came as a vector."""
     B = np.asarray(block, dtype=np.float64)
     if B.ndim not in (1, 2) or B.shape[0] != n:
         raise ValueError(f"block must have {n} rows (the size of Q), got shape {B.shape}.")
+    if B.size == 0 or not np.isfinite(B).all():
+        raise ValueError("block must have columns and finite entries.")
     return (B[:, None], True) if B.ndim == 1 else (B, False)
 
 
 def check_n_pairs(k: int, n: int) -> None:
     """Refuse a number of eigenpairs that Q does not have."""
-    if not 1 <= k <= n:
-        raise ValueError(f"k must be between 1 and {n} (the size of Q), got {k}.")
+    if not isinstance(k, Integral) or not 1 <= k <= n:
+        raise ValueError(f"k must be between 1 and {n} (the size of Q), got {k!r}.")
 
 
 def relative_residual(R: FloatArray, B: FloatArray) -> float:
     """Largest column norm of R relative to B's; a zero column of B counts absolutely."""
     norms = np.linalg.norm(B, axis=0)
     return float(np.max(np.linalg.norm(R, axis=0) / np.where(norms > 0, norms, 1.0)))
+
+
+def exact_null_space(
+    matrix: Any, null_space: FloatArray | None, bounds: tuple[float, float] | None
+) -> FloatArray:
+    """Return the given vectors, orthonormal, if they are eigenvectors at the lower bound.
+
+    Anything else would spoil the eigenpairs computed in their complement, so that vectors that
+    are not exact to rounding are left out.
+    """
+    if null_space is None or bounds is None:
+        return np.empty((matrix.shape[0], 0))
+    block = np.asarray(null_space, dtype=np.float64).reshape(matrix.shape[0], -1)
+    basis = np.linalg.qr(block)[0]
+    residual = np.linalg.norm(matrix @ basis - bounds[0] * basis, axis=0)
+    exact = residual <= 1e-12 * max(map(abs, bounds))
+    return basis if exact.all() else np.empty((matrix.shape[0], 0))
 
 
 def certified_pairs(
@@ -114,6 +172,22 @@ def certified_pairs(
     values, vectors = values[order], fix_signs(vectors[:, order])
     residuals = np.linalg.norm(operator.matvec(vectors) - vectors * values, axis=0)
     return EigenPairs(values, vectors, residuals, method)
+
+
+def complete_pairs(
+    operator: SPDOperator, known: FloatArray, k: int, find: Callable[[int], Found]
+) -> EigenPairs | None:
+    """Join the known vectors of the lowest eigenvalue with those that `find` adds to make k."""
+    n_known = known.shape[1]
+    values = np.full(n_known, operator.bounds[0])
+    if n_known == k:
+        return certified_pairs(operator, values, known, "known")
+    found = find(k - n_known)
+    if found is None:
+        return None
+    return certified_pairs(
+        operator, np.concatenate([values, found[0]]), np.hstack([known, found[1]]), found[2]
+    )
 
 
 def fix_signs(vectors: FloatArray) -> FloatArray:

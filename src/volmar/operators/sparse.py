@@ -21,11 +21,16 @@ from volmar.operators.lanczos import lanczos_smallest, largest_eigenpairs
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
+    Found,
     Solution,
     SPDOperator,
     certified_pairs,
     check_block,
+    check_matrix,
     check_n_pairs,
+    check_solution,
+    complete_pairs,
+    exact_null_space,
     relative_residual,
 )
 
@@ -33,8 +38,6 @@ CG_BUDGET = 150
 MAX_FILL = 15.0
 DENSE_BELOW = 700
 AMG_EIGEN_FROM = 30_000
-
-Found = tuple[FloatArray, FloatArray, str] | None
 
 
 class SparseOperator(SPDOperator):
@@ -55,22 +58,28 @@ class SparseOperator(SPDOperator):
         Multiple of the identity added to it.
     bounds : (float, float), optional
         Interval known to hold the eigenvalues of `matrix`; Gershgorin's discs if not given.
-    near_null : ndarray of shape (n,), optional
-        A vector close to the smallest eigenvector (sqrt of the degrees for a normalised
-        Laplacian); helps multigrid.
+    null_space : ndarray of shape (n, c), optional
+        Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian
+        the roots of the degrees, component by component): they need not be computed, a repeated
+        eigenvalue cannot be missed, and multigrid's coarse spaces hold them.
     random_state : int, default=0
         Seed of the start vectors of iterative eigensolvers.
     """
 
-    def __init__(self, matrix, *, shift=0.0, bounds=None, near_null=None, random_state=0):
+    def __init__(self, matrix, *, shift=0.0, bounds=None, null_space=None, random_state=0):
+        check_matrix(matrix)
         self.matrix = sparse.csr_matrix(matrix)
         self.shift = float(shift)
         self.n = matrix.shape[0]
-        self.near_null = near_null
         self.random_state = random_state
         self._given_bounds = bounds
+        self._known = exact_null_space(self.matrix, null_space, bounds)
         self._factor: tuple[float, SuperLU] | None = None
         self._multigrid: tuple[float, Multigrid] | None = None
+
+    def __getstate__(self) -> dict:
+        """Leave out factors and hierarchies: they cannot be pickled and are made again."""
+        return self.__dict__ | {"_factor": None, "_multigrid": None}
 
     def matvec(self, x: FloatArray) -> FloatArray:
         """Return Q x, for a vector or a block of columns."""
@@ -84,8 +93,8 @@ class SparseOperator(SPDOperator):
 
     @cached_property
     def fill(self) -> float:
-        """Predicted nnz(L + U) / nnz(Q) of a factorisation."""
-        return predicted_fill(self.matrix)
+        """Predicted nnz(L + U) / nnz(Q) of a factorisation, at least where it is above 15."""
+        return predicted_fill(self.matrix, enough=MAX_FILL)
 
     @property
     def _lu_is_cheap(self) -> bool:
@@ -98,11 +107,13 @@ class SparseOperator(SPDOperator):
         B, is_vector = check_block(block, self.n)
         X, n_iter, method = self._solve(shift, B, rtol)
         residual = relative_residual(B - self.matvec(X) - shift * X, B)
-        if residual > 10 * rtol and method != "lu":
+        if method == "lu":
+            check_solution(X, residual, shift)
+        elif not residual <= 10 * rtol:
             warnings.warn(
                 f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
                 f"of {residual:.1e} (wanted {rtol:.1e}). Install pyamg (pip install "
-                "volmar[large]) or ask for a larger shift.",
+                "'volmar[large]') or ask for a larger shift.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -151,14 +162,19 @@ class SparseOperator(SPDOperator):
             "Use a sparser graph (fewer neighbours) or a nonnegative shift.",
         )
         diagonal = sparse.identity(self.n, format="csr") * (self.shift + shift)
-        factor = factorise(sparse.csc_matrix(self.matrix + diagonal))
+        try:
+            factor = factorise(sparse.csc_matrix(self.matrix + diagonal))
+        except RuntimeError as error:  # SuperLU's "exactly singular"
+            raise np.linalg.LinAlgError(
+                f"Q + shift I is singular at shift={shift:g}. Take another shift."
+            ) from error
         self._factor = (shift, factor)
         return factor
 
     def _multigrid_for(self, shift: float) -> Callable[[FloatArray], FloatArray]:
         if self._multigrid is None or self._multigrid[0] != shift:
             diagonal = sparse.identity(self.n, format="csr") * (self.shift + shift)
-            self._multigrid = (shift, Multigrid(self.matrix + diagonal, self.near_null))
+            self._multigrid = (shift, Multigrid(self.matrix + diagonal, self._near_null()))
         apply = self._multigrid[1].preconditioner.matvec
 
         def precondition(r: FloatArray) -> FloatArray:
@@ -171,28 +187,34 @@ class SparseOperator(SPDOperator):
         check_n_pairs(k, self.n)
         if self.n < DENSE_BELOW or k > self.n // 20:
             return self._dense_eigenpairs(k)
+        known = self._known[:, :k]
         scale = max(abs(bound) for bound in self.bounds)
-        if self.fill <= MAX_FILL:
-            attempts = [self._shift_invert, self._amg, self._lanczos]
-            if self.n >= AMG_EIGEN_FROM and amg_available():
-                attempts = [self._amg, self._shift_invert, self._lanczos]
-        else:
-            attempts = [self._lanczos, self._amg]
-        for attempt in attempts:
-            found = attempt(k, tol, scale)
-            if found is not None:
-                pairs = certified_pairs(self, *found)
-                if np.all(pairs.residuals <= tol * scale):
-                    return pairs
+        for attempt in self._eigensolvers():
+            pairs = complete_pairs(
+                self,
+                known,
+                k,
+                lambda m, attempt=attempt: attempt(known, m, tol, scale),  # type: ignore[misc]
+            )
+            if pairs is not None and np.all(pairs.residuals <= tol * scale):
+                return pairs
         return self._dense_eigenpairs(k)
 
-    def _lanczos(self, k: int, tol: float, scale: float) -> Found:  # noqa: ARG002 -- one signature for all
+    def _eigensolvers(self) -> list[Callable[[FloatArray, int, float, float], Found]]:
+        """Return what to try, in turn: see the class for why."""
+        if self.fill > MAX_FILL:
+            return [self._lanczos, self._amg]
+        if self.n >= AMG_EIGEN_FROM and amg_available():
+            return [self._amg, self._shift_invert, self._lanczos]
+        return [self._shift_invert, self._amg, self._lanczos]
+
+    def _lanczos(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:  # noqa: ARG002 -- one signature for all
         found = lanczos_smallest(
-            self.matvec, self.n, k, ceiling=self.bounds[1], tol=tol, seed=self.random_state
+            self.matvec, known, m, ceiling=self.bounds[1], tol=tol, seed=self.random_state
         )
         return None if found is None else (*found, "lanczos")
 
-    def _shift_invert(self, k: int, tol: float, scale: float) -> Found:
+    def _shift_invert(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:
         if not self._lu_is_cheap:
             return None
         # A pole a little below the spectrum: Q itself may be singular, Q + pole I is not.
@@ -201,40 +223,33 @@ class SparseOperator(SPDOperator):
         factor = self._factorise(pole)
         found = largest_eigenpairs(
             factor.solve,
-            self.n,
-            k,
+            known,
+            m,
             tol=min(tol, 1e-6),
             seed=self.random_state,
             max_iter=50,
-            n_basis=max(2 * k + 4, 8),
+            n_basis=max(2 * m + 4, 8),
         )
         return None if found is None else (1.0 / found[0] - pole, found[1], "shift-invert")
 
-    def _amg(self, k: int, tol: float, scale: float) -> Found:
+    def _amg(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:
         if not amg_available():
             return None
         # The preconditioner must be nonsingular; how small its shift is hardly matters.
         multigrid = Multigrid(
             self.matrix + sparse.identity(self.n, format="csr") * (self.shift + 1e-7 * scale),
-            self.near_null,
+            self._near_null(),
         )
         found = amg_smallest(
-            self.matrix,
-            multigrid,
-            k,
-            tol=tol * scale,
-            seed=self.random_state,
-            lowest=self._known_lowest(),
+            self.matrix, multigrid, known, m, tol=tol * scale, seed=self.random_state
         )
         return None if found is None else (found[0] + self.shift, found[1], "amg")
 
-    def _known_lowest(self) -> FloatArray | None:
-        """Return `near_null` where it is an exact eigenvector at the end of the spectrum."""
-        if self.near_null is None or self._given_bounds is None:
+    def _near_null(self) -> FloatArray | None:
+        """Return one vector that the matrix maps to zero, positive on every component."""
+        if self._known.shape[1] == 0:
             return None
-        v = self.near_null / np.linalg.norm(self.near_null)
-        residual = np.linalg.norm(self.matrix @ v - self._given_bounds[0] * v)
-        return v if residual <= 1e-12 * max(map(abs, self._given_bounds)) else None
+        return self._known @ self._known.sum(axis=0)
 
     def _dense_eigenpairs(self, k: int) -> EigenPairs:
         _memory.require_memory(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -50,6 +51,8 @@ def run_cells(
 ) -> dict[str, CellResult]:
     """Run the cells that `store` has no result for, and return the results of all of them.
 
+    Results of another version of volmar do not count.
+
     Parameters
     ----------
     cells : iterable of Cell
@@ -62,7 +65,11 @@ def run_cells(
         Called with (done, wanted) at the beginning and after every cell.
     """
     cells = list(cells)
-    known = {key: r for key, r in store.read().items() if r.value is not None}
+    known = {
+        key: r
+        for key, r in store.read().items()
+        if r.value is not None and r.version == volmar.__version__
+    }
     results = {cell.key: known[cell.key] for cell in cells if cell.key in known}
     pending = [cell for cell in cells if cell.key not in known]
     report = progress or (lambda *_: None)
@@ -78,13 +85,19 @@ def run_cells(
             keep(run_cell(cell))
         return results
     # Fresh interpreters: a fork of a process whose BLAS has threads may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent
+    )
     try:
         for future in as_completed([pool.submit(run_cell, cell) for cell in pending]):
             keep(future.result())
     finally:
         pool.shutdown(cancel_futures=True)
     return results
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,7 +40,8 @@ class CellResult:
 class Store:
     """A file of results, one JSON object a line, appended to as cells complete.
 
-    A line that a kill cut short is ignored and its cell runs again; so do cells that failed.
+    A line that is not a whole result (a kill cut it short, say) is ignored and its cell runs
+    again; so do cells that failed.
     """
 
     def __init__(self, path: Path):
@@ -50,13 +52,10 @@ class Store:
         if not self.path.exists():
             return {}
         results = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                raw: dict[str, Any] = json.loads(line)
-                result = CellResult(cell=Cell(**raw.pop("cell")), **raw)
-            except (json.JSONDecodeError, TypeError, KeyError):
-                continue
-            results[result.cell.key] = result
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            result = _parse(line)
+            if result is not None:
+                results[result.cell.key] = result
         return results
 
     def append(self, result: CellResult) -> None:
@@ -71,3 +70,14 @@ class Store:
             file.write((text + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
+
+
+def _parse(line: str) -> CellResult | None:
+    """Read a result from its line, or None where it is not one."""
+    try:
+        raw: dict[str, Any] = dict(json.loads(line))
+        result = CellResult(cell=Cell(**raw.pop("cell")), **raw)
+        numbers = [result.seconds] if result.value is None else [result.seconds, result.value]
+        return result if all(math.isfinite(number) for number in numbers) else None
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.utils.validation import check_array, check_is_fitted
 
 # Okabe and Ito's colours, told apart by most colour-blind readers; shapes tell them apart again.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -52,15 +53,63 @@ class ClustersDisplay:
         self.axis_names = axis_names
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: ArrayLike, *, ax: Any = None) -> ClustersDisplay:
-        """Draw `X` coloured by a fitted estimator's `labels_`."""
-        return cls.from_labels(X, estimator.labels_, ax=ax, title=type(estimator).__name__)
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, ax: Any = None, legend: bool = True
+    ) -> ClustersDisplay:
+        """Draw rows coloured by a fitted estimator, of this library or any other.
+
+        Parameters
+        ----------
+        estimator : fitted clusterer or pipeline
+            Its `labels_` are shown where `X` has as many rows, else what it predicts for `X`.
+        X : array of shape (n, d)
+            The training rows, or new ones.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        legend : bool, default=True
+            Whether to say which colour is which cluster, and how large it is.
+
+        Returns
+        -------
+        ClustersDisplay
+        """
+        check_is_fitted(estimator)
+        labels = getattr(estimator, "labels_", None)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if labels is None or len(labels) != n_rows:
+            labels = estimator.predict(X)
+        title = type(estimator).__name__
+        return cls.from_labels(X, labels, ax=ax, title=title, legend=legend)
 
     @classmethod
     def from_labels(
-        cls, X: ArrayLike, labels: ArrayLike, *, ax: Any = None, title: str | None = None
+        cls,
+        X: ArrayLike,
+        labels: ArrayLike,
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        legend: bool = True,
     ) -> ClustersDisplay:
-        """Draw `X` coloured by `labels`."""
+        """Draw rows coloured by labels.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows, dense or sparse; the column names of a data frame become the axes' names.
+        labels : array of shape (n,)
+            Cluster of each row.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        title : str, optional
+            Title of the axes.
+        legend : bool, default=True
+            Whether to say which colour is which cluster, and how large it is.
+
+        Returns
+        -------
+        ClustersDisplay
+        """
         points, names = _in_the_plane(X)
         labels = np.asarray(labels)
         if labels.shape != (points.shape[0],):
@@ -68,10 +117,12 @@ class ClustersDisplay:
                 f"labels must hold one label a row of X, shape ({points.shape[0]},), got shape "
                 f"{labels.shape}."
             )
-        return cls(points, labels, names).plot(ax=ax, title=title)
+        return cls(points, labels, names).plot(ax=ax, title=title, legend=legend)
 
-    def plot(self, *, ax: Any = None, title: str | None = None) -> ClustersDisplay:
-        """Draw on `ax`, or on a new figure."""
+    def plot(
+        self, *, ax: Any = None, title: str | None = None, legend: bool = True
+    ) -> ClustersDisplay:
+        """Draw on `ax`, or on a new figure; the arguments are those of `from_labels`."""
         if ax is None:
             ax = _new_axes()
         size = float(np.clip(4000 / len(self.points), 4, 24))
@@ -81,7 +132,8 @@ class ClustersDisplay:
                 *self.points[rows].T,
                 s=size,
                 c=COLOURS[i % len(COLOURS)],
-                marker=MARKERS[i % len(MARKERS)],
+                # Shapes shift by one each time the colours start over: no pair comes twice.
+                marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
                 linewidths=0,
                 alpha=0.8,
                 label=f"cluster {label} ({rows.sum()})",
@@ -90,6 +142,10 @@ class ClustersDisplay:
         ax.set_ylabel(self.axis_names[1])
         if title:
             ax.set_title(title)
+        if legend:
+            ax.legend(fontsize="small", markerscale=2)
+        if not self.axis_names[1]:
+            ax.set_yticks([])
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -99,19 +155,22 @@ def _new_axes() -> Any:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
-            "plotting needs matplotlib, which is not installed: pip install volmar[plot]"
+            "plotting needs matplotlib, which is not installed: pip install 'volmar[plot]'"
         ) from error
     return pyplot.subplots(figsize=(5, 4), layout="constrained")[1]
 
 
-def _in_the_plane(X: ArrayLike) -> tuple[np.ndarray, tuple[str, str]]:
+def _in_the_plane(X: Any) -> tuple[np.ndarray, tuple[str, str]]:
+    if sparse.issparse(X) and X.shape[1] <= 2:
+        X = X.toarray()
     if sparse.issparse(X):
         points = TruncatedSVD(2, random_state=0).fit_transform(X)
         return points, ("singular direction 1", "singular direction 2")
-    X = np.asarray(X)
+    names = [str(name) for name in getattr(X, "columns", ("feature 0", "feature 1"))]
+    X = check_array(X, ensure_min_samples=1)
     if X.shape[1] == 1:
-        return np.column_stack([X[:, 0], np.zeros(len(X))]), ("feature 0", "")
+        return np.column_stack([X[:, 0], np.zeros(len(X))]), (names[0], "")
     if X.shape[1] == 2:
-        return X, ("feature 0", "feature 1")
+        return X, (names[0], names[1])
     points = PCA(2, random_state=0).fit_transform(X)
     return points, ("principal component 1", "principal component 2")

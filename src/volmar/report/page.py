@@ -11,10 +11,11 @@ from volmar._version import __version__
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header; cells that are not text are right-aligned."""
+    """Rows under a header; the columns named in `right` are right-aligned."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
+    right: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def write_page(path: Path, title: str, sections: list[Section]) -> Path:
         from jinja2 import Environment, PackageLoader
     except ImportError as error:
         raise ImportError(
-            "reports need jinja2, which is not installed: pip install volmar[cli]"
+            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
         ) from error
     environment = Environment(
         loader=PackageLoader("volmar.report"), autoescape=True, trim_blocks=True

@@ -102,10 +102,15 @@ class CholeskyMap(KernelMap):
 def _check_factor(
     matrix: np.ndarray, lower: np.ndarray, order: np.ndarray, tolerance: float
 ) -> None:
-    """Raise unless K = L L', by its action on one vector of random signs: n² instead of n² r."""
-    signs = np.random.RandomState(0).choice([-1.0, 1.0], size=order.size)
-    residual = (matrix @ signs)[order] - lower @ (lower.T @ signs[order])
-    if np.abs(residual).max() > tolerance * order.size:
+    """Raise unless K = L L', by its diagonal and its action on one vector: n² instead of n² r.
+
+    Where both agree the remainder K - L L' has no diagonal, and an indefinite one of that kind
+    would have to be orthogonal to a random vector to go unseen.
+    """
+    probe = np.random.RandomState(0).standard_normal(order.size)
+    residual = (matrix @ probe)[order] - lower @ (lower.T @ probe[order])
+    own = matrix.diagonal()[order] - np.einsum("ij,ij->i", lower, lower)
+    if max(np.abs(residual).max() / order.size, np.abs(own).max()) > tolerance:
         raise ValueError(
             "the kernel matrix is not positive semidefinite, so that no Cholesky factor exists. "
             "Use another kernel, or KernelPCAMap, which drops the negative part."

@@ -19,7 +19,7 @@ class DenseRows(TiledRows):
     Parameters
     ----------
     X : array of shape (n, d)
-        The data; integers become float64. Later changes to the array are seen here.
+        The data; integers become float64.
     sample_weight : array of shape (n,), optional
         Sample weights, not negative.
     offset : array of shape (d,), optional

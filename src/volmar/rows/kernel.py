@@ -103,4 +103,16 @@ class Kernel:
                 f"{X.shape} and {Y.shape}, not {(X.shape[0], Y.shape[0])}. A function of two "
                 "single points can be wrapped by sklearn.metrics.pairwise.pairwise_kernels."
             )
+        if matrix.dtype.kind in "biu":
+            matrix = matrix.astype(np.float64)
+        elif matrix.dtype.kind != "f":
+            raise TypeError(
+                f"kernel={self.kernel!r} returned values of type {matrix.dtype}; it must return "
+                "real numbers."
+            )
+        if not np.isfinite(matrix.sum()) and not np.isfinite(matrix).all():
+            raise ValueError(
+                f"kernel={self.kernel!r} gives NaN or infinite values on X. Scale X, or check the "
+                f"kernel's parameters {self._arguments}."
+            )
         return matrix

@@ -80,16 +80,21 @@ class SparseRows(TiledRows):
         return self._sparse_moments(index, self._center(center), second=second)
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of ``|x_i - offset|² = |x_i|² - 2 x_i'offset + |offset|²``."""
-        squares = 0.0
+        """Return the weighted mean of ``|x_i - offset|²``.
+
+        Stored entries and the others are summed apart, sum (x_ij - o_j)² + sum_j o_j² (weight of
+        the rows without an entry in column j): nothing cancels, whatever the offset.
+        """
+        offset = np.zeros(self.n_features) if self.offset is None else self.offset
+        squares, present = 0.0, np.zeros(self.n_features)
         for rows, block in self._blocks(None):
-            scaled, _, _ = self._weighted(block, rows)
-            squares += float(scaled.data.dot(scaled.data))
-        squares /= self.total_weight
-        if self.offset is None:
-            return squares
-        data_mean = self.mean() + self.offset
-        return max(squares - self.offset.dot(2.0 * data_mean - self.offset), 0.0)
+            per_row = np.ones(block.shape[0]) if self.weights is None else self.weights[rows]
+            weights = np.repeat(per_row, np.diff(block.indptr))
+            gaps = block.data - offset[block.indices]
+            squares += float(np.einsum("i,i,i->", weights, gaps, gaps))
+            present += np.bincount(block.indices, weights, self.n_features)
+        absent = np.maximum(self.total_weight - present, 0.0)
+        return (squares + float(absent @ offset**2)) / self.total_weight
 
     def _sparse_moments(
         self, index: np.ndarray | None, center: np.ndarray, *, second: bool

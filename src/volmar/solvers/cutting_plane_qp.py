@@ -26,7 +26,7 @@ _HIGH_PRICE = 1e6
 _INFINITE = 1e30  # in daqp
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CuttingPlaneResult(Result):
     """Solution of the margin problem on one working set of cuts.
 

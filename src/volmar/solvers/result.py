@@ -11,7 +11,16 @@ import numpy as np
 
 
 class Status(Enum):
-    """How a solver ended."""
+    """How a solver ended.
+
+    - ``CONVERGED``: it reached what it was asked for.
+    - ``MAX_ITER``: the iteration limit came first.
+    - ``CYCLE``: a labelling came back.
+    - ``DEGENERATE``: the data do not determine the answer; another is as good.
+    - ``INFEASIBLE``: no point satisfies the constraints.
+    - ``UNBOUNDED``: the objective has no lower bound.
+    - ``FAILED``: the numbers broke down.
+    """
 
     CONVERGED = "converged"
     MAX_ITER = "iteration limit reached"
@@ -44,7 +53,8 @@ class Result:
     n_iter : int
         Iterations of the run that was kept.
     history : tuple of float
-        The objective after each iteration of that run.
+        The objective along that run: after each iteration of an iterative solver, the one value
+        of a direct one.
     """
 
     objective: float
@@ -56,6 +66,24 @@ class Result:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "residuals", MappingProxyType(dict(self.residuals)))
+
+    def __repr__(self) -> str:
+        """Name every field; arrays by their shape, or a fit's result would fill the screen."""
+        parts = []
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                value = f"<array of shape {value.shape}>"
+            elif isinstance(value, tuple) and len(value) > 3:
+                value = f"<{len(value)} values, last {value[-1]:.6g}>"
+            elif isinstance(value, Mapping):
+                value = dict(value)
+            elif isinstance(value, float):
+                value = f"{value:.6g}"
+            elif isinstance(value, Enum):
+                value = value.name
+            parts.append(f"{name}={value}")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __reduce__(self):
         """Pickle through plain dicts: a mapping proxy cannot be pickled."""
