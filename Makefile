@@ -23,7 +23,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(NAME)
 
 docs: $(VENV)/.ready
-	rm -rf docs/api
+	rm -rf docs/api docs/auto_examples
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:

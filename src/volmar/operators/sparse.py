@@ -229,6 +229,7 @@ class SparseOperator(SPDOperator):
             seed=self.random_state,
             max_iter=50,
             n_basis=max(2 * m + 4, 8),
+            n_check=8,
         )
         return None if found is None else (1.0 / found[0] - pole, found[1], "shift-invert")
 
