@@ -10,8 +10,18 @@ import volmar
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
 
+RACE = (
+    "the race of starts draws rows, and a row written twice is not drawn as one of weight 2; from "
+    "given labels it is the same, and test_mspc.py checks that"
+)
+
 # Checks that cannot pass, each with the reason. Anything else that fails fails the suite.
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "MSPC": {
+        "check_clustering": "asks for three clusters; the method cuts in two",
+        "check_sample_weight_equivalence_on_dense_data": RACE,
+        "check_sample_weight_equivalence_on_sparse_data": RACE,
+    },
     "NormalizedCut": {
         "check_clustering": "asks for three clusters; the method cuts in two",
     },
@@ -48,7 +58,9 @@ def test_scikit_learn_checks(name):
     assert Counter(r["status"] for r in results)["passed"] >= AT_LEAST
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name", [name for name in ESTIMATORS if name != "MinimaxProbabilityMachine"]
+)
 def test_first_parameter_is_n_clusters_and_the_rest_are_keywords(name):
     import inspect
 

@@ -11,17 +11,32 @@ from typing import TYPE_CHECKING, Any
 from volmar._version import __version__
 
 if TYPE_CHECKING:
-    from volmar.baselines import KernelKMeans, NormalizedCut, NormalizedSpectralClustering
+    from volmar.baselines import (
+        DiscriminativeKMeans,
+        KernelKMeans,
+        LDAKMeans,
+        NormalizedCut,
+        NormalizedSpectralClustering,
+    )
+    from volmar.separation import MSPC, MinimaxProbabilityMachine
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
 _HOMES = {
+    "DiscriminativeKMeans": "volmar.baselines",
+    "LDAKMeans": "volmar.baselines",
     "KernelKMeans": "volmar.baselines",
+    "MSPC": "volmar.separation",
+    "MinimaxProbabilityMachine": "volmar.separation",
     "NormalizedCut": "volmar.baselines",
     "NormalizedSpectralClustering": "volmar.baselines",
 }
 
 __all__ = [
+    "MSPC",
+    "DiscriminativeKMeans",
     "KernelKMeans",
+    "LDAKMeans",
+    "MinimaxProbabilityMachine",
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "__version__",

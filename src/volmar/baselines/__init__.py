@@ -1,6 +1,11 @@
 """The papers' comparison methods that scikit-learn lacks."""
 
+from volmar.baselines.discriminative_kmeans import (
+    DiscriminativeKMeans,
+    DiscriminativeKMeansResult,
+)
 from volmar.baselines.kernel_kmeans import KernelKMeans, KernelKMeansResult
+from volmar.baselines.lda_kmeans import LDAKMeans, LDAKMeansResult
 from volmar.baselines.normalized_cut import CutResult, NormalizedCut
 from volmar.baselines.normalized_spectral_clustering import (
     NormalizedSpectralClustering,
@@ -9,8 +14,12 @@ from volmar.baselines.normalized_spectral_clustering import (
 
 __all__ = [
     "CutResult",
+    "DiscriminativeKMeans",
+    "DiscriminativeKMeansResult",
     "KernelKMeans",
     "KernelKMeansResult",
+    "LDAKMeans",
+    "LDAKMeansResult",
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "SpectralResult",

@@ -97,7 +97,7 @@ def _markdown(experiment: Experiment, lines: list[Line]) -> str:
         [
             *("| " + " | ".join(row) + " |" for row in rows),
             "",
-            f"{EXPLANATION} {n} samplings a set. {experiment.note}",
+            f"{EXPLANATION} Samplings a set: {n}. {experiment.note}",
             "",
         ]
     )

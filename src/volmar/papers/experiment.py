@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from itertools import product
@@ -29,7 +29,7 @@ class Cell:
         The estimator's parameters.
     similarity : mapping or None
         Parameters of `volmar.graphs.make_similarity`, whose matrix the estimator is given as
-        precomputed; None for the estimator's own.
+        precomputed; None where it is given the rows.
     sampling : mapping
         Arguments of `volmar.datasets.load`.
     metric : str
@@ -69,9 +69,13 @@ class Experiment:
     similarities : mapping of str to mapping
         Named grids of similarities; lists are grids, everything else is fixed.
     methods : mapping of str to mapping
-        Methods by the paper's names.
+        Methods by the paper's names. In hindsight the parameters are `fixed` and one setting of
+        `grid`, and `matrix`, where it is there, names the parameter that says that a similarity
+        is given instead of rows. Label-free they are `default`.
     n_realizations : int
         Samplings of each data set.
+    whole_sets : bool
+        Whether a sampling is the whole set with a seed of its own, not a part of the set.
     """
 
     name: str
@@ -84,6 +88,7 @@ class Experiment:
     similarities: Mapping[str, Mapping[str, Any]]
     methods: Mapping[str, Mapping[str, Any]]
     n_realizations: int
+    whole_sets: bool
 
     def cells(self, n_realizations: int | None = None) -> Iterator[Cell]:
         """Unfold into cells, sampling by sampling, so that a part of a run is a smaller table."""
@@ -91,22 +96,34 @@ class Experiment:
             for (dataset, special), (method, spec) in product(
                 self.datasets.items(), self.methods.items()
             ):
-                grid = self.similarities[special.get("similarity", "default")]
+                sampling = {} if self.whole_sets else {"realization": realization}
                 common = {
                     "experiment": self.name,
                     "dataset": dataset,
                     "method": method,
                     "estimator": spec["estimator"],
-                    "sampling": {"realization": realization, **special.get("load", {})},
+                    "sampling": {**sampling, **special.get("load", {})},
                     "metric": self.metric,
                     "seed": realization,
                 }
-                for similarity in unfold(grid):
-                    fixed = {spec["matrix"]: "precomputed", **spec.get("fixed", {})}
+                for similarity, parameters in self._hindsight(special, spec):
                     yield Cell(
-                        column="hindsight", parameters=fixed, similarity=similarity, **common
+                        column="hindsight", parameters=parameters, similarity=similarity, **common
                     )
-                yield Cell(column="label-free", parameters={}, similarity=None, **common)
+                default = spec.get("default", {})
+                yield Cell(column="label-free", parameters=default, similarity=None, **common)
+
+    def _hindsight(
+        self, special: Mapping[str, Any], spec: Mapping[str, Any]
+    ) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Similarity and parameters of every setting of a method's grids on a data set."""
+        fixed = spec.get("fixed", {})
+        similarities: Iterable[dict[str, Any] | None] = [None]
+        if "matrix" in spec:
+            fixed = {spec["matrix"]: "precomputed", **fixed}
+            similarities = unfold(self.similarities[special.get("similarity", "default")])
+        for similarity, setting in product(similarities, unfold(spec.get("grid", {}))):
+            yield similarity, {**fixed, **setting}
 
 
 def unfold(grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -145,9 +162,15 @@ def load_experiment(name: str) -> Experiment:
 def parse_experiment(name: str, text: str) -> Experiment:
     """Read an experiment from the text of its file."""
     raw = tomllib.loads(text)
-    n_realizations = raw.pop("sampling")["realizations"]
-    note = " ".join(raw.pop("note", "").split())
-    return Experiment(name=name, n_realizations=n_realizations, note=note, **raw)
+    sampling = raw.pop("sampling")
+    return Experiment(
+        name=name,
+        n_realizations=sampling["realizations"],
+        whole_sets=sampling.get("whole_sets", False),
+        note=" ".join(raw.pop("note", "").split()),
+        similarities=raw.pop("similarities", {}),
+        **raw,
+    )
 
 
 def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, float | None]]:

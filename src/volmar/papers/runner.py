@@ -153,7 +153,8 @@ def summarise(experiment: Experiment, results: Iterable[CellResult]) -> list[Lin
                     default.append(r.value)
                     seconds.append(r.seconds)
                 else:
-                    sampling = str(sorted(r.cell.sampling.items()))
+                    # Samplings of a whole set differ in their seed only.
+                    sampling = str((sorted(r.cell.sampling.items()), r.cell.seed))
                     best[sampling] = min(r.value, best.get(sampling, math.inf))
             value, error = figures.get((dataset, method), (None, None))
             lines.append(

@@ -10,6 +10,7 @@ from volmar.rows.moments import Moments
 from volmar.rows.nystroem import NystroemMap
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
+from volmar.rows.standardized import Standardized, standardized
 
 __all__ = [
     "CholeskyMap",
@@ -21,5 +22,7 @@ __all__ = [
     "NystroemMap",
     "RowSource",
     "SparseRows",
+    "Standardized",
     "as_rows",
+    "standardized",
 ]

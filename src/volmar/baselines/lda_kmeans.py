@@ -1,0 +1,352 @@
+"""LDA-KM of Ding and Li (2007): discriminant analysis and k-means, each on the other's answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from volmar.base import Clusterer, Result, Status
+from volmar.base.clusterer import two_column_scores
+from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
+from volmar.baselines.discriminative_kmeans import (
+    distance_scores,
+    drawn_centres,
+    in_order,
+    kmeans_labels,
+    projected,
+    regular_cholesky,
+    varying,
+    warn_of_equal_rows,
+    would_move,
+)
+from volmar.rows import Standardized
+
+# Most iterations of a k-means, on the features for a start or in the subspace.
+KMEANS_ITERATIONS = 300
+
+# ---------------------------------------------------------------------------------- problem
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Discriminant directions of a labelling, in standardised coordinates.
+
+    Attributes
+    ----------
+    W : ndarray of shape (p, m)
+        Directions, W'(S_w + reg I)W = I; a direction along which no means differ is 0.
+    centres : ndarray of shape (k, m)
+        Means of the clusters in the subspace; NaN for a cluster without weight.
+    objective : float
+        log det(S_w + reg I) - log det(R + reg I).
+    rounding : float
+        What rounding may do to the objective.
+    """
+
+    W: NDArray
+    centres: NDArray
+    objective: float
+    rounding: float
+
+
+@dataclass(frozen=True)
+class LDAProblem:
+    """Minimise det(S_w + reg I) / det(R + reg I) over labels, R the correlation matrix of z.
+
+    `X` are the rows moved near their mean (dense) or as they came (sparse), `z` the same
+    standardised, `lower` the Cholesky factor of R + reg I, which no labelling changes.
+    """
+
+    X: Any
+    z: Standardized
+    weights: NDArray
+    lower: NDArray
+    mean: NDArray
+
+    def subspace(self, labels: NDArray, n_clusters: int) -> Subspace:
+        """Solve S_b w = rho (S_w + reg I) w for its min(k - 1, p) largest rho.
+
+        With R = S_w + S_b and L L' = R + reg I it is B u = e u for u = L'w, B = L^-1 S_b L^-T and
+        e = rho / (1 + rho). B = G G' has rank below k, with columns sqrt(share_c) L^-1 mean_c, so
+        that the thin singular value decomposition of G is enough.
+        """
+        mass = np.bincount(labels, self.weights, n_clusters)
+        share = mass / mass.sum()
+        sums = [self.z.combine(self.weights * (labels == c)) for c in range(n_clusters)]
+        means = np.column_stack(sums) / np.where(mass > 0, mass, 1.0)
+        G = linalg.solve_triangular(self.lower, means, lower=True) * np.sqrt(share)
+        U, singular, _ = linalg.svd(G, full_matrices=False)
+        m = min(n_clusters - 1, U.shape[0])
+        eps = float(np.finfo(self.X.dtype).eps)
+        # 1 - e is what lies within clusters: zero only without a regulariser and with clusters
+        # that are points along a direction.
+        within = np.maximum(1.0 - singular[:m] ** 2, eps)
+        U = U[:, :m] * np.where(singular[:m] > eps, 1.0 / np.sqrt(within), 0.0)
+        U *= np.where(U[np.abs(U).argmax(axis=0), np.arange(m)] < 0, -1.0, 1.0)
+        W = linalg.solve_triangular(self.lower, U, lower=True, trans="T")
+        centres = means.T @ W
+        centres[mass == 0] = np.nan
+        rounding = 10 * n_clusters * eps / within.min()
+        return Subspace(W, centres, float(np.log(within).sum()), float(rounding))
+
+    def points(self, space: Subspace) -> NDArray:
+        """Rows in the subspace, shape (n, m)."""
+        return np.column_stack([self.z.scores(w) for w in space.W.T])
+
+
+# ----------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True, repr=False)
+class LDAKMeansResult(Result):
+    """Labels with their discriminant directions; the residual "moves" is zero at a fixed point.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Clusters.
+    W : ndarray of shape (p, m)
+        Their discriminant directions, in standardised coordinates.
+    centers : ndarray of shape (k, m)
+        Their means in the subspace.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    W: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    centers: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+
+
+def lda_kmeans(
+    problem: LDAProblem,
+    labels: NDArray,
+    n_clusters: int,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+) -> LDAKMeansResult:
+    """Alternate discriminant analysis and k-means in its subspace from `labels`.
+
+    The objective falls at every step. In the subspace of the present labels,
+    A = W'(S_w + reg I)W = I; k-means lowers tr A, and log det A <= tr A - m then makes log det A
+    negative. The ratio det(W'(S_w + reg I)W) / det(W'(R + reg I)W) of the new labels is therefore
+    smaller in this subspace than the old one, and in their own it is smaller still, because all
+    generalised eigenvalues of S_w + reg I and R + reg I are at most 1. Labels can come back by
+    rounding alone: where the objective does not fall, those before are returned, with
+    `Status.CYCLE` if it rises by more than rounding explains.
+    """
+    total = problem.weights.sum()
+    space = problem.subspace(labels, n_clusters)
+    history = [space.objective]
+    status, n_iter = Status.MAX_ITER, 0
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
+        points = problem.points(space)
+        if problem.weights[would_move(points, space.centres, labels)].sum() <= tol * total:
+            status = Status.CONVERGED
+            break
+        known = space.centres[~np.isnan(space.centres[:, 0])]
+        proposed, _, _ = kmeans_labels(points, known, problem.weights, KMEANS_ITERATIONS)
+        proposed = in_order(proposed)
+        next_space = problem.subspace(proposed, n_clusters)
+        if next_space.objective >= space.objective:
+            risen = next_space.objective > space.objective + space.rounding
+            status = Status.CYCLE if risen else Status.CONVERGED
+            break
+        labels, space = proposed, next_space
+        history.append(space.objective)
+    if np.isnan(space.centres).any():
+        status = Status.DEGENERATE
+    moves = would_move(problem.points(space), space.centres, labels)
+    return LDAKMeansResult(
+        objective=space.objective,
+        residuals={"moves": float(problem.weights[moves].sum() / total)},
+        status=status,
+        n_iter=n_iter,
+        history=tuple(history),
+        labels=labels,
+        W=space.W,
+        centers=space.centres,
+    )
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class LDAKMeans(Clusterer):
+    r"""Linear discriminant analysis and k-means in turn (Ding and Li 2007), the method LDA-KM.
+
+    Starts from k-means on the features as given. Then, in turn: find the n_clusters - 1 directions
+    that maximise the scatter between the clusters relative to that within,
+
+    .. math:: \max_w \; w'S_b w \,/\, w'(S_w + \rho \Lambda) w, \qquad
+       \Lambda = \mathrm{diag}(\Sigma),
+
+    scaled to :math:`w'(S_w + \rho\Lambda)w = 1` as in discriminant analysis; run k-means in that
+    subspace, from the present means; stop when no row moves. Scatters are on the scale of the
+    covariance :math:`\Sigma = S_w + S_b` (divided by the total weight), and :math:`\rho` is `reg`.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters.
+    reg : float, default=1.0
+        Regulariser: every feature's variance within clusters is raised by `reg` times its variance
+        over all rows. Not negative; with 0 the covariance of X must be regular. Features that do
+        not vary are left out.
+    init : "k-means" or array of shape (n_samples,), default="k-means"
+        Start from k-means on the features as given, or from these labels.
+    n_init : int, default=10
+        Number of starts, each from one run of k-means; the one with the lowest objective is kept.
+        Given labels are one start.
+    max_iter : int, default=100
+        Most alternations of a start.
+    tol : float, default=1e-4
+        Share of the weight that may still want to move at the end: no row of fewer than 10,000.
+    random_state : int, RandomState or None, default=None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row, 0 to n_clusters - 1.
+    components_ : ndarray of shape (min(n_clusters - 1, n_varying_features), n_features)
+        The directions, in the units of X.
+    mean_ : ndarray of shape (n_features,)
+        Weighted mean of X.
+    cluster_centers_ : ndarray of shape (n_clusters, n_components)
+        Means of the clusters in the subspace, whose coordinates are ``components_ (x - mean_)``.
+    objective_ : float
+        :math:`\log\det(S_w + \rho\Lambda) - \log\det(\Sigma + \rho\Lambda)`, the logarithm of
+        Wilks' lambda: 0 for clusters with the same mean, the lower the better they are separated.
+    n_iter_ : int
+        Alternations of the start that was kept.
+    result_ : LDAKMeansResult
+        The solver's certified result; its residual "moves" is the share of weight that lies nearer
+        to another cluster's mean in the subspace.
+    n_features_in_ : int
+        Number of features.
+
+    See Also
+    --------
+    volmar.baselines.discriminative_kmeans.DiscriminativeKMeans :
+        k-means on whitened rows, the total scatter form of the same idea.
+
+    Notes
+    -----
+    The objective falls at every step (see `lda_kmeans`), so labels do not come back. Its trace
+    form, :math:`\mathrm{tr}\,(S_w + \rho\Lambda)^{-1} S_b`, which the paper writes, orders the
+    labellings of two clusters in the same way and can fall along the iteration for more.
+
+    From given labels, multiplying features by numbers other than 0 changes nothing but the units
+    of `components_`, because :math:`\Lambda` is multiplied with them. The start by k-means does
+    depend on the units: scale the features first where theirs differ.
+
+    With two clusters there is one direction, :math:`(\Sigma + \rho\Lambda)^{-1}(m_1 - m_0)` up to
+    its length, and rows are cut half way between the means along it.
+
+    `decision_function` is, for two clusters, the squared distance in the subspace to the mean of
+    cluster 0 less that to the mean of cluster 1, and for more the negative squared distance to
+    each mean, up to a constant of each row.
+
+    References
+    ----------
+    C. Ding and T. Li (2007). Adaptive dimension reduction using discriminant analysis and k-means
+    clustering. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.baselines.lda_kmeans import LDAKMeans
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> X[:50] += 4
+    >>> model = LDAKMeans(random_state=0).fit(X)
+    >>> np.bincount(model.labels_)
+    array([50, 50])
+    >>> model.components_.shape
+    (1, 3)
+    """
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        reg=1.0,
+        init="k-means",
+        n_init=10,
+        max_iter=100,
+        tol=1e-4,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.reg = reg
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    def _check_parameters(self) -> None:
+        check_number("reg", self.reg, low=0.0)
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+        check_number("tol", self.tol, low=0.0, high=1.0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["k-means"])
+
+    def _n_starts(self) -> int:
+        return self.n_init if isinstance(self.init, str) else 1
+
+    def _problem(self, X: Any, weights: NDArray | None) -> LDAProblem:
+        if not isinstance(self.init, str):
+            check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+        z = varying(X, weights)
+        mean = z.mean
+        if not sparse.issparse(X):
+            # Projections of float32 rows far from zero would lose the digits of their spread.
+            X = X - mean.astype(X.dtype)
+            z = varying(X, weights)
+        matrix = z.correlation + self.reg * np.eye(z.kept.size)
+        lower = regular_cholesky(matrix, self.reg, X.dtype)
+        weights = np.ones(X.shape[0]) if weights is None else weights
+        return LDAProblem(X, z, weights, lower, mean)
+
+    def _run(self, problem: LDAProblem, seed: int) -> LDAKMeansResult:
+        X, weights = problem.X, problem.weights
+        if isinstance(self.init, str):
+            centres = drawn_centres(X, self.n_clusters, weights, seed)
+            labels = in_order(kmeans_labels(X, centres, weights, KMEANS_ITERATIONS)[0])
+        else:
+            labels = check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+        return lda_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter, tol=self.tol)
+
+    def _publish(self, problem: LDAProblem, result: LDAKMeansResult) -> None:
+        self.components_: NDArray = np.stack([problem.z.coefficients(w) for w in result.W.T])
+        self.mean_: NDArray = problem.mean
+        self.cluster_centers_: NDArray = result.centers
+        if result.status is Status.DEGENERATE:
+            warn_of_equal_rows(self.n_clusters, np.unique(result.labels).size)
+
+    def _scores(self, X: Any) -> NDArray:
+        points = projected(X, self.mean_, self.components_.T)
+        return two_column_scores(distance_scores(points, self.cluster_centers_))

@@ -1,0 +1,100 @@
+"""Rows in units of their standard deviations, without touching them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.rows.moments import Moments
+from volmar.rows.protocol import RowSource
+
+__all__ = ["Standardized", "standardized"]
+
+# A feature whose standard deviation is below this share of its largest magnitude is constant.
+CONSTANT = 1e-12
+
+
+@dataclass(frozen=True)
+class Standardized:
+    """A row source seen as z = (x - mean) / scale, constant features left out.
+
+    Attributes
+    ----------
+    rows : RowSource
+        The source, centred at its weighted mean.
+    moments : Moments
+        Its moments about that mean (zero in centred coordinates).
+    mean, scale : ndarray of shape (d,)
+        Weighted mean and standard deviation of each feature; the scale of a constant one is 1.
+    kept : ndarray of shape (p,)
+        Indices of the features that are not constant.
+    correlation : ndarray of shape (p, p)
+        Correlation matrix of the kept features: the covariance of z.
+    """
+
+    rows: RowSource
+    moments: Moments
+    mean: NDArray
+    scale: NDArray
+    kept: NDArray
+    correlation: NDArray
+
+    def coefficients(self, w: NDArray) -> NDArray:
+        """Return a direction w of z as one of x, shape (d,); constant features get 0."""
+        full = np.zeros(self.scale.size)
+        full[self.kept] = w / self.scale[self.kept]
+        return full
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return z'w of every row: one pass."""
+        return self.rows.scores(self.coefficients(w))
+
+    def combine(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i z_i, shape (p,): one pass."""
+        return (self.rows.combine(v) / self.scale)[self.kept]
+
+    def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
+        """Return the mean and covariance in z of a part's moments about the same centre."""
+        scale = self.scale[self.kept]
+        covariance = part.covariance()
+        if self.kept.size < self.scale.size:
+            covariance = covariance[np.ix_(self.kept, self.kept)]
+        covariance /= scale
+        covariance /= scale[:, None]
+        return part.mean[self.kept] / scale, covariance
+
+
+def standardized(rows: RowSource) -> Standardized:
+    """Return `rows` in standard deviations, from one pass for the mean and one for the moments.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Any source; its sample weights count.
+
+    Returns
+    -------
+    Standardized
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import as_rows, standardized
+    >>> z = standardized(as_rows(np.array([[0.0, 5.0, 1.0], [2.0, 5.0, 3.0], [4.0, 5.0, 2.0]])))
+    >>> z.kept
+    array([0, 2])
+    >>> z.correlation.round(2)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    mean = rows.mean()
+    centred = rows.centered()
+    moments = centred.moments(center=np.zeros(rows.n_features))
+    covariance = moments.covariance()
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    kept = np.flatnonzero(deviations > CONSTANT * (np.abs(mean) + deviations))
+    scale = np.where(np.isin(np.arange(mean.size), kept), deviations, 1.0)
+    correlation = covariance[np.ix_(kept, kept)] / np.outer(deviations[kept], deviations[kept])
+    return Standardized(centred, moments, mean, scale, kept, correlation)

@@ -1,0 +1,441 @@
+"""The minimax probability machine: the plane with the best worst-case accuracy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+)
+from volmar.rows import (
+    DenseRows,
+    Kernel,
+    KernelPCAMap,
+    MappedRows,
+    NystroemMap,
+    RowSource,
+    Standardized,
+    as_rows,
+    standardized,
+)
+from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
+
+__all__ = ["MinimaxProbabilityMachine"]
+
+# Up to this many rows a kernel is taken exactly, at O(n^3); beyond, through landmarks.
+EXACT_ROWS = 1000
+# How many landmarks then, unless n_components says.
+LANDMARKS = 300
+# Kernel features up to this size are held at once; beyond, they are computed as they are read.
+FEATURE_BYTES = 2**28
+# A gap above this share of kappa is worth a warning: predictions may change with a better answer.
+WORST_GAP = 1e-6
+
+# ---------------------------------------------------------------------------------- problem
+
+
+def evenly_scaled(rows: RowSource) -> Standardized:
+    """Return `rows` about their mean in one unit for all features: the largest deviation.
+
+    The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
+    e1 I is the identity there. Unlike the diagonal of the covariance, it does not change with the
+    basis of the features, which a kernel leaves open.
+    """
+    d = rows.n_features
+    mean, centred = rows.mean(), rows.centered()
+    moments = centred.moments(center=np.zeros(d))
+    covariance = moments.covariance()
+    e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])
+    # Rows that differ by rounding only have no unit of their own.
+    e1 = e1 if e1 > np.finfo(rows.dtype).eps * float(mean @ mean) else 1.0
+    scale = np.full(d, np.sqrt(e1))
+    return Standardized(centred, moments, mean, scale, np.arange(d), covariance / e1)
+
+
+def class_moments(z: Standardized, members: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the mean and covariance in z of the rows of a class.
+
+    They are summed about the class's own mean: about that of all rows, classes far apart would
+    leave no digits for the spread within.
+    """
+    centre = z.rows.moments(members, center=np.zeros(z.scale.size), second=False).mean
+    return z.mean_and_covariance(z.rows.moments(members, center=centre))
+
+
+# ----------------------------------------------------------------------------------- solver
+
+
+def separate(
+    z: Standardized, positive: NDArray, reg: float
+) -> tuple[MinimaxProbabilityResult, NDArray, float]:
+    """Return the certified result in z, and w and b of the plane in the coordinates of the rows.
+
+    Parameters
+    ----------
+    z : Standardized
+        Rows in units in which the regulariser is reg times the identity.
+    positive : bool ndarray of shape (n_rows,)
+        The class on the positive side.
+    reg : float
+        Regulariser.
+    """
+    mean1, S1 = class_moments(z, positive)
+    mean2, S2 = class_moments(z, ~positive)
+    difference = mean1 - mean2
+    eps = float(np.finfo(z.rows.dtype).eps)
+    if np.abs(difference).max(initial=0.0) <= 8 * eps:
+        difference = np.zeros_like(difference)  # means that differ by rounding are equal
+    else:
+        _require_regular(S1 + S2, reg, eps)
+    for S in (S1, S2):
+        S[np.diag_indices_from(S)] += reg
+    try:
+        result = solve_minimax_probability(difference, S1, S2)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(_singular(reg)) from error
+    w = z.coefficients(result.w)
+    return result, w, result.intercept(mean1) - float(w @ z.mean)
+
+
+def _require_regular(S: NDArray, reg: float, eps: float) -> None:
+    """Raise where S + 2 reg I is singular up to rounding: Cholesky may not notice."""
+    noise = 4 * eps * float(np.trace(S))
+    # S is positive semidefinite: a reg above the noise needs no eigenvalue.
+    if 2 * reg <= noise and linalg.eigvalsh(S, subset_by_index=[0, 0])[0] + 2 * reg <= noise:
+        raise ValueError(_singular(reg))
+
+
+def _singular(reg: float) -> str:
+    return (
+        f"the covariances of the classes are singular with reg={reg:g}: features depend on each "
+        "other within the classes, or the rows are fewer than the features. Use a larger reg, "
+        "e.g. the default 0.01."
+    )
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
+    r"""The minimax probability machine, a binary classifier without assumed distributions.
+
+    Maximises over planes the probability p that both classes lie on their own sides, in the worst
+    case over *all* distributions that have the means and covariances of the classes (Lanckriet
+    et al. 2003; MSPC eqs. 1 and 2). By the multivariate Chebyshev inequality
+
+    .. math::
+
+        \kappa = \sqrt{\frac{p}{1 - p}} = \max_w \frac{w'(\mu_1 - \mu_2)}
+        {\sqrt{w'(S_1 + \lambda\Lambda) w} + \sqrt{w'(S_2 + \lambda\Lambda) w}},
+
+    where class 1 is `classes_[1]`, :math:`\lambda` is `reg` and :math:`\Lambda` the diagonal of
+    the covariance of all training rows. With :math:`w'(\mu_1 - \mu_2) = 1` the threshold is
+    :math:`b = \kappa s_1 - w'\mu_1`, :math:`s_1` the first root above.
+
+    Parameters
+    ----------
+    reg : float, default=1e-2
+        Regulariser in units of the features' variances. The default adds a hundredth of each
+        feature's variance: little where the covariances are well determined, and enough for
+        duplicated features or fewer rows than features. On eight two-class sets the linear
+        machine's cross-validated error hardly moved between 1e-6 and 0.1, that of an RBF kernel
+        was lowest at 0.01 to 0.1. 0 needs class covariances whose sum is regular.
+    kernel : str or callable, default="linear"
+        "linear" for planes in X; otherwise the name of a scikit-learn kernel, a function of two
+        matrices, or "precomputed".
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    n_components : int, optional
+        Number of landmarks of a Nyström approximation of the kernel, or of leading principal
+        components of a precomputed one. None takes the kernel exactly up to 1000 rows and 300
+        landmarks beyond; a precomputed one always exactly. The linear machine has no use for it.
+    random_state : int, RandomState or None, default=None
+        Seed of the choice of landmarks; nothing else is random.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The classes, sorted; the second is the positive one.
+    coef_ : ndarray of shape (1, n_features)
+        w in the coordinates of X; 0 for constant features. Linear only.
+    intercept_ : ndarray of shape (1,)
+        b.
+    separation_probability_ : float
+        p, between 0 and 1.
+    kappa_ : float
+        :math:`\sqrt{p / (1 - p)}`.
+    feature_map_ : KernelPCAMap or NystroemMap
+        The map from X to the features that the plane lies in. Kernels only.
+    result_ : MinimaxProbabilityResult
+        The solver's certified result, its direction in standardised coordinates.
+    n_iter_ : int
+        Cholesky factorisations taken.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    sklearn.discriminant_analysis.LinearDiscriminantAnalysis : The same for equal covariances, up
+        to the threshold.
+    sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : For Gaussian classes.
+
+    Notes
+    -----
+    `separation_probability_` is a plug-in bound: it would hold on new data if the sample moments
+    were the true ones, which for few rows they are not. As rows get fewer than features it goes to
+    1 for any labels. On the training rows it does hold: of each class at least a share p lies on
+    its own side, whatever `reg` is. It is a bound for both classes alike; how many rows a class
+    has does not enter.
+
+    Rescaling the features changes nothing: :math:`\lambda\Lambda` scales with them. For `reg`
+    towards 0 the same is true of any invertible linear map (MSPC, Theorem 1).
+
+    A kernel machine is the linear one on features whose inner products are the kernel, with
+    :math:`\Lambda = e_1 I`, :math:`e_1` the largest eigenvalue of the features' covariance: a
+    diagonal would depend on their basis. "linear" does not go that way, and differs from a
+    precomputed linear kernel by its regulariser. Weights count in the moments, not in the choice
+    of landmarks, except that rows of weight 0 are none.
+
+    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number.
+
+    References
+    ----------
+    Lanckriet, El Ghaoui, Bhattacharyya and Jordan (2003), "A robust minimax approach to
+    classification", JMLR 3, 555-582.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from volmar import MinimaxProbabilityMachine
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = MinimaxProbabilityMachine(reg=0.1).fit(X[::2], y[::2])
+    >>> round(model.separation_probability_, 2), round(model.score(X[1::2], y[1::2]), 2)
+    (0.76, 0.96)
+    """
+
+    def __init__(
+        self,
+        *,
+        reg=1e-2,
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        n_components=None,
+        random_state=None,
+    ):
+        self.reg = reg
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None):
+        """Find the plane between two classes.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the dense kernel matrix with kernel="precomputed".
+        y : array of shape (n_samples,)
+            Labels of two classes.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        # A fit that fails leaves an unfitted estimator, not half of the last.
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
+        X, y = validate_data(self, X, y, **self._input())
+        check_magnitude(X)
+        weights = check_sample_weight(sample_weight, X.shape[0])
+        classes, positive = self._two_classes(y, weights)
+        if self._is_linear():
+            z = standardized(as_rows(X, sample_weight=weights))
+            result, w, b = separate(z, positive, float(self.reg))
+            self.coef_ = w[np.newaxis]
+        else:
+            self.feature_map_, rows = self._features(X, weights)
+            result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
+        self.classes_ = classes
+        self.intercept_ = np.array([b])
+        self.kappa_ = result.kappa
+        self.separation_probability_ = result.probability
+        self.result_ = result
+        self.n_iter_ = result.n_iter
+        _warn_of(result)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, or kernel values with the training rows where those were precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Positive for `classes_[1]`.
+        """
+        check_is_fitted(self, "result_")
+        rows: Any = validate_data(self, X, reset=False, **self._input())
+        check_magnitude(rows)
+        if self._is_linear():
+            # In float64: X may lie far from 0, where float32 has no digits for the distance.
+            return rows @ self.coef_[0] + self.intercept_[0]
+        return MappedRows(rows, self.feature_map_).scores(self._w) + self.intercept_[0]
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Return the class of the side of the plane that each row lies on.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, or kernel values with the training rows where those were precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Classes.
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp)]
+
+    def __sklearn_tags__(self):
+        """Tell scikit-learn which input is taken, and that two classes are the limit."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = not self._is_precomputed()
+        tags.input_tags.pairwise = self._is_precomputed()
+        return tags
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _input(self) -> dict[str, Any]:
+        return {
+            "accept_sparse": False if self._is_precomputed() else "csr",
+            "dtype": [np.float64, np.float32],
+        }
+
+    def _check_parameters(self) -> None:
+        check_number("reg", self.reg, low=0.0)
+        if isinstance(self.gamma, str):
+            check_choice("gamma", self.gamma, ["scale"])
+        elif self.gamma is not None:
+            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components)
+        if self._is_linear():
+            Kernel("linear", kernel_params=self.kernel_params)  # refuses kernel_params
+
+    def _two_classes(self, y: NDArray, weights: NDArray | None) -> tuple[NDArray, NDArray]:
+        """Return the sorted classes and which rows belong to the second."""
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {kind}. "
+                "Wrap the machine in sklearn.multiclass.OneVsOneClassifier for more classes."
+            )
+        classes, inverse = np.unique(y, return_inverse=True)
+        if classes.size < 2:
+            raise ValueError(
+                f"y has 1 class, {classes[0]!r}, and {type(self).__name__} needs 2. Add rows of "
+                "another class."
+            )
+        mass = np.bincount(inverse, weights)
+        if np.any(mass == 0):
+            raise ValueError(
+                f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, and "
+                f"{type(self).__name__} needs 2 classes. Give some row of it a positive weight."
+            )
+        return classes, inverse == 1
+
+    def _features(self, X: Any, weights: NDArray | None) -> tuple[Any, RowSource]:
+        """Return the fitted feature map of the kernel and the rows of its features."""
+        kernel = {
+            "kernel": self.kernel,
+            "gamma": self._resolved_gamma(X, weights),
+            "degree": self.degree,
+            "coef0": self.coef0,
+            "kernel_params": self.kernel_params,
+        }
+        points = X if weights is None or self._is_precomputed() else X[weights > 0]
+        n = points.shape[0]
+        count = self.n_components
+        if count is not None:
+            count = check_count("n_components", count, high=n)
+        if self._is_precomputed() or (count is None and n <= EXACT_ROWS):
+            feature_map: Any = KernelPCAMap(count, **kernel)
+        else:
+            landmarks = LANDMARKS if count is None else count
+            feature_map = NystroemMap(
+                **kernel, landmarks=landmarks, random_state=self.random_state
+            )
+        feature_map.fit(points)
+        if X.shape[0] * feature_map.n_components * X.dtype.itemsize > FEATURE_BYTES:
+            return feature_map, MappedRows(X, feature_map, sample_weight=weights)
+        return feature_map, DenseRows(feature_map.transform(X), sample_weight=weights)
+
+    def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
+        if not isinstance(self.gamma, str):
+            return self.gamma
+        if not isinstance(self.kernel, str) or self._is_precomputed():
+            return None
+        rows = as_rows(X, sample_weight=weights)
+        # The variance of all entries: within the features and between their means.
+        within = rows.centered().mean_squared_norm() / rows.n_features
+        variance = within + float(rows.mean().var())
+        return 1.0 / (rows.n_features * variance) if variance > 0 else 1.0
+
+
+def _warn_of(result: MinimaxProbabilityResult) -> None:
+    if result.status is Status.DEGENERATE:
+        warnings.warn(
+            "the classes have the same mean: no plane separates them, and every row is predicted "
+            "to be of classes_[0]. Use another kernel, e.g. kernel='rbf'.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    elif result.gap > WORST_GAP * result.kappa:
+        warnings.warn(
+            f"kappa is certified to {result.gap / result.kappa:.1e} of itself only: the "
+            "covariances are nearly singular. Use a larger reg.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,416 @@
+"""MSPC: maximin separation probability clustering."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from sklearn.cluster import KMeans
+
+from volmar._memory import require_memory
+from volmar.base import Clusterer
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
+from volmar.rows import (
+    KernelPCAMap,
+    NystroemMap,
+    Standardized,
+    as_rows,
+    standardized,
+)
+from volmar.separation.bound import bound, probability
+from volmar.separation.eig import separation_eig
+from volmar.separation.gep import (
+    RegularizedCorrelation,
+    SeparationResult,
+    mean_difference,
+    separation_gep,
+)
+from volmar.separation.mpm import separation_machine, separation_mpm
+from volmar.separation.starts import race, sample_size, start_directions
+
+# Up to here a kernel is represented exactly, beyond by landmarks.
+EXACT_KERNEL_UP_TO = 1000
+N_LANDMARKS = 200
+
+
+class Prepared(NamedTuple):
+    """What all starts share."""
+
+    X: Any  # the rows, or their features under the kernel
+    z: Standardized
+    regularized: RegularizedCorrelation
+    feature_map: Any
+    min_weight: float
+
+
+class MSPC(Clusterer):
+    r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
+
+    Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
+    their distributions are, given their means and covariances (MSPC eq. 3):
+
+    .. math:: \max_{w, y} \kappa = \frac{|w'(\mu_1 - \mu_2)|}
+              {\sqrt{w'(\Sigma_1 + \lambda\Lambda)w} + \sqrt{w'(\Sigma_2 + \lambda\Lambda)w}},
+              \qquad p = \frac{\kappa^2}{1 + \kappa^2}
+
+    with :math:`\Lambda = diag(\Sigma)`, so that the features' scales do not matter.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2 yet.
+    solver : {"gep", "mpm", "eig"}, default="gep"
+        "gep" maximises Theorem 2's lower bound of p, which also penalises unequal clusters, and
+        never falls. "mpm" is the paper's alternation of the minimax probability machine and its
+        own labels, a fixed-point iteration (started from "gep" where init="auto"). "eig" is the
+        paper's relaxation, which is the first principal component of the standardised rows cut
+        at its mean, for every reg.
+    reg : float, default=1.0
+        Regularisation lambda, in units of the features' variances. Small values drift to
+        splits of the noise; 0 needs regular covariances.
+    init : {"auto", "k-means"} or array of shape (n_samples,), default="auto"
+        "auto": single features, principal and random directions and k-means on standardised
+        rows, raced on a sample and ranked by the bound on held-out rows. "k-means": k-means on X
+        as it is given, as in the paper. Or the labels to start from.
+    n_init : int, default=16
+        Directions of the race with init="auto", restarts of k-means with init="k-means".
+    kernel : str or callable, default="linear"
+        "linear", the name of a scikit-learn kernel, or a function of two matrices. Kernels other
+        than linear are represented exactly up to 1000 rows and by 200 landmarks beyond.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernel; gamma="scale" is 1 / (n_features * variance of X).
+    min_cluster_size : int or float, optional
+        Fewest rows of a cluster, a count or a fraction. Not given it is 0.02, and 1 row with
+        mode="paper". A few far rows would otherwise make the best-separated cluster.
+    max_iter : int, default=100
+        Most iterations.
+    tol : float, default=1e-3
+        Share of rows that switch sides at which to stop; 0 goes on until none does.
+    mode : {"default", "paper"}, default="default"
+        "paper" starts from k-means on X and goes on until no row switches, and has solver="eig"
+        threshold XX'q as the paper did.
+    random_state : int, RandomState or None, default=None
+        Seed of starts, sample and landmarks.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    coef_ : ndarray of shape (1, n_features)
+        Direction, scaled so that the clusters' means are 1 apart; only for kernel="linear".
+    intercept_ : ndarray of shape (1,)
+        Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
+    msp_ : float
+        Minimum separation probability of the labels, regularised: the p of eq. 3 at its best w.
+    msp_lower_bound_ : float
+        Theorem 2's lower bound of it, the better score to compare labellings by.
+    side_probability_ : ndarray of shape (2,)
+        Worst-case probability, over all distributions with the cluster's mean and covariance,
+        that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
+        `coef_`, not regularised). It speaks about the moments of the labels found, not about the
+        truth.
+    status_ : Status
+        How the solver ended.
+    objective_ : float
+        What the solver minimised: minus the bound on kappa^2 ("gep"), minus p ("mpm"), minus the
+        leading eigenvalue ("eig").
+    result_ : SeparationResult
+        The solver's certified result.
+    n_iter_ : int
+        Iterations.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    `decision_function` is the signed distance to the hyperplane in units of the distance between
+    the clusters' means along it.
+
+    Probabilities are plug-in figures of the same rows that chose the split, and optimistic: with
+    as many features as rows any labels are separable. `volmar.metrics.separation_score` with
+    ``cross_fit=True`` is the honest one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar import MSPC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 10)) * 10.0 ** np.arange(-4, 6)
+    >>> X[:150, 2] += 0.06                     # one feature of ten has two humps
+    >>> labels = MSPC(random_state=0).fit(X).labels_
+    >>> bool((labels[:150] == labels[0]).mean() > 0.95)
+    True
+    """
+
+    _max_clusters = 2
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        solver="gep",
+        reg=1.0,
+        init="auto",
+        n_init=16,
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        min_cluster_size=None,
+        max_iter=100,
+        tol=1e-3,
+        mode="default",
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.solver = solver
+        self.reg = reg
+        self.init = init
+        self.n_init = n_init
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.min_cluster_size = min_cluster_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.mode = mode
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    # ------------------------------------------------------------------ parameters
+
+    def _check_parameters(self) -> None:
+        check_choice("solver", self.solver, ["gep", "mpm", "eig"])
+        check_choice("mode", self.mode, ["default", "paper"])
+        check_number("reg", self.reg, low=0.0)
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+        check_number("tol", self.tol, low=0.0, high=1.0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["auto", "k-means"])
+        size = self.min_cluster_size
+        if isinstance(size, Integral):
+            check_count("min_cluster_size", size)
+        elif size is not None:
+            check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
+
+    def _n_starts(self) -> int:
+        return 1  # the race is inside a run
+
+    def _min_weight(self, n: int, total: float) -> float:
+        size = self.min_cluster_size
+        if size is None:
+            size = 1 if self.mode == "paper" else 0.02
+        share = float(size) / n if isinstance(size, Integral) else float(size)
+        if share > 0.5:
+            raise ValueError(
+                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
+                f"clusters. Lower it to at most {n // 2}."
+            )
+        return share * total
+
+    # ------------------------------------------------------------------ fit
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+        d = X.shape[1]
+        feature_map = None
+        if self.kernel != "linear":
+            feature_map = self._feature_map(X)
+            X = feature_map.transform(X)
+        else:
+            require_memory(
+                4 * 8.0 * d**2,
+                f"the covariance matrix of {d} features",
+                "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
+            )
+        rows = as_rows(X, sample_weight=weights)
+        z = standardized(rows) if feature_map is None else _isotropic(standardized(rows))
+        if z.kept.size == 0:
+            raise ValueError(
+                f"all {X.shape[0]} rows of X are the same, there is nothing to separate. Check "
+                "that X was loaded rightly."
+            )
+        return Prepared(
+            X,
+            z,
+            RegularizedCorrelation(z.correlation, self.reg),
+            feature_map,
+            self._min_weight(X.shape[0], z.rows.total_weight),
+        )
+
+    def _feature_map(self, X: Any) -> Any:
+        gamma = self.gamma
+        if isinstance(gamma, str):
+            check_choice("gamma", gamma, ["scale"])
+            spread = X.toarray().var() if sparse.issparse(X) else X.var(dtype=np.float64)
+            gamma = 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
+        parameters = {
+            "gamma": None if callable(self.kernel) else gamma,
+            "degree": self.degree,
+            "coef0": self.coef0,
+            "kernel_params": self.kernel_params,
+        }
+        if X.shape[0] <= EXACT_KERNEL_UP_TO:
+            return KernelPCAMap(kernel=self.kernel, **parameters).fit(X)
+        seed = self.random_state if isinstance(self.random_state, Integral) else 0
+        return NystroemMap(
+            self.kernel, landmarks=N_LANDMARKS, random_state=seed, **parameters
+        ).fit(X)
+
+    def _run(self, prepared: Prepared, seed: int) -> SeparationResult:
+        z = prepared.z
+        if self.solver == "eig":
+            return separation_eig(z, unscaled=self.mode == "paper")
+        labels = self._start_labels(prepared, seed)
+        if labels is None:
+            result = self._raced(prepared, seed)
+        elif self.solver == "gep":
+            result = self._gep(prepared, prepared.regularized.solve(mean_difference(z, labels)))
+        if self.solver == "gep":
+            return result
+        return separation_mpm(
+            z,
+            result.labels if labels is None else labels,
+            self.reg,
+            min_weight=prepared.min_weight,
+            max_iter=self.max_iter,
+            tol=0.0 if self.mode == "paper" else self.tol,
+        )
+
+    def _gep(self, prepared: Prepared, w: NDArray) -> SeparationResult:
+        return separation_gep(
+            prepared.z,
+            prepared.regularized,
+            w,
+            min_weight=prepared.min_weight,
+            max_iter=self.max_iter,
+            tol=0.0 if self.mode == "paper" else self.tol,
+        )
+
+    def _start_labels(self, prepared: Prepared, seed: int) -> NDArray | None:
+        """Return the labels to start from, or None for a race."""
+        X, z = prepared.X, prepared.z
+        if not isinstance(self.init, str):
+            return check_start_labels("init", self.init, X.shape[0], 2).astype(bool)
+        if self.init == "auto" and self.mode == "default":
+            return None
+        kmeans = KMeans(2, n_init=self.n_init, random_state=seed)
+        return kmeans.fit_predict(X, sample_weight=z.rows.weights).astype(bool)
+
+    def _raced(self, prepared: Prepared, seed: int) -> SeparationResult:
+        """Race directions on a sample; the best goes on with all rows."""
+        X, z = prepared.X, prepared.z
+        n = X.shape[0]
+        rng = np.random.default_rng(seed)
+        size = sample_size(n, z.kept.size)
+        weights = z.rows.weights
+        if size < n or weights is not None:
+            share = None if weights is None else weights / weights.sum()
+            chosen = np.sort(rng.choice(n, size, replace=weights is not None, p=share))
+        else:
+            chosen = np.arange(n)
+        sample = X[chosen]
+        sample = sample.toarray() if sparse.issparse(sample) else sample
+        Z = ((sample - z.mean) / z.scale).astype(X.dtype, copy=False)[:, z.kept]
+        share = prepared.min_weight / z.rows.total_weight
+        W = start_directions(Z, prepared.regularized, z.correlation, self.n_init, seed, share)
+        best = race(Z, prepared.regularized, W, share, seed, n_best=1)
+        return self._gep(prepared, best[:, 0])
+
+    # ------------------------------------------------------------------ fitted
+
+    def _publish(self, prepared: Prepared, result: SeparationResult) -> None:
+        z = prepared.z
+        self.status_ = result.status
+        self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
+        labels = result.labels.astype(bool)
+        self._unit, self._threshold = 1.0, result.threshold
+        self._coefficients = z.coefficients(result.w)
+        if labels.all() or not labels.any():
+            self.msp_ = self.msp_lower_bound_ = 0.0
+            self.side_probability_ = np.zeros(2)
+        else:
+            self._describe(prepared, result, labels)
+        if prepared.feature_map is None:
+            coefficients = self._coefficients / self._unit
+            self.coef_ = coefficients[None, :]
+            offset = coefficients @ z.mean + self._threshold / self._unit
+            self.intercept_ = np.array([-offset])
+
+    def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
+        z = prepared.z
+        center = z.moments.center
+        smaller = labels if labels.sum() <= labels.size / 2 else ~labels
+        part = z.rows.moments(smaller, center=center)
+        part = part if smaller is labels else z.moments - part
+        means, variances = [], []
+        for moments in (z.moments - part, part):
+            mean, covariance = z.mean_and_covariance(moments)
+            means.append(mean)
+            variances.append(float(result.w @ (covariance @ result.w)))
+        difference = means[1] - means[0]
+        self._unit = float(result.w @ difference) or 1.0
+        gaps = np.array(
+            [result.threshold - result.w @ means[0], result.w @ means[1] - result.threshold]
+        )
+        gaps = np.maximum(gaps, 0.0)
+        spread = np.maximum(variances, 0.0) + gaps**2
+        self.side_probability_ = np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0)
+        share = part.weight / z.rows.total_weight
+        explained = share * (1 - share) * difference @ prepared.regularized.solve(difference)
+        self.msp_lower_bound_ = probability(float(bound(np.array(explained), np.array(share))))
+        self.msp_ = separation_machine(z, part, self.reg)[0].probability
+
+    def _scores(self, X: Any) -> NDArray:
+        if self._feature_map_ is not None:
+            X = self._feature_map_.transform(X)
+        rows = type(as_rows(X))(X, offset=self._z_mean)
+        return (rows.scores(self._coefficients) - self._threshold) / self._unit
+
+
+def _isotropic(z: Standardized) -> Standardized:
+    """Return the rows of a feature map in units of their largest standard deviation.
+
+    The features of a kernel are known up to a rotation, and a regulariser that is to mean the
+    same in all of them must be a multiple of the identity: all get the same scale.
+    """
+    covariance = z.moments.covariance()
+    largest = float(linalg.eigvalsh(covariance, subset_by_index=(len(covariance) - 1,) * 2)[0])
+    kept = np.arange(z.mean.size)
+    scale = np.full(z.mean.size, np.sqrt(largest) if largest > 0 else 1.0)
+    return Standardized(
+        z.rows,
+        z.moments,
+        z.mean,
+        scale,
+        kept if largest > 0 else kept[:0],
+        covariance / largest if largest > 0 else covariance[:0, :0],
+    )
