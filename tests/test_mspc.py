@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import MSPC
 from volmar.datasets import data_folder, load, make_two_circles
@@ -184,6 +185,50 @@ def test_theorem_1_msp_does_not_change_under_linear_maps(rng):
     assert p(X @ P, 1.0) != pytest.approx(p(X, 1.0), rel=1e-3)  # only diagonal maps with reg
 
 
+def machine_of(X, mask, reg=0.0):
+    z = standardized(as_rows(X))
+    part = z.rows.moments(mask, center=z.moments.center)
+    return z, separation_machine(z, part, reg)[0]
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_theorem_4_a_wide_gap_means_a_high_msp(seed):
+    """Labels parted by a gap of full width delta: p is at least what the theorem says."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 3)) * np.exp(rng.standard_normal(3))
+    w = rng.standard_normal(3)
+    w /= np.linalg.norm(w)
+    order = np.argsort(X @ w)
+    cut = int(rng.integers(10, 30))
+    X[order[cut:]] += rng.uniform(0, 5) * w
+    mask = np.isin(np.arange(40), order[cut:])
+    delta = (X[mask] @ w).min() - (X[~mask] @ w).max()
+    share = mask.mean()
+    sigma2 = np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1]
+    _, machine = machine_of(X, mask)
+    claim = 1 / (2 / min(share, 1 - share) * sigma2 / delta**2 - 2 * max(share, 1 - share) + 1)
+    assert machine.probability >= claim - 1e-9
+
+
+@given(seed=st.integers(0, 10**6), rho=st.floats(0, 0.9))
+@settings(max_examples=100, deadline=None)
+def test_theorem_5_most_rows_keep_a_relative_margin_of_the_midpoint(seed, rho):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((50, 3))
+    mask = rng.random(50) < rng.uniform(0.2, 0.8)
+    mask[:4] = [True, True, False, False]
+    X[mask] += rng.uniform(0, 4)
+    z, machine = machine_of(X, mask)
+    f = z.scores(machine.w)
+    middle = (f[mask].mean() + f[~mask].mean()) / 2
+    gap = f[mask].mean() - f[~mask].mean()
+    odds = 1 / machine.probability - 1
+    r = odds / (odds + (1 - rho) ** 2 / 4)
+    assert np.mean(f[mask] - middle >= rho * gap / 2 - 1e-9) >= 1 - r - 1e-9
+    assert np.mean(middle - f[~mask] >= rho * gap / 2 - 1e-9) >= 1 - r - 1e-9
+
+
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
 def test_gep_never_falls_and_its_bound_is_the_labels_own(seed):
@@ -351,6 +396,20 @@ def test_bad_parameters(rng, parameters, message):
 def test_equal_rows_are_refused():
     with pytest.raises(ValueError, match="all 10 rows of X are the same"):
         MSPC().fit(np.ones((10, 3)))
+
+
+def test_a_floor_that_no_cut_keeps_is_said():
+    X = np.r_[np.zeros(9), 1.0][:, None]
+    with pytest.raises(ValueError, match=r"no hyperplane found leaves enough rows.*now 0.3"):
+        MSPC(min_cluster_size=0.3).fit(X)
+
+
+def test_precomputed_kernels_of_any_size(rng):
+    X, y = make_two_circles(1100, factor=0.3, random_state=0)
+    K = rbf_kernel(X, gamma=2.0)
+    model = MSPC(kernel="precomputed", reg=0.1, random_state=0).fit(K)
+    assert clustering_error(y, model.labels_) < 0.01
+    np.testing.assert_array_equal(model.predict(K[:50]), model.labels_[:50])
 
 
 GOLDEN = {

@@ -21,7 +21,7 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
-from volmar.rows import Kernel
+from volmar.rows import Kernel, scale_gamma
 
 # Kernels for which clusters do not change when all rows are moved: moving them to their mean first
 # keeps the digits that an offset would eat.
@@ -406,8 +406,7 @@ class KernelKMeans(Clusterer):
             return self.gamma
         if not isinstance(self.kernel, str) or self._is_pairwise():
             return None
-        variance = _entry_variance(X, weights)
-        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        return scale_gamma(X, weights)
 
     def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
@@ -441,15 +440,3 @@ class KernelKMeans(Clusterer):
 def _shifted(X: Any, offset: NDArray | None) -> Any:
     """Rows less `offset`, in their own dtype."""
     return X if offset is None else (X - offset).astype(X.dtype, copy=False)
-
-
-def _entry_variance(X: Any, weights: NDArray | None) -> float:
-    """Variance of the entries of X, rows weighted: within the rows and between their means."""
-    if sparse.issparse(X):
-        means = np.asarray(X.mean(axis=1), dtype=np.float64).ravel()
-        within = np.asarray(X.multiply(X).mean(axis=1)).ravel() - means**2
-    else:
-        means = X.mean(axis=1, dtype=np.float64)
-        within = X.var(axis=1, dtype=np.float64)
-    mean = np.average(means, weights=weights)
-    return float(np.average(within + (means - mean) ** 2, weights=weights))

@@ -1,7 +1,7 @@
 """Row sources: everything a linear-time method asks of X, and the feature maps that feed them."""
 
 from volmar.rows.cholesky import CholeskyMap
-from volmar.rows.convert import as_rows
+from volmar.rows.convert import as_rows, scale_gamma
 from volmar.rows.dense import DenseRows
 from volmar.rows.kernel import Kernel
 from volmar.rows.kernel_pca import KernelPCAMap
@@ -10,7 +10,7 @@ from volmar.rows.moments import Moments
 from volmar.rows.nystroem import NystroemMap
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
-from volmar.rows.standardized import Standardized, standardized
+from volmar.rows.standardized import Standardized, evenly_scaled, standardized
 
 __all__ = [
     "CholeskyMap",
@@ -24,5 +24,7 @@ __all__ = [
     "SparseRows",
     "Standardized",
     "as_rows",
+    "evenly_scaled",
+    "scale_gamma",
     "standardized",
 ]

@@ -9,7 +9,7 @@ from scipy import sparse
 from volmar.rows.dense import DenseRows
 from volmar.rows.sparse import SparseRows
 
-__all__ = ["as_rows"]
+__all__ = ["as_rows", "scale_gamma"]
 
 
 def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
@@ -37,3 +37,25 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
     if sparse.issparse(X):
         return SparseRows(X, sample_weight=sample_weight)
     return DenseRows(X, sample_weight=sample_weight)
+
+
+def scale_gamma(X: Any, sample_weight: Any = None) -> float:
+    """Return scikit-learn's gamma="scale": 1 / (n_features * variance of all entries of X).
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The rows.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        1 where X is constant.
+    """
+    rows = as_rows(X, sample_weight=sample_weight)
+    # Within the features, and between their means.
+    within = rows.centered().mean_squared_norm() / rows.n_features
+    variance = within + float(rows.mean().var())
+    return 1.0 / (rows.n_features * variance) if variance > 0 else 1.0

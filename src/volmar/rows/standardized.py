@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
-__all__ = ["Standardized", "standardized"]
+__all__ = ["Standardized", "evenly_scaled", "standardized"]
 
 # A feature whose standard deviation is below this share of its largest magnitude is constant.
 CONSTANT = 1e-12
@@ -98,3 +99,31 @@ def standardized(rows: RowSource) -> Standardized:
     scale = np.where(np.isin(np.arange(mean.size), kept), deviations, 1.0)
     correlation = covariance[np.ix_(kept, kept)] / np.outer(deviations[kept], deviations[kept])
     return Standardized(centred, moments, mean, scale, kept, correlation)
+
+
+def evenly_scaled(rows: RowSource) -> Standardized:
+    """Return `rows` about their mean in one unit for all features: the largest deviation.
+
+    The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
+    e1 I is the identity there. Unlike the diagonal of the covariance, it does not change with the
+    basis of the features, which a kernel leaves open.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Any source; its sample weights count.
+
+    Returns
+    -------
+    Standardized
+        With every feature kept.
+    """
+    d = rows.n_features
+    mean, centred = rows.mean(), rows.centered()
+    moments = centred.moments(center=np.zeros(d))
+    covariance = moments.covariance()
+    e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])
+    # Rows that differ by rounding only have no unit of their own.
+    e1 = e1 if e1 > np.finfo(rows.dtype).eps * float(mean @ mean) else 1.0
+    scale = np.full(d, np.sqrt(e1))
+    return Standardized(centred, moments, mean, scale, np.arange(d), covariance / e1)

@@ -29,6 +29,8 @@ from volmar.rows import (
     RowSource,
     Standardized,
     as_rows,
+    evenly_scaled,
+    scale_gamma,
     standardized,
 )
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
@@ -45,24 +47,6 @@ FEATURE_BYTES = 2**28
 WORST_GAP = 1e-6
 
 # ---------------------------------------------------------------------------------- problem
-
-
-def evenly_scaled(rows: RowSource) -> Standardized:
-    """Return `rows` about their mean in one unit for all features: the largest deviation.
-
-    The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
-    e1 I is the identity there. Unlike the diagonal of the covariance, it does not change with the
-    basis of the features, which a kernel leaves open.
-    """
-    d = rows.n_features
-    mean, centred = rows.mean(), rows.centered()
-    moments = centred.moments(center=np.zeros(d))
-    covariance = moments.covariance()
-    e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])
-    # Rows that differ by rounding only have no unit of their own.
-    e1 = e1 if e1 > np.finfo(rows.dtype).eps * float(mean @ mean) else 1.0
-    scale = np.full(d, np.sqrt(e1))
-    return Standardized(centred, moments, mean, scale, np.arange(d), covariance / e1)
 
 
 def class_moments(z: Standardized, members: NDArray) -> tuple[NDArray, NDArray]:
@@ -417,11 +401,7 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
             return self.gamma
         if not isinstance(self.kernel, str) or self._is_precomputed():
             return None
-        rows = as_rows(X, sample_weight=weights)
-        # The variance of all entries: within the features and between their means.
-        within = rows.centered().mean_squared_norm() / rows.n_features
-        variance = within + float(rows.mean().var())
-        return 1.0 / (rows.n_features * variance) if variance > 0 else 1.0
+        return scale_gamma(X, weights)
 
 
 def _warn_of(result: MinimaxProbabilityResult) -> None:

@@ -9,9 +9,12 @@ from volmar.rows import Moments, Standardized
 from volmar.separation.gep import SeparationResult
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
+# Gap of the machines on the way: rows switch sides by more than what this leaves open.
+ROUGH = 1e-4
+
 
 def separation_machine(
-    z: Standardized, part: Moments, reg: float, t: float = 0.5
+    z: Standardized, part: Moments, reg: float, t: float = 0.5, tol: float = 1e-9
 ) -> tuple[MinimaxProbabilityResult, NDArray, NDArray]:
     """Solve the minimax probability problem of a cluster against the rest (MSPC eq. 3).
 
@@ -25,6 +28,8 @@ def separation_machine(
         Added to the diagonals of both covariances, in units of the features' variances.
     t : float, default=0.5
         Where to start.
+    tol : float, default=1e-9
+        Relative gap of kappa at which to stop.
 
     Returns
     -------
@@ -38,7 +43,7 @@ def separation_machine(
     for S in (S1, S0):
         S[np.diag_indices_from(S)] += reg
     try:
-        result = solve_minimax_probability(mean1 - mean0, S1, S0, t=t)
+        result = solve_minimax_probability(mean1 - mean0, S1, S0, t=t, tol=tol)
     except np.linalg.LinAlgError as error:
         raise ValueError(
             f"the covariance of a cluster is singular and reg={reg:g} does not mend it. Use "
@@ -95,8 +100,9 @@ def separation_mpm(
     history: list[float] = []
     status, n_iter, moves, t = Status.MAX_ITER, 0, 1.0, 0.5
     w, threshold = np.zeros(z.kept.size), 0.0
+    precision = ROUGH
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        machine, mean1, _ = separation_machine(z, part, reg, t)
+        machine, mean1, _ = separation_machine(z, part, reg, t, precision)
         if machine.status is Status.DEGENERATE:
             status = Status.DEGENERATE
             break
@@ -105,6 +111,9 @@ def separation_mpm(
         proposed = z.scores(w) > threshold
         joined, left = proposed & ~labels, labels & ~proposed
         moves = float(np.mean(joined | left))
+        if moves <= tol and precision == ROUGH:
+            precision = 1e-9  # once more, exactly: the answer is a fixed point of the machine
+            continue
         if moves <= tol:
             status = Status.CONVERGED
             break

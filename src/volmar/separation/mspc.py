@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
@@ -23,6 +23,8 @@ from volmar.rows import (
     NystroemMap,
     Standardized,
     as_rows,
+    evenly_scaled,
+    scale_gamma,
     standardized,
 )
 from volmar.separation.bound import bound, probability
@@ -83,8 +85,9 @@ class MSPC(Clusterer):
     n_init : int, default=16
         Directions of the race with init="auto", restarts of k-means with init="k-means".
     kernel : str or callable, default="linear"
-        "linear", the name of a scikit-learn kernel, or a function of two matrices. Kernels other
-        than linear are represented exactly up to 1000 rows and by 200 landmarks beyond.
+        "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
+        Kernels other than linear are represented exactly up to 1000 rows (and precomputed), and by
+        200 landmarks beyond.
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; gamma="scale" is 1 / (n_features * variance of X).
     min_cluster_size : int or float, optional
@@ -252,7 +255,7 @@ class MSPC(Clusterer):
                 "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
             )
         rows = as_rows(X, sample_weight=weights)
-        z = standardized(rows) if feature_map is None else _isotropic(standardized(rows))
+        z = standardized(rows) if feature_map is None else evenly_scaled(rows)
         if z.kept.size == 0:
             raise ValueError(
                 f"all {X.shape[0]} rows of X are the same, there is nothing to separate. Check "
@@ -270,15 +273,14 @@ class MSPC(Clusterer):
         gamma = self.gamma
         if isinstance(gamma, str):
             check_choice("gamma", gamma, ["scale"])
-            spread = X.toarray().var() if sparse.issparse(X) else X.var(dtype=np.float64)
-            gamma = 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
+            gamma = scale_gamma(X)
         parameters = {
             "gamma": None if callable(self.kernel) else gamma,
             "degree": self.degree,
             "coef0": self.coef0,
             "kernel_params": self.kernel_params,
         }
-        if X.shape[0] <= EXACT_KERNEL_UP_TO:
+        if X.shape[0] <= EXACT_KERNEL_UP_TO or self._is_pairwise():
             return KernelPCAMap(kernel=self.kernel, **parameters).fit(X)
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         return NystroemMap(
@@ -286,6 +288,15 @@ class MSPC(Clusterer):
         ).fit(X)
 
     def _run(self, prepared: Prepared, seed: int) -> SeparationResult:
+        result = self._solve(prepared, seed)
+        if result.labels.all() or not result.labels.any():
+            raise ValueError(
+                "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
+                f"(now {self.min_cluster_size}), or check that the rows differ."
+            )
+        return result
+
+    def _solve(self, prepared: Prepared, seed: int) -> SeparationResult:
         z = prepared.z
         if self.solver == "eig":
             return separation_eig(z, unscaled=self.mode == "paper")
@@ -354,11 +365,7 @@ class MSPC(Clusterer):
         labels = result.labels.astype(bool)
         self._unit, self._threshold = 1.0, result.threshold
         self._coefficients = z.coefficients(result.w)
-        if labels.all() or not labels.any():
-            self.msp_ = self.msp_lower_bound_ = 0.0
-            self.side_probability_ = np.zeros(2)
-        else:
-            self._describe(prepared, result, labels)
+        self._describe(prepared, result, labels)
         if prepared.feature_map is None:
             coefficients = self._coefficients / self._unit
             self.coef_ = coefficients[None, :]
@@ -394,23 +401,3 @@ class MSPC(Clusterer):
             X = self._feature_map_.transform(X)
         rows = type(as_rows(X))(X, offset=self._z_mean)
         return (rows.scores(self._coefficients) - self._threshold) / self._unit
-
-
-def _isotropic(z: Standardized) -> Standardized:
-    """Return the rows of a feature map in units of their largest standard deviation.
-
-    The features of a kernel are known up to a rotation, and a regulariser that is to mean the
-    same in all of them must be a multiple of the identity: all get the same scale.
-    """
-    covariance = z.moments.covariance()
-    largest = float(linalg.eigvalsh(covariance, subset_by_index=(len(covariance) - 1,) * 2)[0])
-    kept = np.arange(z.mean.size)
-    scale = np.full(z.mean.size, np.sqrt(largest) if largest > 0 else 1.0)
-    return Standardized(
-        z.rows,
-        z.moments,
-        z.mean,
-        scale,
-        kept if largest > 0 else kept[:0],
-        covariance / largest if largest > 0 else covariance[:0, :0],
-    )
