@@ -69,10 +69,16 @@ def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, meth
 def check_magnitude(X: Any) -> None:
     """Refuse rows so large or so small that their squares leave the range of their dtype."""
     values = X.data if sparse.issparse(X) else X
-    peak = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     limits = np.finfo(X.dtype)
     # Squares of sums over many features must fit, with room to divide by them.
     high, low = np.sqrt(float(limits.max)) * 1e-4, np.sqrt(float(limits.tiny)) * 1e4
+    with np.errstate(all="ignore"):
+        # peak^2 <= sum of squares <= size peak^2: one fast pass settles nearly every X.
+        flat = values.ravel(order="K")
+        squares = float(flat @ flat)
+    if values.size * low**2 < squares < high**2:
+        return
+    peak = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if peak > high or 0 < peak < low:
         raise ValueError(
             f"X has a largest magnitude of {peak:.3g}, whose square does not fit {X.dtype}. Scale "
