@@ -229,14 +229,16 @@ def test_theorem_5_most_rows_keep_a_relative_margin_of_the_midpoint(seed, rho):
     assert np.mean(middle - f[~mask] >= rho * gap / 2 - 1e-9) >= 1 - r - 1e-9
 
 
-@given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
-def test_gep_never_falls_and_its_bound_is_the_labels_own(seed):
+@given(seed=st.integers(0, 10**6), momentum=st.sampled_from([0.0, 1.0, 5.0]))
+@settings(max_examples=60, deadline=None)
+def test_gep_never_falls_and_its_bound_is_the_labels_own(seed, momentum):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 4)) + 2 * (rng.random((60, 1)) < 0.4)
     z = standardized(as_rows(X))
     regularized = RegularizedCorrelation(z.correlation, 1.0)
-    result = separation_gep(z, regularized, rng.standard_normal(4), min_weight=2.0)
+    result = separation_gep(
+        z, regularized, rng.standard_normal(4), min_weight=2.0, momentum=momentum
+    )
     assert result.status is Status.CONVERGED
     assert np.all(np.diff(result.history) <= 0)
     w = z.coefficients(result.w)

@@ -67,6 +67,7 @@ def separation_gep(
     min_weight: float,
     max_iter: int = 50,
     tol: float = 0.0,
+    momentum: float = 0.0,
 ) -> SeparationResult:
     """Alternate the best labels for w (a scan) and the best w for the labels (a solve).
 
@@ -74,11 +75,13 @@ def separation_gep(
     means: the generalised eigenproblem is of rank one, and R + reg I does not depend on the
     labels. The bound never falls. Two passes over the rows an iteration. The residual "moves" is
     the share of rows that the last iteration relabelled, or would without a better bound; at `tol`
-    the run ends.
+    the run ends. `momentum` lengthens steps by that part of the last change of direction, and
+    takes them back where the bound would fall.
     """
     history: list[float] = []
     labels, kept, threshold = np.zeros(z.rows.n_rows, dtype=bool), w, 0.0
     status, n_iter, moves = Status.MAX_ITER, 0, 1.0
+    plain = previous = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
         p = z.scores(w)
         cut = best_split(p, z.rows.weights, regularized.variance(w), min_weight)
@@ -88,6 +91,9 @@ def separation_gep(
         proposed = p > cut.threshold
         moves = float(np.mean(proposed != labels)) if history else 1.0
         if history and cut.kappa2 <= history[-1]:
+            if plain is not None:  # the longer step was too long: take the plain one
+                w, plain = plain, None
+                continue
             status = Status.CONVERGED
             break
         history.append(cut.kappa2)
@@ -96,6 +102,11 @@ def separation_gep(
             status = Status.CONVERGED
             break
         w = regularized.solve(mean_difference(z, labels))
+        if momentum > 0:
+            step = w / np.sqrt(regularized.variance(w))
+            if previous is not None:
+                plain, w = step, step + momentum * (step - previous)
+            previous = step
     kappa2 = history[-1] if history else 0.0
     return SeparationResult(
         objective=-kappa2,

@@ -324,6 +324,7 @@ class MSPC(Clusterer):
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
+            momentum=0.0 if self.mode == "paper" else 1.0,
         )
 
     def _start_labels(self, prepared: Prepared, seed: int) -> NDArray | None:
