@@ -301,15 +301,16 @@ class MSPC(Clusterer):
         if self.solver == "eig":
             return separation_eig(z, unscaled=self.mode == "paper")
         labels = self._start_labels(prepared, seed)
+        if self.solver == "gep" and labels is not None:
+            return self._gep(prepared, prepared.regularized.solve(mean_difference(z, labels)))
         if labels is None:
-            result = self._raced(prepared, seed)
-        elif self.solver == "gep":
-            result = self._gep(prepared, prepared.regularized.solve(mean_difference(z, labels)))
-        if self.solver == "gep":
-            return result
+            raced = self._raced(prepared, seed)
+            if self.solver == "gep":
+                return raced
+            labels = raced.labels
         return separation_mpm(
             z,
-            result.labels if labels is None else labels,
+            labels,
             self.reg,
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
@@ -345,8 +346,8 @@ class MSPC(Clusterer):
         size = sample_size(n, z.kept.size)
         weights = z.rows.weights
         if size < n or weights is not None:
-            share = None if weights is None else weights / weights.sum()
-            chosen = np.sort(rng.choice(n, size, replace=weights is not None, p=share))
+            chances = None if weights is None else weights / weights.sum()
+            chosen = np.sort(rng.choice(n, size, replace=weights is not None, p=chances))
         else:
             chosen = np.arange(n)
         sample = X[chosen]
@@ -354,8 +355,7 @@ class MSPC(Clusterer):
         Z = ((sample - z.mean) / z.scale).astype(X.dtype, copy=False)[:, z.kept]
         share = prepared.min_weight / z.rows.total_weight
         W = start_directions(Z, prepared.regularized, z.correlation, self.n_init, seed, share)
-        best = race(Z, prepared.regularized, W, share, seed, n_best=1)
-        return self._gep(prepared, best[:, 0])
+        return self._gep(prepared, race(Z, prepared.regularized, W, share, seed))
 
     # ------------------------------------------------------------------ fitted
 

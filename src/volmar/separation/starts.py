@@ -1,4 +1,4 @@
-"""Where to start: scale-free directions, raced on a sample and ranked by the bound."""
+"""Where to start: scale-free directions, raced on a sample and ranked on held-out rows."""
 
 from __future__ import annotations
 
@@ -97,9 +97,8 @@ def race(
     W: NDArray,
     min_share: float,
     seed: int,
-    n_best: int = 2,
 ) -> NDArray:
-    """Run the alternation from every column of W on the sample; return the best directions.
+    """Run the alternation from every column of W on the sample; return the best direction.
 
     All directions go through the rows together, as matrix products. After two alternations, and
     after four more of the better quarter, they are ranked by their cross-fit bound: the plug-in
@@ -108,21 +107,21 @@ def race(
 
     Returns
     -------
-    ndarray of shape (p, at most n_best)
-        Best first.
+    ndarray of shape (p,)
+        The winner.
     """
     half = np.random.default_rng(seed).permutation(len(Z)) < len(Z) // 2
-    for n_rounds, n_kept in ((2, max(4, W.shape[1] // 4)), (4, n_best)):
+    for n_rounds, n_kept in ((2, max(4, W.shape[1] // 4)), (4, 1)):
         for _ in range(n_rounds):
             masks = _best_masks(Z, regularized, W, min_share)
             masks = masks[:, _both_sides(masks)]
             if masks.shape[1] == 0:
-                return W[:, :1]
+                return W[:, 0]
             W = regularized.solve(_mean_differences(Z, masks))
         masks = _best_masks(Z, regularized, W, min_share)
         scores = cross_fit_bounds(Z, regularized, masks, half, min_share)
         W = W[:, np.argsort(-scores, kind="stable")[:n_kept]]
-    return W
+    return W[:, 0]
 
 
 def cross_fit_bounds(
