@@ -13,13 +13,13 @@ from sklearn.neighbors import kneighbors_graph
 
 from volmar import _memory
 from volmar.operators import DenseOperator, LowRankOperator, SparseOperator, as_operator
-from volmar.operators import amg as amg_module
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.lanczos import largest_eigenpairs
 from volmar.operators.protocol import fix_signs
+from volmar.operators.two_level import TwoLevel
 
 
 def normalised_laplacian(X, k=10):
@@ -135,12 +135,12 @@ def test_sparse_eigenpairs_by_the_graphs_shape(graph, method):
     assert pairs.residuals.max() < 2e-6
 
 
-def test_amg_eigenpairs_agree_with_shift_invert(monkeypatch):
+def test_lobpcg_agrees_with_shift_invert(monkeypatch):
     L, root = moons(4000)
     reference = SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(4)
-    monkeypatch.setattr(sparse_module, "AMG_EIGEN_FROM", 1000)
+    monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 1000)
     pairs = SparseOperator(L, bounds=(0, 2), null_space=root).smallest_eigenpairs(4)
-    assert (reference.method, pairs.method) == ("shift-invert", "amg")
+    assert (reference.method, pairs.method) == ("shift-invert", "lobpcg")
     np.testing.assert_allclose(pairs.values, reference.values, atol=1e-9)
     cosines = np.abs(np.einsum("ij,ij->j", pairs.vectors, reference.vectors))
     assert cosines.min() > 1 - 1e-3
@@ -159,15 +159,15 @@ def test_no_zero_of_a_disconnected_graph_is_skipped(graph, n_parts):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_amg_finds_every_zero_of_a_disconnected_graph(monkeypatch, known):
-    monkeypatch.setattr(sparse_module, "AMG_EIGEN_FROM", 1000)
+def test_lobpcg_finds_every_zero_of_a_disconnected_graph(monkeypatch, known):
+    monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 1000)
     parts = [moons(900, seed=s) for s in range(3)]
     L = sparse.csr_matrix(sparse.block_diag([part[0] for part in parts]))
     root = np.concatenate([part[1] for part in parts]) if known else None
     operator = SparseOperator(L, bounds=(0, 2), null_space=root)
     for k in (1, 3, 4):
         pairs = operator.smallest_eigenpairs(k)
-        assert pairs.method == ("known" if known and k == 1 else "amg")
+        assert pairs.method == ("known" if known and k == 1 else "lobpcg")
         exact = linalg.eigh(L.toarray(), subset_by_index=(0, k - 1), eigvals_only=True)
         np.testing.assert_allclose(pairs.values, exact, atol=1e-8)
         np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(k), atol=1e-6)
@@ -204,36 +204,106 @@ def test_dense_lanczos_agrees_with_lapack(monkeypatch, rng):
     np.testing.assert_allclose(pairs.values, linalg.eigvalsh(L)[:3], atol=1e-9)
 
 
-def test_solve_climbs_from_cg_to_lu_to_amg(monkeypatch, rng):
+def test_solve_by_condition_fill_and_size(monkeypatch, rng):
     L, root = moons(6000)
     B = rng.standard_normal((6000, 2))
     easy = SparseOperator(L, shift=0.2, bounds=(0, 2)).solve(0.0, B)
     assert easy.method == "cg"
-    assert 0 < easy.n_iter <= sparse_module.CG_BUDGET
-    hard = SparseOperator(L, shift=1e-5, bounds=(0, 2))
-    direct = hard.solve(0.0, B)
+    assert 0 < easy.n_iter <= sparse_module.SHORT_RUN
+    direct = SparseOperator(L, shift=1e-5, bounds=(0, 2)).solve(0.0, B)
     assert direct.method == "lu"
     assert direct.residual < 1e-9
-    monkeypatch.setattr(sparse_module, "MAX_FILL", 0.0)
-    multigrid = SparseOperator(L, shift=1e-5, bounds=(0, 2), null_space=root).solve(0.0, B)
-    assert multigrid.method == "amg-cg"
-    assert multigrid.residual < 1e-7
-    np.testing.assert_allclose(multigrid.x, direct.x, rtol=1e-3, atol=1e-4 * abs(direct.x).max())
-    monkeypatch.setattr(sparse_module, "amg_available", lambda: False)
-    to_the_end = SparseOperator(L, shift=1e-5, bounds=(0, 2)).solve(0.0, B)
-    assert to_the_end.method == "cg"
-    assert to_the_end.n_iter > sparse_module.CG_BUDGET
-    assert to_the_end.residual < 1e-7
+    for name, value in [("MAX_FILL", 0.0), ("TWO_LEVEL_FROM", 1000)]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sparse_module, name, value)
+            for known in (root, None):
+                operator = SparseOperator(L, shift=1e-5, bounds=(0, 2), null_space=known)
+                coarse = operator.solve(0.0, B)
+                assert coarse.method == "two-level"
+                assert coarse.n_iter < 150
+                assert coarse.residual < 1e-7
+                scale = abs(direct.x).max()
+                np.testing.assert_allclose(coarse.x, direct.x, rtol=1e-3, atol=1e-4 * scale)
 
 
 def test_cg_that_cannot_finish_warns_with_a_remedy(monkeypatch, rng):
     L, _ = moons(2000)
     monkeypatch.setattr(sparse_module, "MAX_FILL", 0.0)
-    monkeypatch.setattr(sparse_module, "amg_available", lambda: False)
     operator = SparseOperator(L, shift=1e-14, bounds=(0, 2))
-    with pytest.warns(ConvergenceWarning, match=r"volmar\[large\]"):
+    with pytest.warns(ConvergenceWarning, match="larger shift"):
         solution = operator.solve(0.0, rng.standard_normal(2000), rtol=1e-30)
     assert solution.residual > 1e-29
+
+
+@pytest.mark.parametrize("graph", [moons, blobs], ids=["moons", "blobs"])
+def test_two_level_iterations_hardly_grow(graph, rng):
+    iterations = []
+    for n in (2000, 16_000):
+        L, root = graph(n)
+        A = sparse.csr_matrix(L + sparse.identity(n) / n)
+        two_level = TwoLevel(A, root)
+        assert two_level.coarse.shape[0] <= n / 8
+        b = rng.standard_normal((n, 1))
+        _, n_iter, done = conjugate_gradients(
+            lambda x, A=A: A @ x, b, rtol=1e-6, max_iter=300, precondition=two_level.precondition
+        )
+        assert done
+        iterations.append(n_iter)
+    assert iterations[1] < 1.6 * iterations[0]  # sqrt(8) = 2.8 without a coarse copy
+
+
+def test_two_level_is_a_galerkin_projection(rng):
+    L, root = moons(900)
+    A = sparse.csr_matrix(L + 0.01 * sparse.identity(900))
+    two_level = TwoLevel(A, root)
+    T = two_level.groups.toarray()
+    np.testing.assert_allclose(T.T @ T, np.eye(T.shape[1]), atol=1e-12)
+    np.testing.assert_allclose(two_level.coarse.toarray(), T.T @ A.toarray() @ T, atol=1e-12)
+    np.testing.assert_allclose(T @ (T.T @ root), root, rtol=1e-10)
+    R = rng.standard_normal((900, 3))
+    inverse = np.diag(1 / A.diagonal()) + T @ linalg.inv(two_level.coarse.toarray()) @ T.T
+    np.testing.assert_allclose(two_level.precondition(R), inverse @ R, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(two_level.precondition(R[:, 0]), inverse @ R[:, 0], rtol=1e-8)
+
+
+def test_two_level_without_edges_is_the_diagonal():
+    A = sparse.csr_matrix(sparse.diags_array(np.arange(1.0, 51.0)))
+    two_level = TwoLevel(A)
+    assert two_level.coarse.shape[0] == 50
+    assert two_level.coarse_eigenvectors(50, 0) is None
+    np.testing.assert_allclose(two_level.precondition(np.ones(50)), 2 / np.arange(1.0, 51.0))
+
+
+def test_a_large_singular_matrix_is_refused(monkeypatch):
+    monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 1)
+    pairs = sparse.block_diag([np.array([[1.0, -1.0], [-1.0, 1.0]])] * 40)
+    singular = SparseOperator(sparse.csr_matrix(pairs), bounds=(0, 2))
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        singular.solve(0.0, np.ones(80))
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_dense_eigenpairs_reuse_the_factor_of_a_solve(monkeypatch, m):
+    monkeypatch.setattr(dense_module, "LANCZOS_FROM", 100)
+    L, root = blobs(400)
+    L = L.toarray()
+    operator = DenseOperator(L, shift=1e-3, bounds=(0, 2), null_space=root)
+    assert operator.solve(0.0, np.ones(400)).method == "cholesky"
+    pairs = operator.smallest_eigenpairs(1 + m)
+    assert pairs.method == "shift-invert"
+    np.testing.assert_allclose(pairs.values, linalg.eigvalsh(L)[: 1 + m] + 1e-3, atol=1e-9)
+
+
+def test_dense_solve_is_iterative_where_that_is_short(monkeypatch, rng):
+    monkeypatch.setattr(dense_module, "LANCZOS_FROM", 100)
+    L = blobs(400)[0].toarray()
+    operator = DenseOperator(L, bounds=(0, 2))
+    for block in (rng.standard_normal(400), rng.standard_normal((400, 2))):
+        solution = operator.solve(50.0, block, rtol=1e-12)
+        assert solution.method == "cg"
+        exact = linalg.solve(L + 50 * np.eye(400), block)
+        np.testing.assert_allclose(solution.x, exact, rtol=1e-9, atol=1e-12)
+    assert operator.solve(1e-3, np.ones(400)).method == "cholesky"
 
 
 def test_conjugate_gradients_treats_columns_alone(rng):
@@ -296,11 +366,6 @@ def test_dense_fallback_checks_memory(monkeypatch):
     monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="dense eigenpairs"):
         SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(200)
-
-
-def test_amg_is_optional(monkeypatch):
-    monkeypatch.setattr(amg_module, "find_spec", lambda name: None)
-    assert not amg_module.amg_available()
 
 
 @pytest.mark.parametrize(
@@ -410,7 +475,7 @@ def test_a_null_space_that_is_none_is_left_out(rng):
     assert right.smallest_eigenpairs(1).method == "known"
 
 
-@pytest.mark.parametrize("fill", [sparse_module.MAX_FILL, 0.0], ids=["lu", "amg"])
+@pytest.mark.parametrize("fill", [sparse_module.MAX_FILL, 0.0], ids=["lu", "two-level"])
 def test_factors_belong_to_their_shift(monkeypatch, rng, fill):
     monkeypatch.setattr(sparse_module, "MAX_FILL", fill)
     L, root = moons(6000)
@@ -418,7 +483,7 @@ def test_factors_belong_to_their_shift(monkeypatch, rng, fill):
     b = rng.standard_normal(6000)
     for shift in (0.0, 1e-5, 0.0, 1e-6):
         solution = operator.solve(shift, b)
-        assert solution.method == ("lu" if fill else "amg-cg")
+        assert solution.method == ("lu" if fill else "two-level")
         assert solution.n_iter < 400
         assert solution.residual < 1e-7
 

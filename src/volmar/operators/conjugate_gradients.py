@@ -37,25 +37,38 @@ def conjugate_gradients(
     active = np.flatnonzero(np.linalg.norm(R, axis=0) > goal)
     if active.size == 0:
         return X, 0, True
-    r = R[:, active]
-    z = precondition(r)
-    p = z.copy()
-    rz = np.einsum("ij,ij->j", r, z)
+    # Columns at work: copies, written back to X when they leave.
+    x, r = X[:, active], R[:, active]
+    p = precondition(r).copy()  # it may hand back its argument
+    rz = _dots(r, p)
+    step = np.empty_like(r)
     for iteration in range(1, max_iter + 1):
         Ap = product(p)
-        curvature = np.einsum("ij,ij->j", p, Ap)
+        curvature = _dots(p, Ap)
         if not np.all(curvature > 0):  # not positive definite, or NaN
+            X[:, active] = x
             return X, iteration, False
         alpha = rz / curvature
-        X[:, active] += alpha * p
-        r -= alpha * Ap
-        open_ = ~(np.linalg.norm(r, axis=0) <= goal[active])
-        if not open_.any():
-            return X, iteration, True
+        x += np.multiply(p, alpha, out=step)
+        r -= np.multiply(Ap, alpha, out=step)
+        open_ = ~(np.sqrt(_dots(r, r)) <= goal[active])
         if not open_.all():
-            active, r, p, rz = active[open_], r[:, open_], p[:, open_], rz[open_]
+            X[:, active] = x
+            if not open_.any():
+                return X, iteration, True
+            active, x, r, p, rz = active[open_], x[:, open_], r[:, open_], p[:, open_], rz[open_]
+            step = np.empty_like(r)
         z = precondition(r)
-        rz_next = np.einsum("ij,ij->j", r, z)
-        p = z + (rz_next / rz) * p
+        rz_next = _dots(r, z)
+        p *= rz_next / rz
+        p += z
         rz = rz_next
+    X[:, active] = x
     return X, max_iter, False
+
+
+def _dots(U: FloatArray, V: FloatArray) -> FloatArray:
+    """Inner products of the columns of U with those of V."""
+    if U.shape[1] == 1:
+        return np.array([U[:, 0] @ V[:, 0]])
+    return np.einsum("ij,ij->j", U, V)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg, sparse
 
-from volmar.operators.lanczos import lanczos_smallest
+from volmar.operators.conjugate_gradients import conjugate_gradients
+from volmar.operators.lanczos import lanczos_smallest, largest_eigenpairs
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
@@ -22,11 +24,14 @@ from volmar.operators.protocol import (
     check_solution,
     complete_pairs,
     exact_null_space,
+    expected_iterations,
     relative_residual,
 )
 
 # Below this LAPACK's subset solver wins; above it a few dozen products with Q are cheaper.
 LANCZOS_FROM = 1500
+# Conjugate gradients that are sure to end within this are cheaper than factors, from there on.
+SHORT_RUN = 30
 
 
 class DenseOperator(SPDOperator):
@@ -68,10 +73,18 @@ class DenseOperator(SPDOperator):
         low, high = self._given_bounds or gershgorin(self.matrix)
         return low + self.shift, high + self.shift
 
-    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:  # noqa: ARG002 -- direct: no tolerance to choose
-        """Solve (Q + shift I) X = block by Cholesky, or LU where that is not positive definite."""
+    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
+        """Solve (Q + shift I) X = block by Cholesky, or LU where that is not positive definite.
+
+        For large n and a condition number near 1, a few conjugate gradient iterations to `rtol`
+        do it instead.
+        """
         B, is_vector = check_block(block, self.n)
         if self._factor is None or self._factor[0] != shift:
+            if self.n >= LANCZOS_FROM:
+                easy = self._iterate(shift, B, rtol)
+                if easy is not None:
+                    return easy if not is_vector else replace(easy, x=easy.x[:, 0])
             self._factor = (shift, *self._factorise(shift))
         _, method, factor = self._factor
         substitute = linalg.cho_solve if method == "cholesky" else linalg.lu_solve
@@ -80,6 +93,20 @@ class DenseOperator(SPDOperator):
             residual = relative_residual(B - self.matvec(X) - shift * X, B)
         check_solution(X, residual, shift)
         return Solution(X[:, 0] if is_vector else X, residual, 0, method)
+
+    def _iterate(self, shift: float, B: FloatArray, rtol: float) -> Solution | None:
+        """Conjugate gradients where they are sure to be short, None elsewhere."""
+        if expected_iterations(self.bounds, shift, rtol) > SHORT_RUN:
+            return None
+        X, n_iter, done = conjugate_gradients(
+            lambda x: self.matvec(x) + shift * x,
+            B,
+            rtol=rtol,
+            max_iter=2 * SHORT_RUN,
+            precondition=lambda r: r,
+        )
+        residual = relative_residual(B - self.matvec(X) - shift * X, B)
+        return Solution(X, residual, n_iter, "cg") if done else None
 
     def _factorise(self, shift: float) -> tuple[str, tuple]:
         A = np.array(self.matrix, dtype=np.float64)
@@ -93,7 +120,10 @@ class DenseOperator(SPDOperator):
                 return "lu", linalg.lu_factor(A, check_finite=False)
 
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
-        """Return the k smallest eigenpairs, by Lanczos for large n and by LAPACK otherwise."""
+        """Return the k smallest eigenpairs, by Lanczos for large n and by LAPACK otherwise.
+
+        Lanczos runs on the inverse where a solve at shift 0 has left its factor.
+        """
         check_n_pairs(k, self.n)
         if self.n >= LANCZOS_FROM and k <= self.n // 20:
             known = self._known[:, :k]
@@ -106,6 +136,20 @@ class DenseOperator(SPDOperator):
         return certified_pairs(self, values + self.shift, vectors, "dense")
 
     def _lanczos(self, known: FloatArray, m: int, tol: float) -> Found:
+        if self._factor is not None and self._factor[:2] == (0.0, "cholesky"):
+            factor = self._factor[2]
+            inverse = largest_eigenpairs(
+                lambda x: linalg.cho_solve(factor, x, check_finite=False),
+                known,
+                m,
+                tol=tol,
+                seed=self.random_state,
+                max_iter=50,
+                n_basis=max(2 * m + 4, 8),
+                n_check=0 if m == 1 else 8,
+            )
+            if inverse is not None:
+                return 1.0 / inverse[0], inverse[1], "shift-invert"
         found = lanczos_smallest(
             self.matvec, known, m, ceiling=self.bounds[1], tol=tol, seed=self.random_state
         )

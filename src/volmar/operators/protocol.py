@@ -29,7 +29,7 @@ class Solution:
     n_iter : int
         Iterations of conjugate gradients; 0 for a direct solve.
     method : str
-        What solved it: "cholesky", "lu", "woodbury", "cg" or "amg-cg".
+        What solved it: "cholesky", "lu", "woodbury", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -51,8 +51,8 @@ class EigenPairs:
     residuals : ndarray of shape (k,)
         ``|Q v_j - values_j v_j|``, recomputed from Q.
     method : str
-        What computed them: "dense", "lanczos", "shift-invert", "amg" or "low-rank", or "known"
-        where they were given.
+        What computed them: "dense", "lanczos", "shift-invert", "lobpcg" or "low-rank", or
+        "known" where they were given.
     """
 
     values: FloatArray
@@ -145,6 +145,12 @@ def relative_residual(R: FloatArray, B: FloatArray) -> float:
     """Largest column norm of R relative to B's; a zero column of B counts absolutely."""
     norms = np.linalg.norm(B, axis=0)
     return float(np.max(np.linalg.norm(R, axis=0) / np.where(norms > 0, norms, 1.0)))
+
+
+def expected_iterations(bounds: tuple[float, float], shift: float, rtol: float) -> float:
+    """Bound on conjugate gradient iterations: sqrt(condition) log(2 / rtol) / 2, or infinity."""
+    low, high = (bound + shift for bound in bounds)
+    return float(np.sqrt(high / low) * np.log(2 / rtol) / 2) if low > 0 else np.inf
 
 
 def exact_null_space(

@@ -13,11 +13,11 @@ from scipy.sparse.linalg import SuperLU
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
-from volmar.operators.amg import Multigrid, amg_available, amg_smallest
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.dense import gershgorin
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.lanczos import lanczos_smallest, largest_eigenpairs
+from volmar.operators.lobpcg import lobpcg_smallest
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
@@ -31,24 +31,30 @@ from volmar.operators.protocol import (
     check_solution,
     complete_pairs,
     exact_null_space,
+    expected_iterations,
     relative_residual,
 )
+from volmar.operators.two_level import TwoLevel
 
-CG_BUDGET = 150
 MAX_FILL = 15.0
 DENSE_BELOW = 700
-AMG_EIGEN_FROM = 30_000
+# From here on a coarse copy of Q is cheaper than factors of Q itself.
+TWO_LEVEL_FROM = 30_000
+# Conjugate gradients that are sure to end within this need no preconditioner but the diagonal.
+SHORT_RUN = 60
+MAX_ITER = 1000
+FEW_COLUMNS = 4
 
 
 class SparseOperator(SPDOperator):
     """Q = matrix + shift I with `matrix` sparse and symmetric.
 
-    A solve tries conjugate gradients with a budget of 150 iterations, enough for k-NN graphs of
-    high-dimensional data at any n. What is left over is a graph of low dimension, for which LU
-    is cheap: it is taken where the fill predicted by `volmar.operators.fill` is at most 15, else
-    algebraic multigrid where pyamg is installed, else conjugate gradients go on to the end with
-    a warning. Eigenpairs follow the same split: Lanczos on the high-dimensional graphs,
-    shift-invert (or multigrid from 30,000 nodes on) on the others, LAPACK for the small.
+    A solve whose condition number promises a few iterations is done by conjugate gradients. Others
+    are done by LU where n is below 30,000 and the fill predicted by `volmar.operators.fill` is at
+    most 15 (graphs of low dimension), and by conjugate gradients with the two-level preconditioner
+    of `volmar.operators.two_level` otherwise. Eigenpairs follow the same split: LAPACK for the
+    small; below 30,000 shift-invert where the fill is small and Lanczos where it is large (graphs
+    of high dimension); two-level LOBPCG beyond.
 
     Parameters
     ----------
@@ -61,7 +67,7 @@ class SparseOperator(SPDOperator):
     null_space : ndarray of shape (n, c), optional
         Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian
         the roots of the degrees, component by component): they need not be computed, a repeated
-        eigenvalue cannot be missed, and multigrid's coarse spaces hold them.
+        eigenvalue cannot be missed, and the coarse copy of Q holds them.
     random_state : int, default=0
         Seed of the start vectors of iterative eigensolvers.
     """
@@ -75,15 +81,26 @@ class SparseOperator(SPDOperator):
         self._given_bounds = bounds
         self._known = exact_null_space(self.matrix, null_space, bounds)
         self._factor: tuple[float, SuperLU] | None = None
-        self._multigrid: tuple[float, Multigrid] | None = None
+        self._two_level: tuple[float, TwoLevel] | None = None
 
     def __getstate__(self) -> dict:
-        """Leave out factors and hierarchies: they cannot be pickled and are made again."""
-        return self.__dict__ | {"_factor": None, "_multigrid": None}
+        """Leave out factors and coarse copies: they cannot be pickled and are made again."""
+        return self.__dict__ | {"_factor": None, "_two_level": None}
 
     def matvec(self, x: FloatArray) -> FloatArray:
         """Return Q x, for a vector or a block of columns."""
-        return self.matrix @ x + self.shift * x
+        return self._shifted_product(self.shift, x)
+
+    def _shifted_product(self, shift: float, x: FloatArray) -> FloatArray:
+        # Scipy's product with a block is slower than its products with a few vectors.
+        if x.ndim == 2 and x.shape[1] <= FEW_COLUMNS:
+            image = np.empty(x.shape, order="F")
+            for j in range(x.shape[1]):
+                image[:, j] = self.matrix @ x[:, j]
+        else:
+            image = self.matrix @ x
+        image += shift * x
+        return image
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
@@ -112,8 +129,7 @@ class SparseOperator(SPDOperator):
         elif not residual <= 10 * rtol:
             warnings.warn(
                 f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
-                f"of {residual:.1e} (wanted {rtol:.1e}). Install pyamg (pip install "
-                "'volmar[large]') or ask for a larger shift.",
+                f"of {residual:.1e} (wanted {rtol:.1e}). Ask for a larger shift.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -122,34 +138,41 @@ class SparseOperator(SPDOperator):
     def _solve(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
         if self._factor is not None and self._factor[0] == shift:
             return self._factor[1].solve(B), 0, "lu"
-        if self._is_definite(shift):
+        if not self._is_definite(shift):
+            return self._factorise(shift).solve(B), 0, "lu"
+        if expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN:
             diagonal = self.matrix.diagonal()[:, None] + self.shift + shift
-
-            def product(x: FloatArray) -> FloatArray:
-                return self.matvec(x) + shift * x
-
-            def jacobi(r: FloatArray) -> FloatArray:
-                return r / diagonal
-
-            X, n_iter, done = conjugate_gradients(
-                product, B, rtol=rtol, max_iter=CG_BUDGET, precondition=jacobi
-            )
+            X, n_iter, done = self._iterate(shift, B, rtol, lambda r: r / diagonal, 2 * SHORT_RUN)
             if done:
                 return X, n_iter, "cg"
-            if not self._lu_is_cheap:
-                amg = amg_available()
-                precondition = self._multigrid_for(shift) if amg else jacobi
-                X, more, _ = conjugate_gradients(
-                    product,
-                    B,
-                    rtol=rtol,
-                    max_iter=500 if amg else max(10_000, 10 * int(np.sqrt(self.n))),
-                    precondition=precondition,
-                    start=X,
-                )
-                return X, n_iter + more, "amg-cg" if amg else "cg"
-        factor = self._factorise(shift)
-        return factor.solve(B), 0, "lu"
+        if self._factors_pay:
+            return self._factorise(shift).solve(B), 0, "lu"
+        precondition = self._coarse_copy(shift).precondition
+        X, n_iter, _ = self._iterate(shift, B, rtol, precondition, MAX_ITER)
+        return X, n_iter, "two-level"
+
+    def _iterate(
+        self,
+        shift: float,
+        B: FloatArray,
+        rtol: float,
+        precondition: Callable[[FloatArray], FloatArray],
+        max_iter: int,
+    ) -> tuple[FloatArray, int, bool]:
+        known, lowest = self._known, self.bounds[0] + shift
+        start = known @ (known.T @ B) / lowest if known.size and lowest > 0 else None
+        return conjugate_gradients(
+            lambda x: self._shifted_product(self.shift + shift, x),
+            B,
+            rtol=rtol,
+            max_iter=max_iter,
+            precondition=precondition,
+            start=start,
+        )
+
+    @property
+    def _factors_pay(self) -> bool:
+        return self.n < TWO_LEVEL_FROM and self._lu_is_cheap
 
     def _is_definite(self, shift: float) -> bool:
         # Gershgorin's lower bound is loose: a nonnegative shift keeps Q's own definiteness.
@@ -165,22 +188,19 @@ class SparseOperator(SPDOperator):
         try:
             factor = factorise(sparse.csc_matrix(self.matrix + diagonal))
         except RuntimeError as error:  # SuperLU's "exactly singular"
-            raise np.linalg.LinAlgError(
-                f"Q + shift I is singular at shift={shift:g}. Take another shift."
-            ) from error
+            raise _singular(shift) from error
         self._factor = (shift, factor)
         return factor
 
-    def _multigrid_for(self, shift: float) -> Callable[[FloatArray], FloatArray]:
-        if self._multigrid is None or self._multigrid[0] != shift:
+    def _coarse_copy(self, shift: float) -> TwoLevel:
+        if self._two_level is None or self._two_level[0] != shift:
             diagonal = sparse.identity(self.n, format="csr") * (self.shift + shift)
-            self._multigrid = (shift, Multigrid(self.matrix + diagonal, self._near_null()))
-        apply = self._multigrid[1].preconditioner.matvec
-
-        def precondition(r: FloatArray) -> FloatArray:
-            return np.column_stack([apply(r[:, j]) for j in range(r.shape[1])])
-
-        return precondition
+            A = sparse.csr_matrix(self.matrix + diagonal)
+            try:
+                self._two_level = (shift, TwoLevel(A, self._near_null()))
+            except RuntimeError as error:  # SuperLU's "exactly singular"
+                raise _singular(shift) from error
+        return self._two_level[1]
 
     def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
         """Return the k smallest eigenpairs; see the class for how."""
@@ -202,11 +222,11 @@ class SparseOperator(SPDOperator):
 
     def _eigensolvers(self) -> list[Callable[[FloatArray, int, float, float], Found]]:
         """Return what to try, in turn: see the class for why."""
-        if self.fill > MAX_FILL:
-            return [self._lanczos, self._amg]
-        if self.n >= AMG_EIGEN_FROM and amg_available():
-            return [self._amg, self._shift_invert, self._lanczos]
-        return [self._shift_invert, self._amg, self._lanczos]
+        if self.n >= TWO_LEVEL_FROM and self._factor is None:
+            return [self._lobpcg, self._lanczos]
+        if self._factor is None and self.fill > MAX_FILL:
+            return [self._lanczos, self._lobpcg]
+        return [self._shift_invert, self._lobpcg, self._lanczos]
 
     def _lanczos(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:  # noqa: ARG002 -- one signature for all
         found = lanczos_smallest(
@@ -217,34 +237,39 @@ class SparseOperator(SPDOperator):
     def _shift_invert(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:
         if not self._lu_is_cheap:
             return None
-        # A pole a little below the spectrum: Q itself may be singular, Q + pole I is not.
-        pole = max(-self.bounds[0], 0.0) if self._given_bounds else 0.0
-        pole += 1e-9 * scale
-        factor = self._factorise(pole)
+        pole = self._pole(scale)
+        have = self._factor is not None and self._factor[0] == pole
+        factor = self._factor[1] if have else self._factorise(pole)  # type: ignore[index]
         found = largest_eigenpairs(
             factor.solve,
             known,
             m,
-            tol=min(tol, 1e-6),
+            tol=tol,
             seed=self.random_state,
             max_iter=50,
             n_basis=max(2 * m + 4, 8),
-            n_check=8,
+            # The largest of all cannot be one of several that were skipped.
+            n_check=0 if m == 1 else 8,
         )
         return None if found is None else (1.0 / found[0] - pole, found[1], "shift-invert")
 
-    def _amg(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:
-        if not amg_available():
-            return None
+    def _pole(self, scale: float) -> float:
+        """Return a shift that makes Q safely definite, zero where Q is so by itself."""
+        low = self.bounds[0] if self._given_bounds else -1e-9 * scale
+        return 0.0 if low > 1e-9 * scale else 1e-9 * scale + max(-low, 0.0)
+
+    def _lobpcg(self, known: FloatArray, m: int, tol: float, scale: float) -> Found:
         # The preconditioner must be nonsingular; how small its shift is hardly matters.
-        multigrid = Multigrid(
-            self.matrix + sparse.identity(self.n, format="csr") * (self.shift + 1e-7 * scale),
-            self._near_null(),
+        pole = 0.0 if self._pole(scale) == 0.0 else 1e-7 * scale + self._pole(scale)
+        found = lobpcg_smallest(
+            self.matrix,
+            self._coarse_copy(pole),
+            known,
+            m,
+            tol=tol * scale,
+            seed=self.random_state,
         )
-        found = amg_smallest(
-            self.matrix, multigrid, known, m, tol=tol * scale, seed=self.random_state
-        )
-        return None if found is None else (found[0] + self.shift, found[1], "amg")
+        return None if found is None else (found[0] + self.shift, found[1], "lobpcg")
 
     def _near_null(self) -> FloatArray | None:
         """Return one vector that the matrix maps to zero, positive on every component."""
@@ -263,3 +288,9 @@ class SparseOperator(SPDOperator):
             self.matrix.toarray(), subset_by_index=(0, k - 1), check_finite=False
         )
         return certified_pairs(self, values + self.shift, vectors, "dense")
+
+
+def _singular(shift: float) -> np.linalg.LinAlgError:
+    return np.linalg.LinAlgError(
+        f"Q + shift I is singular at shift={shift:g}. Take another shift."
+    )
