@@ -454,7 +454,7 @@ def test_tiny_rows_have_a_cosine():
 
 
 def test_unknown_names_list_the_valid_ones():
-    with pytest.raises(ValueError, match="one of gaussian, local_scaling, cosine_knn; got 'rbf'"):
+    with pytest.raises(ValueError, match="cosine_knn, nearest_neighbors; got 'rbf'"):
         make_similarity("rbf")
     with pytest.raises(TypeError, match="'gaussian' has no parameter gamma; it takes sigma"):
         make_similarity("gaussian", gamma=1.0)

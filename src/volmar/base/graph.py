@@ -20,6 +20,7 @@ from volmar.graphs import (
     laplacian,
     make_similarity,
 )
+from volmar.graphs.validation import rows_over_sums
 from volmar.operators import EigenPairs, SPDOperator, as_operator
 
 # A component with a smaller share of the rows is taken for a stray one, not for structure.
@@ -35,6 +36,7 @@ OWN_PARAMETER = {
     "local_scaling": "n_neighbors",
     "gaussian": "sigma",
     "cosine_knn": "n_neighbors",
+    "nearest_neighbors": "n_neighbors",
 }
 
 
@@ -56,7 +58,7 @@ class Graph:
     @cached_property
     def degrees(self) -> NDArray:
         """Row sums of W."""
-        return degrees(self.W)
+        return degrees(self.W, check=False)
 
     @cached_property
     def inverse_roots(self) -> NDArray:
@@ -67,7 +69,7 @@ class Graph:
     @cached_property
     def components(self) -> tuple[int, NDArray]:
         """Number of connected components, and the component of each node."""
-        return connected_components(self.W)
+        return connected_components(self.W, check=False)
 
     def normalized_operator(self, shift: float = 0.0) -> SPDOperator:
         """L_sym + shift I, with L_sym = I - D^-1/2 W D^-1/2, in float64 whatever W is.
@@ -75,7 +77,7 @@ class Graph:
         Rounded to float32, L_sym has eigenvalues below zero where its own are zero.
         """
         return as_operator(
-            laplacian(self.W.astype(np.float64, copy=False), kind="symmetric"),
+            laplacian(self.W.astype(np.float64, copy=False), check=False),
             shift=shift,
             bounds=(0.0, 2.0),
             null_space=self._null_space(),
@@ -180,7 +182,8 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
     None leaves a parameter to the affinity; n_neighbors is then 7, or all others of fewer rows.
     Named affinities come without self-loops, and "local_scaling" on the graph of nearest
     neighbours at every size: dense below some n and sparse above would be two methods under one
-    name. A recipe of `volmar.graphs` or a precomputed matrix is used as given.
+    name. A recipe of `volmar.graphs`, a callable f(X, Y) or a precomputed matrix is used as given;
+    a recipe that can be called is a recipe.
     """
     given = {"sigma": sigma, "n_neighbors": n_neighbors}
     params = {name: value for name, value in given.items() if value is not None}
@@ -191,25 +194,36 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
                 "already says how similar rows are. Leave it out."
             )
         return Graph(check_similarity(X), _given_row_weights)
-    if isinstance(affinity, type):
-        raise TypeError(f"affinity must be an instance: {affinity.__name__}(), not the class.")
     if isinstance(affinity, str):
-        params = _named_parameters(affinity, params, X.shape[0])
-    elif params:
+        recipe = make_similarity(affinity, **_named_parameters(affinity, params, X.shape[0]))
+    else:
+        recipe = make_similarity(affinity)
+        _refuse_parameters(params, affinity, is_recipe=recipe is affinity)
+    W, extension = recipe.build(X)
+    # The house's own recipes need no check.
+    return Graph(W if isinstance(affinity, str) else check_similarity(W), extension.weights)
+
+
+def _refuse_parameters(params: dict[str, Any], affinity: Any, *, is_recipe: bool) -> None:
+    """Refuse parameters beside a recipe or a callable, which have their own."""
+    if params and is_recipe:
         raise ValueError(
             f"{', '.join(params)} cannot be given with an affinity that has its own parameters: "
             f"set it there, in {type(affinity).__name__}."
         )
-    W, extension = make_similarity(affinity, **params).build(X)
-    return Graph(W, extension.weights)
+    if params:
+        raise ValueError(
+            f"{', '.join(params)} cannot be given with a callable affinity: bind its parameters "
+            "with functools.partial and leave it out."
+        )
 
 
 def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
     """Complete the parameters of a named affinity, refusing one that it has no use for."""
     if affinity not in OWN_PARAMETER:
         raise ValueError(
-            f"affinity must be one of {', '.join(map(repr, OWN_PARAMETER))}, 'precomputed' or a "
-            f"recipe of volmar.graphs, got {affinity!r}."
+            f"affinity must be one of {', '.join(map(repr, OWN_PARAMETER))}, a callable f(X, Y), "
+            f"'precomputed' or a recipe of volmar.graphs, got {affinity!r}."
         )
     for name, value in params.items():
         if name != OWN_PARAMETER[affinity]:
@@ -233,13 +247,4 @@ def _given_row_weights(S: Any) -> Any:
         raise ValueError(
             f"precomputed similarities must not be negative, the smallest is {negative:.3g}."
         )
-    total = np.asarray(S.sum(axis=1), dtype=np.float64).ravel()
-    if np.any(total <= 0):
-        row = int(np.argmin(total))
-        raise ValueError(
-            f"row {row} of X has no positive similarity to any training row and cannot be "
-            "placed. Leave it out or give it a similarity."
-        )
-    if sparse.issparse(S):
-        return sparse.diags_array(1.0 / total) @ S
-    return S / total[:, None]
+    return rows_over_sums(S, points="X")

@@ -11,8 +11,10 @@ from volmar.baselines.normalized_spectral_clustering import (
     NormalizedSpectralClustering,
     SpectralResult,
 )
+from volmar.baselines.smic import SMIC, SMICResult
 
 __all__ = [
+    "SMIC",
     "CutResult",
     "DiscriminativeKMeans",
     "DiscriminativeKMeansResult",
@@ -22,5 +24,6 @@ __all__ = [
     "LDAKMeansResult",
     "NormalizedCut",
     "NormalizedSpectralClustering",
+    "SMICResult",
     "SpectralResult",
 ]

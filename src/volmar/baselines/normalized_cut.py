@@ -110,14 +110,15 @@ class NormalizedCut(Clusterer):
     ----------
     n_clusters : int, default=2
         Number of clusters; there is no rule for more than 2 yet.
-    affinity : str or Similarity, default="local_scaling"
+    affinity : str, callable or Similarity, default="local_scaling"
         How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
-        "cosine_knn" (see `volmar.graphs`) or "precomputed". Named ones come without self-loops; a
-        recipe such as ``GaussianSimilarity(sigma="mean/4")`` or a matrix is used as given.
+        "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
+        without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
+        f(X, Y) of similarities or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the locally scaled and the cosine similarity; 7 if not given.
+        Neighbours of the similarities on nearest neighbours; 7 if not given.
     min_cluster_size : int or float, default=1
         Fewest rows of a cluster, a count or a fraction of all rows of at most 0.5.
     random_state : int, RandomState or None, default=None

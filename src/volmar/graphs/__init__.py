@@ -1,6 +1,7 @@
 """From points to pairwise information: similarities, neighbours, Laplacians."""
 
 from volmar.graphs.bandwidth import distance_range, mean_distance, resolve_sigma, rms_distance
+from volmar.graphs.callable_similarity import CallableSimilarity
 from volmar.graphs.cosine_knn import CosineKNNSimilarity, cosine_knn_similarity
 from volmar.graphs.gaussian import GaussianSimilarity, gaussian_similarity
 from volmar.graphs.laplacian import (
@@ -11,15 +12,21 @@ from volmar.graphs.laplacian import (
     warn_if_disconnected,
 )
 from volmar.graphs.local_scaling import LocalScalingSimilarity, local_scaling_similarity
+from volmar.graphs.nearest_neighbors import (
+    NearestNeighborsSimilarity,
+    nearest_neighbors_similarity,
+)
 from volmar.graphs.neighbors import NeighborSearch, neighbor_graph, symmetrize
 from volmar.graphs.similarity import Extension, Similarity, make_similarity
 from volmar.graphs.validation import check_similarity
 
 __all__ = [
+    "CallableSimilarity",
     "CosineKNNSimilarity",
     "Extension",
     "GaussianSimilarity",
     "LocalScalingSimilarity",
+    "NearestNeighborsSimilarity",
     "NeighborSearch",
     "Similarity",
     "check_similarity",
@@ -33,6 +40,7 @@ __all__ = [
     "local_scaling_similarity",
     "make_similarity",
     "mean_distance",
+    "nearest_neighbors_similarity",
     "neighbor_graph",
     "resolve_sigma",
     "rms_distance",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol
 
+from volmar.graphs.callable_similarity import CallableSimilarity
 from volmar.graphs.cosine_knn import CosineKNNSimilarity
 from volmar.graphs.gaussian import GaussianSimilarity
 from volmar.graphs.local_scaling import LocalScalingSimilarity
+from volmar.graphs.nearest_neighbors import NearestNeighborsSimilarity
 from volmar.graphs.validation import MatrixLike
 
 __all__ = ["Extension", "Similarity", "make_similarity"]
@@ -16,6 +19,7 @@ _SIMILARITIES: dict[str, type] = {
     "gaussian": GaussianSimilarity,
     "local_scaling": LocalScalingSimilarity,
     "cosine_knn": CosineKNNSimilarity,
+    "nearest_neighbors": NearestNeighborsSimilarity,
 }
 
 
@@ -39,15 +43,20 @@ class Similarity(Protocol):
         ...  # pragma: no cover
 
 
-def make_similarity(affinity: str | Similarity = "local_scaling", **params: Any) -> Similarity:
-    """Make the recipe of a named similarity.
+def make_similarity(
+    affinity: str | Similarity | Callable[[Any, Any], Any] = "local_scaling", **params: Any
+) -> Similarity:
+    """Make the recipe of a named similarity, or of one that is given as a function.
 
     Parameters
     ----------
-    affinity : {"gaussian", "local_scaling", "cosine_knn"} or Similarity, default="local_scaling"
-        The name, or any object with a `build` method, which is handed back.
+    affinity : str, callable or Similarity, default="local_scaling"
+        "gaussian", "local_scaling", "cosine_knn" or "nearest_neighbors"; a function f(X, Y) of
+        similarities (see `CallableSimilarity`); or any object with a `build` method, which is
+        handed back, whether it can be called or not.
     **params
-        Parameters of `gaussian_similarity`, `local_scaling_similarity` or `cosine_knn_similarity`.
+        Parameters of the named similarity: see `gaussian_similarity`, `local_scaling_similarity`,
+        `cosine_knn_similarity` and `nearest_neighbors_similarity`.
 
     Returns
     -------
@@ -64,16 +73,7 @@ def make_similarity(affinity: str | Similarity = "local_scaling", **params: Any)
     array([[1.   , 0.607]])
     """
     if not isinstance(affinity, str):
-        if not hasattr(affinity, "build"):
-            raise TypeError(
-                f"affinity must be one of {', '.join(_SIMILARITIES)} or an object with a build "
-                f"method; got {type(affinity).__name__}."
-            )
-        if params:
-            raise TypeError(
-                f"affinity is a recipe with its own parameters; set {', '.join(params)} there."
-            )
-        return affinity
+        return _recipe(affinity, params)
     if affinity not in _SIMILARITIES:
         raise ValueError(f"affinity must be one of {', '.join(_SIMILARITIES)}; got {affinity!r}.")
     recipe = _SIMILARITIES[affinity]
@@ -85,3 +85,25 @@ def make_similarity(affinity: str | Similarity = "local_scaling", **params: Any)
             f"{', '.join(valid)}."
         )
     return recipe(**params)
+
+
+def _recipe(affinity: Any, params: dict[str, Any]) -> Similarity:
+    """Return the recipe of an affinity that is no name."""
+    if isinstance(affinity, type):
+        raise TypeError(f"affinity must be an instance: {affinity.__name__}(), not the class.")
+    is_recipe = hasattr(affinity, "build")
+    if not is_recipe and not callable(affinity):
+        raise TypeError(
+            f"affinity must be one of {', '.join(_SIMILARITIES)}, a callable f(X, Y) or an object "
+            f"with a build method; got {type(affinity).__name__}."
+        )
+    if params and is_recipe:
+        raise TypeError(
+            f"affinity is a recipe with its own parameters; set {', '.join(params)} there."
+        )
+    if params:
+        raise TypeError(
+            f"affinity is a callable and takes no {', '.join(params)} here; bind parameters with "
+            "functools.partial."
+        )
+    return affinity if is_recipe else CallableSimilarity(affinity)

@@ -14,14 +14,14 @@ __all__ = ["MatrixLike", "check_similarity"]
 #: An array, anything `numpy.asarray` takes, a data frame, or a scipy sparse matrix or array.
 MatrixLike: TypeAlias = Any
 
-_FLOATS = [np.float64, np.float32]
+FLOATS = [np.float64, np.float32]
 _BLOCK_ROWS = 256
 
 
 def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
     """Return points as a finite float array or canonical CSR array; float32 stays float32."""
     X = check_array(
-        X, accept_sparse="csr", dtype=_FLOATS, ensure_min_samples=min_points, input_name=name
+        X, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=min_points, input_name=name
     )
     return canonical_csr(X) if sp.issparse(X) else X
 
@@ -58,13 +58,15 @@ def is_constant(X: Any) -> bool:
     return bool((X[0] == X).all())
 
 
-def check_similarity(W: MatrixLike) -> Any:
+def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     """Check a precomputed similarity matrix and hand it back as given, diagonal included.
 
     Parameters
     ----------
     W : array-like or sparse matrix of shape (n, n)
         Pairwise similarities: finite, nonnegative and symmetric, with n >= 2.
+    name : str, default="W"
+        What error messages call it.
 
     Returns
     -------
@@ -84,33 +86,61 @@ def check_similarity(W: MatrixLike) -> Any:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    W = check_array(W, accept_sparse="csr", dtype=_FLOATS, ensure_min_samples=2, input_name="W")
+    W = check_array(W, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2, input_name=name)
     if W.shape[0] != W.shape[1]:
         raise ValueError(
-            f"W has shape {W.shape}; a precomputed similarity has one row and one column per "
+            f"{name} has shape {W.shape}; a precomputed similarity has one row and one column per "
             "point. To start from points, choose a named affinity instead of 'precomputed'."
         )
     if sp.issparse(W):
         W = canonical_csr(W)
-        lowest = W.data.min(initial=0.0)
-    else:
-        lowest = W.min()
-    if lowest < 0:
-        raise ValueError(
-            f"W has negative entries (smallest {lowest:.3g}); similarities must be nonnegative. "
-            "Clip them with np.maximum(W, 0) or choose another similarity."
-        )
+    check_nonnegative(W, name)
     difference, i, j = _largest_asymmetry(W)
     if difference == 0:
         return W
     tolerance = 1e-5 if W.dtype == np.float32 else 1e-8
     if difference > tolerance * W.max():
         raise ValueError(
-            f"W is not symmetric: W[{i}, {j}] and W[{j}, {i}] differ by {difference:.3g}, the "
-            "largest asymmetry. Pass 0.5 * (W + W.T)."
+            f"{name} is not symmetric: {name}[{i}, {j}] and {name}[{j}, {i}] differ by "
+            f"{difference:.3g}, the largest asymmetry. Take 0.5 * (W + W.T)."
         )
     half = W.dtype.type(0.5)
     return sp.csr_array(half * (W + W.T)) if sp.issparse(W) else half * (W + W.T)
+
+
+def check_nonnegative(W: Any, name: str) -> None:
+    """Refuse similarities below zero."""
+    lowest = W.data.min(initial=0.0) if sp.issparse(W) else W.min(initial=0.0)
+    if lowest < 0:
+        raise ValueError(
+            f"{name} has negative entries (smallest {lowest:.3g}); similarities must be "
+            "nonnegative. Clip them with np.maximum(W, 0) or choose another similarity."
+        )
+
+
+def rows_over_sums(S: Any, *, points: str) -> Any:
+    """Divide rows of nonnegative similarities by their sums, in float64.
+
+    Parameters
+    ----------
+    S : ndarray or sparse matrix of shape (m, n)
+        Similarities of new points to the training points.
+    points : str
+        What error messages call the new points.
+    """
+    total = np.asarray(S.sum(axis=1, dtype=np.float64)).ravel()
+    if np.any(total <= 0):
+        row = int(np.argmin(total))
+        raise ValueError(
+            f"row {row} of {points} has no positive similarity to any training row and cannot be "
+            "placed. Leave it out or give it a similarity."
+        )
+    if not sp.issparse(S):
+        return S / total[:, None]
+    S = sp.csr_array(S, dtype=np.float64, copy=True)
+    # Each entry by itself: the reciprocal of a tiny sum would overflow.
+    S.data /= np.repeat(total, np.diff(S.indptr))
+    return S
 
 
 def canonical_csr(W: Any) -> Any:

@@ -1,0 +1,344 @@
+"""Clustering by squared-loss mutual information (Sugiyama and others 2011), the method SMIC."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base import Clusterer, Result, Status
+from volmar.base.clusterer import two_column_scores
+from volmar.base.graph import Graph, build_graph
+from volmar.operators import as_operator
+
+# Eigenvalues below this part of the largest are not divided by: Lanczos settles them no better.
+SMALLEST_RATIO = 1e-6
+# Eigenvalues closer than this part of the largest are equal, and their eigenvectors any basis.
+SAME_RATIO = 1e-9
+# |phi'1| below this part of its largest possible value, sqrt(n), is zero with rounding on it.
+ZERO_SUM = 1e-8
+# Entries of an eigenvector below this part of its largest are zeros with rounding on them.
+ZERO_ENTRY = 1e-12
+
+
+@dataclass(frozen=True, repr=False)
+class SMICResult(Result):
+    """Labels, with the functions on the rows that they are the largest of.
+
+    Attributes
+    ----------
+    objective : float
+        1/2 - k / (2n) sum_y phi_y' K^2 phi_y: the paper's approximate squared-loss mutual
+        information, eq. (16) for k = 2, with its sign changed.
+    gap : float
+        NaN: the eigenvectors solve their own problem exactly, but no bound says how much of it
+        the rounding to labels loses.
+    residuals : mapping of str to float
+        ``"eigenvectors"``: largest |K phi_y - lambda_y phi_y| over the largest row sum of K.
+    labels : ndarray of shape (n,)
+        Consecutive from 0; clusters that no row goes to are left out.
+    shares : ndarray of shape (n, c)
+        phi~_y / max(0, phi~_y)'1 of the clusters that have rows.
+    divisors : ndarray of shape (c,)
+        lambda_y / lambda_1 of the same; 1 where lambda_y is not to be divided by.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    shares: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    divisors: NDArray = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
+class KernelSpectrum:
+    """A graph with the leading eigenpairs of its similarity matrix K.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph; K is its W, diagonal included.
+    values : ndarray of shape (k + 1,) or (n,)
+        Algebraically largest eigenvalues, in descending order, one more than is used.
+    vectors : ndarray of shape (n, k)
+        Unit eigenvectors in use.
+    residuals : ndarray of shape (k,)
+        |K phi_y - lambda_y phi_y| over the largest row sum of K.
+    """
+
+    graph: Graph
+    values: NDArray
+    vectors: NDArray
+    residuals: NDArray
+
+    @property
+    def n_clusters(self) -> int:
+        """How many eigenvectors are used."""
+        return self.vectors.shape[1]
+
+    @property
+    def is_extensible(self) -> NDArray:
+        """Which eigenvalues in use are positive, and settled well enough to divide by."""
+        return self.values[: self.n_clusters] > SMALLEST_RATIO * self.values[0]
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether K does not determine as many clusters as are wanted.
+
+        Its graph has more components than that, an eigenvalue in use is not positive, or one in
+        use is as large as its successor and the eigenvectors of both are any basis of a plane.
+        """
+        return bool(
+            self.graph.components[0] > self.n_clusters
+            or not self.is_extensible.all()
+            or np.any(-np.diff(self.values) <= SAME_RATIO * self.values[0])
+        )
+
+
+def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
+    """Compute the leading eigenpairs of K, and warn of what the graph cannot tell."""
+    graph.warn_of_components(n_clusters)
+    # No eigenvalue of a nonnegative matrix is larger in magnitude than its largest row sum.
+    ceiling = float(graph.degrees.max())
+    if ceiling < np.finfo(np.float64).tiny:
+        raise ValueError(
+            "no row of X is similar to any row: all similarities are zero. Use a larger sigma, or "
+            "another affinity."
+        )
+    scaled = graph.W.astype(np.float64, copy=False) * (-1.0 / ceiling)
+    n_pairs = min(n_clusters + 1, scaled.shape[0])
+    pairs = as_operator(scaled, shift=1.0, bounds=(-1.0, 1.0)).smallest_eigenpairs(n_pairs)
+    spectrum = KernelSpectrum(
+        graph,
+        values=ceiling * (1.0 - pairs.values),
+        vectors=pairs.vectors[:, :n_clusters],
+        residuals=pairs.residuals[:n_clusters],
+    )
+    n_groups = int(spectrum.is_extensible.sum())
+    if n_groups < n_clusters:
+        warnings.warn(
+            f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of the "
+            f"similarities is {spectrum.values[n_groups]:.3g}, which is not positive beside the "
+            f"first, {spectrum.values[0]:.3g}, so that new rows cannot be told by its "
+            "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return spectrum
+
+
+def information_maximization(problem: KernelSpectrum) -> SMICResult:
+    """Round the eigenvectors to labels, label_i = argmax_y max(0, phi~_y)_i / max(0, phi~_y)'1.
+
+    Clipping at zero does not change which y is largest in a row that has a positive entry, and in
+    a row without one it would make all equal: labels are taken from the values before it.
+    """
+    n, n_clusters = problem.vectors.shape
+    shares = positive_shares(problem.vectors, problem.residuals)
+    # Numbers of clusters that no row goes to are left out.
+    present, labels = np.unique(np.argmax(shares, axis=1), return_inverse=True)
+    n_unseen = int((shares == 0).all(axis=1).sum())
+    _warn_of_labels(problem, present.size, n_unseen)
+    values = problem.values[:n_clusters]
+    divisors = np.where(problem.is_extensible, values / values[0], 1.0)
+    objective = 0.5 - n_clusters / (2 * n) * float(values @ values)
+    undetermined = problem.is_degenerate or n_unseen > 0
+    return SMICResult(
+        objective=objective,
+        residuals={"eigenvectors": float(problem.residuals.max())},
+        status=Status.DEGENERATE if undetermined else Status.CONVERGED,
+        n_iter=1,
+        history=(objective,),
+        labels=labels,
+        shares=shares[:, present],
+        divisors=divisors[present],
+    )
+
+
+def _warn_of_labels(problem: KernelSpectrum, n_present: int, n_unseen: int) -> None:
+    """Warn of clusters without rows, and of rows that no eigenvector says anything about."""
+    n, n_clusters = problem.vectors.shape
+    if n_present < n_clusters:
+        warnings.warn(
+            f"Only {n_present} of n_clusters={n_clusters} clusters have rows: the other "
+            "eigenvectors are largest nowhere. Ask for fewer clusters, or use another affinity.",
+            UserWarning,
+            stacklevel=3,
+        )
+    # More components than clusters have been warned of: some are out of sight for that reason.
+    if n_unseen and problem.graph.components[0] <= n_clusters:
+        warnings.warn(
+            f"{n_unseen} of {n} rows are out of sight of the {n_clusters} leading eigenvectors, "
+            "which live on a part of the graph with large similarities, and go to cluster 0. Use "
+            "a larger n_neighbors or sigma, or NormalizedSpectralClustering.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
+    """Return phi~_y / max(0, phi~_y)'1, with phi~_y = phi_y sign(phi_y'1) and sign(0) = 1.
+
+    A column has a positive entry, because its sum is not negative and it is not zero. Entries that
+    are nothing but rounding are zeros: whole components of a disconnected graph would otherwise
+    be shared out by it.
+    """
+    noise = np.maximum(ZERO_ENTRY * np.abs(vectors).max(axis=0), residuals)
+    clean = np.where(np.abs(vectors) > noise, vectors, 0.0)
+    signed = clean * np.where(clean.sum(axis=0) < -ZERO_SUM * np.sqrt(len(clean)), -1.0, 1.0)
+    return signed / np.maximum(signed, 0.0).sum(axis=0)
+
+
+class SMIC(Clusterer):
+    r"""Squared-loss mutual information clustering of Sugiyama and others (2011), with new rows.
+
+    The posterior of cluster y is modelled as :math:`\sum_i \alpha_{yi} K(x, x_i)`. With clusters
+    of equal probability the squared-loss mutual information between rows and clusters is then
+    approximately :math:`\frac{k}{2n} \sum_y \alpha_y' K^2 \alpha_y - \frac{1}{2}` (JMLR eq. 16 for
+    k = 2), and largest among orthonormal :math:`\alpha_y` at the k leading eigenvectors
+    :math:`\phi_y` of K (eq. 17 and 18). With
+    :math:`\tilde\phi_y = \phi_y \, sign(\phi_y' 1)`, row i goes to
+
+    .. math:: \arg\max_y \max(0, \tilde\phi_y)_i \, / \, \max(0, \tilde\phi_y)' 1,
+
+    and a new row x to
+
+    .. math:: \arg\max_y \max\Bigl(0, \sum_i K(x, x_i) \tilde\phi_{yi}\Bigr) \, / \,
+        (\lambda_y \max(0, \tilde\phi_y)' 1).
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters.
+    affinity : str, callable or Similarity, default="local_scaling"
+        The kernel K: "local_scaling" (on the graph of nearest neighbours), "gaussian",
+        "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
+        without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
+        f(X, Y) of similarities or a matrix is used as given. Entries must not be negative.
+    sigma : float or str, optional
+        Width of the Gaussian similarity, a number or a rule such as "mean/4".
+    n_neighbors : int, optional
+        Neighbours of the similarities on nearest neighbours; 7 if not given.
+    random_state : int, RandomState or None, default=None
+        Taken for the sake of one interface: the method is deterministic.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row. A cluster that no row goes to is left out, with a warning.
+    eigenvalues_ : ndarray of shape (n_clusters + 1,)
+        Largest eigenvalues of K, one more than was used.
+    objective_ : float
+        :math:`\frac{1}{2} - \frac{k}{2n} \sum_y \lambda_y^2`, the information with its sign
+        changed.
+    result_ : SMICResult
+        Certified result: residuals of the eigenvectors. `gap` is NaN, because no bound says what
+        the rounding of eigenvectors to labels loses.
+    n_iter_ : int
+        Always 1.
+    n_features_in_ : int
+        Number of features (of training rows, with affinity="precomputed").
+
+    See Also
+    --------
+    NormalizedSpectralClustering : Eigenvectors of the similarities normalised by the degrees.
+
+    Notes
+    -----
+    *Which eigenvectors.* Those of the algebraically largest eigenvalues. For a positive
+    semidefinite K they are eq. 17 and 18's. Other similarities become so when a constant is added
+    to their diagonal, which moves all eigenvalues alike and leaves the eigenvectors as they are:
+    it makes no difference to `labels_` whether the diagonal is 0 or 1, and eigenvectors of large
+    negative eigenvalues, which part rows from their own neighbours, are not taken.
+
+    *New rows.* :math:`\lambda_y` is the eigenvalue of K as it is used. Where K is given with its
+    diagonal (a kernel matrix, a recipe with self-loops, a callable) the rule gives training rows
+    their `labels_` again, because :math:`K \phi_y = \lambda_y \phi_y`. Named affinities have no
+    diagonal, as a new row has no similarity to itself, and `predict` may place a few training rows
+    at the border differently. An eigenvalue that is not positive is not divided by: `fit`
+    warns of it, and the largest one is taken in its place. `predict` places rows far from all
+    training rows too, without a word.
+
+    *Clipping at zero* changes nothing in a row that has a positive value, as every row of a
+    connected graph has: the first eigenvector is positive there. In a row that has none it would
+    make all clusters equal, and the largest of the unclipped values decides. Where a row's values
+    are all zero up to rounding (no eigenvector in use reaches its part of the graph)
+    it goes to cluster 0; `fit` warns of such rows, and `result_.status` is DEGENERATE.
+
+    `decision_function` is, without the clipping,
+    :math:`\sum_i K(x, x_i) \tilde\phi_{yi} / (\lambda_y \max(0, \tilde\phi_y)' 1)` times
+    :math:`\lambda_1 / \sum_i K(x, x_i)`, a factor that is the same for all clusters: a
+    column for each cluster, or for two clusters the second less the first.
+
+    K is not normalised by its row sums, so that the leading eigenvectors may share one region of
+    large row sums among them and leave the rest to whatever is largest there. Scale the features
+    first where their units differ (`sklearn.preprocessing.StandardScaler`): the graph sees
+    distances only.
+
+    References
+    ----------
+    M. Sugiyama, M. Yamada, M. Kimura, H. Hachiya. On information-maximization clustering: tuning
+    parameter selection and analytic solution. ICML 2011.
+
+    Examples
+    --------
+    >>> from volmar import SMIC
+    >>> from volmar.datasets import make_two_gaussians
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_gaussians(300, random_state=0)
+    >>> model = SMIC().fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    """
+
+    _min_clusters = 1
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        affinity="local_scaling",
+        sigma=None,
+        n_neighbors=None,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.affinity = affinity
+        self.sigma = sigma
+        self.n_neighbors = n_neighbors
+        self.random_state = random_state
+
+    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or similarities with affinity="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
+    def _scores(self, X: Any) -> NDArray:
+        functions = self.result_.shares / self.result_.divisors
+        return two_column_scores(np.asarray(self._row_weights(X) @ functions))
+
+    def _check_parameters(self) -> None:
+        """Leave the affinity and its parameters to the graph, which checks them with the rows."""
+
+    def _problem(self, X: Any, weights: NDArray | None) -> KernelSpectrum:  # noqa: ARG002 -- no weights here
+        graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)
+        return kernel_spectrum(graph, self.n_clusters)
+
+    def _run(self, problem: KernelSpectrum, seed: int) -> SMICResult:  # noqa: ARG002 -- deterministic
+        return information_maximization(problem)
+
+    def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:  # noqa: ARG002 -- one signature
+        self.eigenvalues_ = problem.values
+        self._row_weights = problem.graph.row_weights

@@ -1,0 +1,105 @@
+"""A similarity that is given as a function of two sets of points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_array
+
+from volmar.graphs.validation import (
+    FLOATS,
+    MatrixLike,
+    check_new_points,
+    check_nonnegative,
+    check_points,
+    check_similarity,
+    rows_over_sums,
+)
+
+__all__ = ["CallableSimilarity"]
+
+
+@dataclass(frozen=True, eq=False)
+class CallableSimilarity:
+    """Recipe for the similarity ``W = function(X, X)``, used as given, diagonal included.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(X, Y)`` takes two sets of rows, dense or CSR as the training points are, and
+        returns their nonnegative similarities, dense or sparse, of shape (len(X), len(Y));
+        ``function(X, X)`` must be symmetric. For parameters of its own use `functools.partial`.
+        What is fitted with it can be pickled where the function can.
+
+    Examples
+    --------
+    >>> from sklearn.metrics.pairwise import laplacian_kernel
+    >>> from volmar.graphs import CallableSimilarity
+    >>> W, extension = CallableSimilarity(laplacian_kernel).build([[0.0], [1.0]])
+    >>> W.round(3)
+    array([[1.   , 0.368],
+           [0.368, 1.   ]])
+    >>> extension.weights([[0.0]]).round(3)
+    array([[0.731, 0.269]])
+    """
+
+    function: Callable[[Any, Any], Any]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.function, type) or not callable(self.function):
+            what = self.function if isinstance(self.function, type) else type(self.function)
+            raise TypeError(
+                "function must be a callable that takes two sets of rows and returns their "
+                f"similarities, such as sklearn.metrics.pairwise.rbf_kernel; got {what.__name__}."
+            )
+
+    def build(self, X: MatrixLike) -> tuple[Any, CallableExtension]:
+        """Build the similarity, and its extension to new points."""
+        X = check_points(X)
+        W = check_similarity(_matrix(self.function, X, X, "affinity(X, X)"), name="affinity(X, X)")
+        # A copy: new points are compared with these rows long after the caller may change them.
+        return W, CallableExtension(self.function, X.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class CallableExtension:
+    """Similarities of new points to the training points, by the function itself."""
+
+    function: Callable[[Any, Any], Any]
+    rows: Any
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities of shape (m, n), dense or CSR as the function returns them."""
+        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
+        if sp.issparse(X_new) != sp.issparse(self.rows):
+            X_new = X_new.toarray() if sp.issparse(X_new) else sp.csr_array(X_new)
+        name = "affinity(X_new, X)"
+        S = check_array(
+            _matrix(self.function, X_new, self.rows, name),
+            accept_sparse="csr",
+            dtype=FLOATS,
+            input_name=name,
+        )
+        check_nonnegative(S, name)
+        return S
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Similarities divided by their row sums; refused where a row has none."""
+        return rows_over_sums(self(X_new), points="X_new")
+
+
+def _matrix(function: Callable[[Any, Any], Any], A: Any, B: Any, name: str) -> Any:
+    """Call the function, and refuse what has not one entry for each pair of rows."""
+    S = function(A, B)
+    S = S if sp.issparse(S) else np.asarray(S)
+    if S.shape != (A.shape[0], B.shape[0]):
+        raise ValueError(
+            f"{name} has shape {S.shape} and must have {(A.shape[0], B.shape[0])}: an affinity "
+            "takes two sets of rows and returns a similarity for each pair, as "
+            "sklearn.metrics.pairwise.rbf_kernel does."
+        )
+    return S

@@ -1,0 +1,114 @@
+"""The binary similarity on the graph of nearest neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.validation import MatrixLike
+
+__all__ = ["NearestNeighborsSimilarity", "nearest_neighbors_similarity"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NearestNeighborsSimilarity:
+    """Recipe for the binary similarity; parameters as in `nearest_neighbors_similarity`."""
+
+    n_neighbors: int = 7
+    mutual: bool = False
+    neighbors: Any = "auto"
+    random_state: int | np.random.RandomState | None = None
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        check_neighbors(self.neighbors)
+
+    def build(self, X: MatrixLike) -> tuple[Any, NearestNeighborsExtension]:
+        """Build the similarity graph, and its extension to new points."""
+        search = NeighborSearch(
+            X, neighbors=self.neighbors, random_state=self.random_state, n_jobs=self.n_jobs
+        )
+        directed = search.graph(self.n_neighbors)
+        # A duplicate is a stored distance of zero, and an edge like any other.
+        directed.data[:] = 1.0
+        W = symmetrize(directed, "mutual" if self.mutual else "union")
+        return W, NearestNeighborsExtension(search, self.n_neighbors)
+
+
+@dataclass(frozen=True, eq=False)
+class NearestNeighborsExtension:
+    """Ones from new points to their nearest training points.
+
+    The rule for new points has one direction only: training points are not asked for their
+    neighbours again, in the mutual graph either.
+    """
+
+    search: NeighborSearch
+    n_neighbors: int
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities, a CSR array of shape (m, n) with n_neighbors ones in a row."""
+        return self._rows(X_new, 1.0)
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Equal weights 1 / n_neighbors on the nearest training points."""
+        return self._rows(X_new, 1.0 / self.n_neighbors)
+
+    def _rows(self, X_new: MatrixLike, value: float) -> Any:
+        near = self.search.query(X_new, self.n_neighbors)
+        near.data[:] = value
+        return near
+
+
+def nearest_neighbors_similarity(
+    X: MatrixLike,
+    *,
+    n_neighbors: int = 7,
+    mutual: bool = False,
+    neighbors: Any = "auto",
+    random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
+) -> Any:
+    """Sparse similarity ``W_ij = 1`` where one of two points is among the k nearest of the other.
+
+    All other entries are zero, and so is the diagonal: a point is not its own neighbour.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The points.
+    n_neighbors : int, default=7
+        Neighbours for each point, by Euclidean distance.
+    mutual : bool, default=False
+        Keep only the edges that both ends name. Far fewer remain, and the graph falls to pieces
+        more easily.
+    neighbors, random_state, n_jobs
+        As in `NeighborSearch`.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        In X's float dtype, equal to its transpose to the last bit.
+
+    Examples
+    --------
+    >>> from volmar.graphs import nearest_neighbors_similarity
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> nearest_neighbors_similarity(X, n_neighbors=1).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
+    >>> nearest_neighbors_similarity(X, n_neighbors=1, mutual=True).nnz
+    2
+    """
+    spec = NearestNeighborsSimilarity(
+        n_neighbors=n_neighbors,
+        mutual=mutual,
+        neighbors=neighbors,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    return spec.build(X)[0]
