@@ -61,18 +61,18 @@ def demo(
 
 @app.command()
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="The table; without it, a list.")] = None,
+    name: Annotated[str | None, typer.Argument(help="What to run; without it, a list.")] = None,
     out: Annotated[
         Path, typer.Option(help="Folder that keeps the cells.", file_okay=False)
     ] = Path("results"),
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes.")] = 1,
     realizations: Annotated[
         int | None,
-        typer.Option(min=1, help="Samplings of each set; the table's own if not given."),
+        typer.Option(min=1, help="Samplings of each set and size; the paper's own if not given."),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeatable.")] = None,
 ) -> None:
-    """Run a table of the papers again; an interrupted run goes on where it stopped."""
+    """Run a table or figure of the papers again; an interrupted run goes on where it stopped."""
     from volmar.cli.reproduce import list_all
     from volmar.cli.reproduce import reproduce as run
 

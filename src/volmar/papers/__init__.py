@@ -1,13 +1,15 @@
-"""The papers' tables: one declarative file for each, and their runner."""
+"""The papers' tables and figures: one declarative file for each, and their runner."""
 
 from volmar.papers.experiment import (
     Cell,
     Experiment,
+    Panel,
     list_experiments,
     load_experiment,
     parse_experiment,
     published,
 )
+from volmar.papers.measures import MeasureLine, Spread, summarise_measures
 from volmar.papers.runner import Line, Summary, run_cell, run_cells, summarise
 from volmar.papers.store import CellResult, Store
 
@@ -16,6 +18,9 @@ __all__ = [
     "CellResult",
     "Experiment",
     "Line",
+    "MeasureLine",
+    "Panel",
+    "Spread",
     "Store",
     "Summary",
     "list_experiments",
@@ -25,4 +30,5 @@ __all__ = [
     "run_cell",
     "run_cells",
     "summarise",
+    "summarise_measures",
 ]

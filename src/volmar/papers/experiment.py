@@ -7,7 +7,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from itertools import product
 from typing import Any
@@ -36,6 +36,8 @@ class Cell:
         Name in `volmar.metrics`.
     seed : int
         Random state of the estimator.
+    measures : mapping of str to str
+        What else is kept of the run: names, and attributes of the fitted estimator.
     """
 
     experiment: str
@@ -48,22 +50,51 @@ class Cell:
     sampling: Mapping[str, Any]
     metric: str
     seed: int
+    measures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """What identifies the cell in a store: a hash of everything that defines it."""
-        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        parts = asdict(self)
+        if not self.measures:
+            del parts["measures"]  # keys of results from before there were measures stay
+        text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def sampling_key(self) -> str:
+        """What settings on the same rows share; samplings of a whole set differ in their seed."""
+        return str((sorted(self.sampling.items()), self.seed))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of a paper's figure: measures that share an axis.
+
+    Attributes
+    ----------
+    axis : str
+        Name of the axis, with its unit.
+    measures : tuple of str
+        Names of the measures.
+    percent : bool
+        Whether the measures are shares that are shown in percent.
+    """
+
+    axis: str
+    measures: tuple[str, ...]
+    percent: bool = False
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of a paper, as read from its file.
+    """A table or a figure of a paper, as read from its file.
 
     Attributes
     ----------
     name, title, paper, table, metric, note : str
-        What it is; `paper` and `table` are those of the published figures.
+        What it is; `paper` and `table` are those of the published figures, `table` is empty where
+        none are.
     datasets : mapping of str to mapping
         Data sets, with what is special about each.
     similarities : mapping of str to mapping
@@ -71,11 +102,19 @@ class Experiment:
     methods : mapping of str to mapping
         Methods by the paper's names. In hindsight the parameters are `fixed` and one setting of
         `grid`, and `matrix`, where it is there, names the parameter that says that a similarity
-        is given instead of rows. Label-free they are `default`.
+        is given instead of rows: the one that the data set names, or else the method, or else
+        "default". Label-free they are `default`.
     n_realizations : int
-        Samplings of each data set.
+        Samplings of each data set, or of each size of each data set.
     whole_sets : bool
         Whether a sampling is the whole set with a seed of its own, not a part of the set.
+    sizes : tuple of int
+        Rows of a sampling, one size after the other; empty where the data set has a size.
+    measures : mapping of str to str
+        What a figure shows of the fitted estimators: names, and dotted attributes, either a number
+        or n soft responses. With measures only the paper's settings are run, not the default.
+    panels : tuple of Panel
+        How the figure arranges the measures.
     """
 
     name: str
@@ -89,14 +128,16 @@ class Experiment:
     methods: Mapping[str, Mapping[str, Any]]
     n_realizations: int
     whole_sets: bool
+    sizes: tuple[int, ...] = ()
+    measures: Mapping[str, str] = field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
 
     def cells(self, n_realizations: int | None = None) -> Iterator[Cell]:
         """Unfold into cells, sampling by sampling, so that a part of a run is a smaller table."""
-        for realization in range(1, (n_realizations or self.n_realizations) + 1):
+        for sampling, seed in self._samplings(n_realizations or self.n_realizations):
             for (dataset, special), (method, spec) in product(
                 self.datasets.items(), self.methods.items()
             ):
-                sampling = {} if self.whole_sets else {"realization": realization}
                 common = {
                     "experiment": self.name,
                     "dataset": dataset,
@@ -104,14 +145,25 @@ class Experiment:
                     "estimator": spec["estimator"],
                     "sampling": {**sampling, **special.get("load", {})},
                     "metric": self.metric,
-                    "seed": realization,
+                    "seed": seed,
+                    "measures": self.measures,
                 }
                 for similarity, parameters in self._hindsight(special, spec):
                     yield Cell(
                         column="hindsight", parameters=parameters, similarity=similarity, **common
                     )
-                default = spec.get("default", {})
-                yield Cell(column="label-free", parameters=default, similarity=None, **common)
+                if not self.measures:
+                    default = spec.get("default", {})
+                    yield Cell(column="label-free", parameters=default, similarity=None, **common)
+
+    def _samplings(self, n_realizations: int) -> Iterator[tuple[dict[str, int], int]]:
+        """Arguments of `volmar.datasets.load` and the seed of every sampling."""
+        for realization in range(1, n_realizations + 1):
+            sampling = {} if self.whole_sets else {"realization": realization}
+            if not self.sizes:
+                yield sampling, realization
+            for size in self.sizes:
+                yield {**sampling, "n_samples": size}, realization
 
     def _hindsight(
         self, special: Mapping[str, Any], spec: Mapping[str, Any]
@@ -121,9 +173,14 @@ class Experiment:
         similarities: Iterable[dict[str, Any] | None] = [None]
         if "matrix" in spec:
             fixed = {spec["matrix"]: "precomputed", **fixed}
-            similarities = unfold(self.similarities[special.get("similarity", "default")])
+            similarities = unfold(self.similarities[similarity_name(special, spec)])
         for similarity, setting in product(similarities, unfold(spec.get("grid", {}))):
             yield similarity, {**fixed, **setting}
+
+
+def similarity_name(special: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """Name of the similarity of a method on a data set: the data set's word goes first."""
+    return special.get("similarity", spec.get("similarity", "default"))
 
 
 def unfold(grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -147,9 +204,9 @@ def load_experiment(name: str) -> Experiment:
     >>> from volmar.papers import load_experiment
     >>> experiment = load_experiment("mvc-jmlr-2013-table-2")
     >>> list(experiment.methods)
-    ['KM', 'NSC']
+    ['KM', 'NSC', 'MVC-SL']
     >>> len(list(experiment.cells(n_realizations=1)))
-    112
+    168
     """
     if name not in list_experiments():
         raise ValueError(
@@ -163,14 +220,52 @@ def parse_experiment(name: str, text: str) -> Experiment:
     """Read an experiment from the text of its file."""
     raw = tomllib.loads(text)
     sampling = raw.pop("sampling")
-    return Experiment(
+    experiment = Experiment(
         name=name,
+        table=raw.pop("table", ""),
         n_realizations=sampling["realizations"],
         whole_sets=sampling.get("whole_sets", False),
+        sizes=tuple(sampling.get("sizes", ())),
         note=" ".join(raw.pop("note", "").split()),
         similarities=raw.pop("similarities", {}),
+        panels=tuple(
+            Panel(panel["axis"], tuple(panel["measures"]), panel.get("percent", False))
+            for panel in raw.pop("panels", ())
+        ),
         **raw,
     )
+    _check(experiment)
+    return experiment
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse a file that names what it does not define."""
+    if experiment.whole_sets and experiment.sizes:
+        raise ValueError(
+            f"{experiment.name}: sampling has both whole_sets and sizes={list(experiment.sizes)}; "
+            "leave one of them out."
+        )
+    for special, (method, spec) in product(
+        experiment.datasets.values(), experiment.methods.items()
+    ):
+        wanted = similarity_name(special, spec)
+        if "matrix" in spec and wanted not in experiment.similarities:
+            raise ValueError(
+                f"{experiment.name}: method {method} needs the similarity {wanted!r}, and there "
+                f"are: {', '.join(experiment.similarities) or 'none'}; add it, or name another."
+            )
+    if experiment.panels and not experiment.sizes:
+        raise ValueError(
+            f"{experiment.name}: panels show measures against the sample size, and sampling has "
+            "no sizes; add them, or leave the panels out."
+        )
+    drawn = {measure for panel in experiment.panels for measure in panel.measures}
+    unknown = sorted(drawn - set(experiment.measures))
+    if unknown:
+        raise ValueError(
+            f"{experiment.name}: a panel shows {', '.join(unknown)}, and there are: "
+            f"{', '.join(experiment.measures) or 'none'}; add it to [measures]."
+        )
 
 
 def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, float | None]]:

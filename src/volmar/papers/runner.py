@@ -9,20 +9,23 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing import get_context
 from statistics import mean, stdev
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 import volmar
 from volmar import datasets, graphs, metrics
 from volmar.papers.experiment import Cell, Experiment, published
+from volmar.papers.measures import take_measures
 from volmar.papers.store import CellResult, Store
 
 
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell on one thread; an error is recorded as its status, not raised."""
-    data = datasets.load(cell.dataset, **cell.sampling)
+    data = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
     model = getattr(volmar, cell.estimator)(**cell.parameters, random_state=cell.seed)
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
@@ -38,8 +41,21 @@ def run_cell(cell: Cell) -> CellResult:
             status = f"{type(error).__name__}: {error}"
             return CellResult(cell, None, seconds, status, volmar.__version__)
     seconds = time.perf_counter() - start
-    value = float(getattr(metrics, cell.metric)(data.y, labels))
-    return CellResult(cell, value, seconds, model.result_.status.name.lower(), volmar.__version__)
+    metric = getattr(metrics, cell.metric)
+    return CellResult(
+        cell,
+        float(metric(data.y, labels)),
+        seconds,
+        model.result_.status.name.lower(),
+        volmar.__version__,
+        take_measures(model, cell.measures, data.y, metric),
+    )
+
+
+# The cells of a sampling follow each other, and unpacking MNIST takes longer than most fits.
+@lru_cache(maxsize=1)
+def _load(dataset: str, sampling: tuple[tuple[str, Any], ...]) -> Any:
+    return datasets.load(dataset, **dict(sampling))
 
 
 def run_cells(
@@ -65,6 +81,7 @@ def run_cells(
         Called with (done, wanted) at the beginning and after every cell.
     """
     cells = list(cells)
+    _load.cache_clear()  # files and folders may have changed since the last run
     known = {
         key: r
         for key, r in store.read().items()
@@ -153,8 +170,7 @@ def summarise(experiment: Experiment, results: Iterable[CellResult]) -> list[Lin
                     default.append(r.value)
                     seconds.append(r.seconds)
                 else:
-                    # Samplings of a whole set differ in their seed only.
-                    sampling = str((sorted(r.cell.sampling.items()), r.cell.seed))
+                    sampling = r.cell.sampling_key
                     best[sampling] = min(r.value, best.get(sampling, math.inf))
             value, error = figures.get((dataset, method), (None, None))
             lines.append(

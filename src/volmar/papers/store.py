@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ class CellResult:
         The solver's status, or the error of a cell that failed.
     version : str
         volmar's version.
+    measures : mapping of str to float
+        The cell's measures; empty where it has none or failed.
     """
 
     cell: Cell
@@ -35,6 +38,7 @@ class CellResult:
     seconds: float
     status: str
     version: str
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Store:
@@ -77,7 +81,10 @@ def _parse(line: str) -> CellResult | None:
     try:
         raw: dict[str, Any] = dict(json.loads(line))
         result = CellResult(cell=Cell(**raw.pop("cell")), **raw)
-        numbers = [result.seconds] if result.value is None else [result.seconds, result.value]
+        numbers = [result.seconds]
+        if result.value is not None:
+            # A failed cell has no measures.
+            numbers += [result.value, *(result.measures[name] for name in result.cell.measures)]
         return result if all(math.isfinite(number) for number in numbers) else None
     except (ValueError, TypeError, KeyError):
         return None

@@ -1,5 +1,6 @@
-"""Pictures of clusterings (needs matplotlib: ``pip install volmar[plot]``)."""
+"""Pictures of clusterings and of the papers' figures (``pip install volmar[plot]``)."""
 
 from volmar.plots.clusters import ClustersDisplay
+from volmar.plots.measures import MeasuresDisplay
 
-__all__ = ["ClustersDisplay"]
+__all__ = ["ClustersDisplay", "MeasuresDisplay"]

@@ -1,0 +1,145 @@
+"""What a paper's figure shows: attributes of fitted estimators, measured and summed up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from statistics import mean, median, stdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.papers.experiment import Experiment
+from volmar.papers.store import CellResult
+
+
+def take_measures(
+    model: Any,
+    measures: Mapping[str, str],
+    y: NDArray,
+    metric: Callable[[NDArray, NDArray], float],
+) -> dict[str, float]:
+    """Take the measures of a fitted estimator.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        What is measured.
+    measures : mapping of str to str
+        Names, and dotted attributes of `model`. A number is kept as it is; n soft responses h are
+        turned into the labels h >= 0 and scored by `metric`.
+    y : ndarray of shape (n,)
+        The classes.
+    metric : callable
+        Takes classes and labels.
+
+    Returns
+    -------
+    dict of str to float
+        Values by the names of `measures`.
+    """
+    taken = {}
+    for name, attribute in measures.items():
+        try:
+            value = np.asarray(attrgetter(attribute)(model))
+        except AttributeError as error:
+            raise ValueError(
+                f"measure {name!r}: a fitted {type(model).__name__} has no {attribute!r} "
+                f"({error}); name an attribute that it has."
+            ) from error
+        if value.ndim and value.shape != y.shape:
+            raise ValueError(
+                f"measure {name!r}: {attribute!r} of {type(model).__name__} has shape "
+                f"{value.shape}; name a number or soft responses of shape {y.shape}."
+            )
+        taken[name] = float(metric(y, (value >= 0).astype(int)) if value.ndim else value)
+    return taken
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of a measure over samplings: their mean and median, and how far to trust them.
+
+    Attributes
+    ----------
+    mean, median : float
+        Of the values.
+    standard_error : float or None
+        Standard deviation over the root of `n`; None for a single value.
+    median_error : float or None
+        Median absolute deviation from the median over the root of `n`; None for a single value.
+    n : int
+        Number of values.
+    """
+
+    mean: float
+    standard_error: float | None
+    median: float
+    median_error: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Sum up one value or more."""
+        middle, n = median(values), len(values)
+        if n == 1:
+            return cls(values[0], None, middle, None, n)
+        deviation = median(abs(value - middle) for value in values)
+        return cls(mean(values), stdev(values) / math.sqrt(n), middle, deviation / math.sqrt(n), n)
+
+
+@dataclass(frozen=True)
+class MeasureLine:
+    """A point of a reproduced figure; `size` is None where the experiment has no sizes."""
+
+    dataset: str
+    method: str
+    size: int | None
+    measure: str
+    spread: Spread
+
+
+def summarise_measures(experiment: Experiment, results: Iterable[CellResult]) -> list[MeasureLine]:
+    """Sum up an experiment's measures for every data set, method and size.
+
+    Where a method has a grid, the setting with the best metric counts, for each sampling.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        An experiment with measures.
+    results : iterable of CellResult
+        Its results; those that failed do not count.
+
+    Returns
+    -------
+    list of MeasureLine
+        In the order of the experiment's data sets, methods, sizes and measures, in percent where a
+        panel says so; without lines that no result is there for.
+    """
+    best: dict[tuple[str, str, int | None], dict[str, CellResult]] = {}
+    for r in results:
+        if r.value is None:
+            continue
+        point = (r.cell.dataset, r.cell.method, r.cell.sampling.get("n_samples"))
+        samplings = best.setdefault(point, {})
+        known = samplings.get(r.cell.sampling_key)
+        if known is None or known.value is None or r.value < known.value:
+            samplings[r.cell.sampling_key] = r
+    factors = {m: 100 if p.percent else 1 for p in experiment.panels for m in p.measures}
+    return [
+        MeasureLine(dataset, method, size, measure, Spread.of(values))
+        for dataset in experiment.datasets
+        for method in experiment.methods
+        for size in experiment.sizes or (None,)
+        for measure in experiment.measures
+        if (
+            values := [
+                factors.get(measure, 1) * r.measures[measure]
+                for r in best.get((dataset, method, size), {}).values()
+            ]
+        )
+    ]
