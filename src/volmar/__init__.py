@@ -12,6 +12,7 @@ from volmar._version import __version__
 
 if TYPE_CHECKING:
     from volmar.baselines import (
+        SMIC,
         DiscriminativeKMeans,
         KernelKMeans,
         LDAKMeans,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         NormalizedSpectralClustering,
     )
     from volmar.separation import MSPC, MinimaxProbabilityMachine
+    from volmar.volume import SoftLabelMVC
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
 _HOMES = {
@@ -29,16 +31,20 @@ _HOMES = {
     "MinimaxProbabilityMachine": "volmar.separation",
     "NormalizedCut": "volmar.baselines",
     "NormalizedSpectralClustering": "volmar.baselines",
+    "SMIC": "volmar.baselines",
+    "SoftLabelMVC": "volmar.volume",
 }
 
 __all__ = [
     "MSPC",
+    "SMIC",
     "DiscriminativeKMeans",
     "KernelKMeans",
     "LDAKMeans",
     "MinimaxProbabilityMachine",
     "NormalizedCut",
     "NormalizedSpectralClustering",
+    "SoftLabelMVC",
     "__version__",
 ]
 

@@ -1,0 +1,242 @@
+"""Exact alternation between labels and soft responses, for any strength of the regulariser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.solvers import Status
+from volmar.volume.problem import VolumeProblem, signs
+from volmar.volume.sqp import SoftResponses
+
+MAX_NEWTON = 100
+# Where the bracket of eta is this narrow (relative) and the norm is still short, the rest of the
+# norm lies along the eigenvector at the end of the bracket (More and Sorensen's hard case).
+NARROW = 1e-13
+
+
+@dataclass(frozen=True)
+class Minimiser:
+    """Soft responses that are optimal for given labels, with their multipliers."""
+
+    h: NDArray
+    eta: float
+    kappa: float
+
+
+@dataclass(frozen=True)
+class _Point:
+    """h(eta) on the plane 1'h = total (or anywhere, where total is None), its slope in eta."""
+
+    h: NDArray
+    slope: NDArray
+    kappa: float
+    convex: bool
+    length: float
+
+
+class _Secular:
+    r"""The secular equation of :math:`\min_h -2y'h + \gamma h'Qh`, |h| = 1, perhaps 1'h = total.
+
+    With :math:`A = \gamma Q - \eta I` the optimality conditions are :math:`A h = y - \kappa 1`.
+    On the plane, h = (total/n) 1 + g with g orthogonal to 1 and :math:`|g|^2 = r^2 = 1 -
+    total^2/n`; without it g = h and r = 1. As a function of eta, 1/|g| is convex and falls to
+    zero at the first pole, so that Newton's method on 1/|g| = 1/r converges monotonically from
+    the side of the pole; from the other side one step crosses the root, and halving brings it
+    back where it crosses the pole too.
+    """
+
+    def __init__(
+        self, problem: VolumeProblem, y: NDArray, total: float | None, eigenvalues: NDArray
+    ):
+        self.problem = problem
+        self.y = y
+        self.total = total
+        self.eigenvalues = eigenvalues
+        self.radius = 1.0 if total is None else float(np.sqrt(1 - total**2 / problem.n))
+
+    def solve(self, tol: float) -> Minimiser:
+        """Find eta by a safeguarded Newton method and return h(eta)."""
+        low, high = self._below(), np.inf
+        eta = self._guess()
+        for _ in range(MAX_NEWTON):
+            point = self._at(eta)
+            if point.convex and abs(point.length - self.radius) <= tol * self.radius:
+                return self._finished(point, eta)
+            if point.convex and point.length < self.radius:
+                low = eta
+            else:
+                high = eta
+            if high - low <= NARROW * abs(low):
+                break
+            newton = np.nan
+            slope = float(point.h @ point.slope)
+            if point.convex and slope > 0:
+                newton = eta + point.length**2 * (1 - point.length / self.radius) / slope
+            if not low < newton < high:
+                newton = (low + high) / 2 if np.isfinite(high) else eta + abs(eta - low) + 1.0
+            eta = newton
+        return self._hard_case(low)
+
+    def _below(self) -> float:
+        """Return an eta at which h is too short: A >= |linear term| / r there."""
+        n, reg = self.problem.n, self.problem.reg
+        low, high = self.problem.operator.bounds
+        size = np.sqrt(n) + reg * abs(self.total or 0.0) * high / np.sqrt(n)
+        return float(reg * min(low, self.eigenvalues[0]) - size / self.radius)
+
+    def _guess(self) -> float:
+        """Return the closed-form multiplier of small reg: Rayleigh quotient of y less |y| / r."""
+        y = self.y if self.total is None else self.y - self.y.mean()
+        square = float(y @ y)
+        if square == 0.0:
+            return self._below()
+        quotient = float(y @ self.problem.operator.matvec(y)) / square
+        guess = self.problem.reg * quotient - np.sqrt(square) / self.radius
+        # By Jensen h is too long here, which is the side Newton likes; but only below the pole.
+        ceiling = self.problem.reg * float(self.eigenvalues[0])
+        return guess if guess < ceiling else max(self._below(), ceiling - 1.0)
+
+    def _at(self, eta: float) -> _Point:
+        problem, shift = self.problem, -eta / self.problem.reg
+        n_negative = int(np.sum(self.eigenvalues * problem.reg < eta))
+        if self.total is None:
+            h = problem.operator.solve(shift, self.y).x / problem.reg
+            slope = problem.operator.solve(shift, h).x / problem.reg
+            return _Point(h, slope, 0.0, n_negative == 0, float(np.linalg.norm(h)))
+        right = np.column_stack([self.y, np.ones_like(self.y)])
+        Zy, Z1 = problem.operator.solve(shift, right).x.T / problem.reg
+        mass = float(Z1.sum())
+        kappa = (float(Zy.sum()) - self.total) / mass
+        h = Zy - kappa * Z1
+        Zh = problem.operator.solve(shift, h).x / problem.reg
+        slope = Zh - (Zh.sum() / mass) * Z1
+        length = float(np.linalg.norm(h - self.total / problem.n))
+        return _Point(h, slope, kappa, n_negative == int(mass < 0), length)
+
+    def _finished(self, point: _Point, eta: float) -> Minimiser:
+        """Correct the rest of the norm, without leaving the plane."""
+        center = 0.0 if self.total is None else self.total / self.problem.n
+        h = center + (point.h - center) * (self.radius / point.length)
+        return Minimiser(h, eta, point.kappa)
+
+    def _hard_case(self, eta: float) -> Minimiser:
+        """Fill the norm up with the eigenvector at the pole (inverse iteration just below it)."""
+        point = self._at(eta)
+        reg, solve = self.problem.reg, self.problem.operator.solve
+        shift = -eta / reg + 1e-7 * float(np.abs(self.eigenvalues).max())
+        Z1 = solve(shift, np.ones(self.problem.n)).x
+        vector = np.random.default_rng(0).standard_normal(self.problem.n)
+        for _ in range(6):
+            image = solve(shift, vector).x
+            if self.total is not None:
+                image = image - (image.sum() / Z1.sum()) * Z1
+            vector = image / np.linalg.norm(image)
+        center = 0.0 if self.total is None else self.total / self.problem.n
+        g = point.h - center
+        # |g + t v| = r: both roots have the same objective, up to rounding.
+        inner = float(g @ vector)
+        t = -inner + np.sqrt(max(inner**2 + self.radius**2 - float(g @ g), 0.0))
+        return Minimiser(point.h + t * vector, eta, point.kappa)
+
+
+def minimise_given_labels(
+    problem: VolumeProblem, y: NDArray, eigenvalues: NDArray, *, tol: float = 1e-10
+) -> Minimiser:
+    """Minimise ``-2 y'h + reg h'Qh`` over the unit sphere with ``|1'h| <= balance``.
+
+    The side of the balance constraint that the labels lean to is tried first. Where its eta is
+    below the spectrum of reg Q and its kappa has the right sign, the Lagrangian is convex and
+    this is the minimum; it always is for a small reg. Otherwise the best of both sides and of
+    the inside is.
+
+    Parameters
+    ----------
+    problem : VolumeProblem
+        The problem.
+    y : ndarray of shape (n,)
+        Labels, -1 and 1.
+    eigenvalues : ndarray
+        At least the three smallest eigenvalues of Q.
+    tol : float, default=1e-10
+        Accuracy of the norm.
+    """
+    leaning = float(y.sum()) or 1.0
+    side = float(np.copysign(problem.balance, leaning))
+    fits = problem.balance < np.sqrt(problem.n)  # else no point of the sphere lies on the plane
+    found: list[Minimiser] = []
+    for total in [side, None, -side] if fits else [None]:
+        best = _Secular(problem, y, total, eigenvalues).solve(tol)
+        if total is None and fits and abs(float(best.h.sum())) > problem.balance:
+            continue
+        found.append(best)
+        convex = best.eta <= problem.reg * float(eigenvalues[0])
+        if total is None or (convex and best.kappa * total >= 0):
+            break
+    return found[0] if len(found) == 1 else min(found, key=lambda one: _given(problem, y, one.h))
+
+
+def _given(problem: VolumeProblem, y: NDArray, h: NDArray) -> float:
+    """Objective for given labels."""
+    return float(problem.reg * (h @ problem.operator.matvec(h)) - 2 * (y @ h))
+
+
+def alternate(
+    problem: VolumeProblem,
+    y: NDArray,
+    eigenvalues: NDArray,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+) -> SoftResponses:
+    r"""Minimise in turn over h for given y and over y = sign(h) for given h.
+
+    Both halves are exact, so that the objective never rises, and where the labels stay the same h
+    is a stationary point. While :math:`\gamma \|Q\|_\infty < |\eta| / 2` every labelling stays (it
+    is a strict local minimum, which is why a small reg says nothing about labels); for large reg
+    h turns to the eigenvectors of Q (JMLR section 4).
+
+    Parameters
+    ----------
+    problem : VolumeProblem
+        The problem.
+    y : ndarray of shape (n,)
+        Labels at the start, -1 and 1.
+    eigenvalues : ndarray
+        At least the three smallest eigenvalues of Q.
+    tol : float, default=1e-10
+        Accuracy of the norm in each half.
+    max_iter : int, default=100
+        Most rounds.
+
+    Returns
+    -------
+    SoftResponses
+        `field` is h itself.
+    """
+    history: list[float] = []
+    status = Status.MAX_ITER
+    for _ in range(max_iter):
+        best = minimise_given_labels(problem, y, eigenvalues, tol=tol)
+        history.append(problem.objective(best.h))
+        labels = signs(best.h)
+        if np.array_equal(labels, y):
+            status = Status.CONVERGED
+            break
+        if len(history) > 1 and history[-1] >= history[-2]:
+            status = Status.CYCLE if history[-1] > history[-2] else Status.CONVERGED
+            break
+        y = labels
+    return SoftResponses(
+        objective=history[-1],
+        residuals=problem.certificate(best.h).as_dict(),
+        status=status,
+        n_iter=len(history),
+        history=tuple(history),
+        h=best.h,
+        field=best.h,
+        multiplier=best.eta,
+        balance_multiplier=best.kappa,
+    )

@@ -1,0 +1,116 @@
+"""The problem of soft-label maximum volume clustering, and what certifies a solution of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.operators import SPDOperator
+
+# The balance constraint counts as active within this share of its scale.
+ACTIVE = 1e-9
+
+
+def signs(h: NDArray) -> NDArray[np.float64]:
+    """Signs of soft responses; a zero counts as +1, so that every row has a side."""
+    return np.where(h >= 0, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far soft responses are from a stationary point of the problem.
+
+    Attributes
+    ----------
+    stationarity : float
+        Norm of ``reg Q h - eta h - sign(h) + kappa 1``, half the gradient of the Lagrangian, over
+        the larger norm of its first and third term.
+    norm : float
+        How far the norm of h is from 1.
+    balance : float
+        By how much ``|1'h|`` is above its bound.
+    """
+
+    stationarity: float
+    norm: float
+    balance: float
+
+    def as_dict(self) -> dict[str, float]:
+        """Residuals by name, as `Result.residuals` holds them."""
+        return {
+            "stationarity": self.stationarity,
+            "norm": self.norm,
+            "balance": self.balance,
+        }
+
+
+@dataclass(frozen=True)
+class VolumeProblem:
+    r"""Soft-label maximum volume clustering with a balance constraint (JMLR eq. 4 and 5).
+
+    .. math:: \min_h \; -2 \|h\|_1 + \gamma \, h'Qh \quad
+              \text{s.t.} \quad \|h\|_2 = 1, \; |1'h| \le b
+
+    A small :math:`h'Qh` means that h points along the long axes of the ellipsoid
+    :math:`h'Qh \le 1`, so that the orthant of sign(h) takes in much of its volume.
+
+    Attributes
+    ----------
+    operator : SPDOperator
+        Q.
+    reg : float
+        :math:`\gamma`.
+    balance : float
+        b.
+    """
+
+    operator: SPDOperator
+    reg: float
+    balance: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.operator.n
+
+    def objective(self, h: NDArray) -> float:
+        """Objective of the soft responses h, which are taken as they are."""
+        return float(-2 * np.abs(h).sum() + self.reg * (h @ self.operator.matvec(h)))
+
+    def multipliers(self, h: NDArray) -> tuple[float, float]:
+        """Least-squares multipliers (eta, kappa) of the norm and of the balance constraint.
+
+        With mu, nu >= 0 for the two sides, kappa = mu - nu: it is positive at ``1'h = b``,
+        negative at ``1'h = -b`` and zero in between. (Both papers print the signs of mu and nu
+        the other way round.)
+        """
+        gradient = self.reg * self.operator.matvec(h) - signs(h)
+        return self._multipliers(h, gradient)
+
+    def _multipliers(self, h: NDArray, gradient: NDArray) -> tuple[float, float]:
+        square, total = float(h @ h), float(h.sum())
+        idle = float(h @ gradient) / square, 0.0
+        if abs(total) < self.balance - ACTIVE * np.sqrt(self.n):
+            return idle
+        # Normal equations of min |gradient - eta h + kappa 1|.
+        system = np.array([[square, -total], [-total, self.n]])
+        right = np.array([h @ gradient, -gradient.sum()])
+        if np.linalg.det(system) <= 1e-12 * square * self.n:
+            return idle
+        eta, kappa = np.linalg.solve(system, right)
+        wrong_side = self.balance > 0 and kappa * total < 0
+        return idle if wrong_side else (float(eta), float(kappa))
+
+    def certificate(self, h: NDArray) -> Certificate:
+        """Recompute the residuals of h from Q itself."""
+        image = self.reg * self.operator.matvec(h)
+        gradient = image - signs(h)
+        eta, kappa = self._multipliers(h, gradient)
+        scale = max(np.sqrt(self.n), float(np.linalg.norm(image)))
+        return Certificate(
+            stationarity=float(np.linalg.norm(gradient - eta * h + kappa) / scale),
+            norm=abs(float(np.linalg.norm(h)) - 1.0),
+            balance=max(abs(float(h.sum())) - self.balance, 0.0),
+        )

@@ -1,0 +1,200 @@
+"""Algorithm 1 of the papers: sequential quadratic programming, each program in closed form."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.solvers import Result, Status
+from volmar.volume.problem import VolumeProblem, signs
+
+# A 2 x 2 system is singular below this share of the product of its diagonal.
+SINGULAR = 1e-13
+
+
+@dataclass(frozen=True, repr=False)
+class SoftResponses(Result):
+    """Soft responses h of the problem, with multipliers, the field behind them and their start.
+
+    Attributes
+    ----------
+    h : ndarray of shape (n,)
+        Soft responses, of norm 1.
+    field : ndarray of shape (n,)
+        Smooth field of the last linear solve that moved labels (x of `QPStep`), whose signs are
+        the labels.
+    field_residual : float
+        Relative residual of the linear system that the field solves, recomputed; NaN where the
+        field is not one of `FirstStep`.
+    multiplier : float
+        eta, of the norm constraint.
+    balance_multiplier : float
+        kappa, of the balance constraint; positive where ``1'h = b``, negative where ``1'h = -b``.
+    """
+
+    h: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    field: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    field_residual: float = np.nan
+    multiplier: float = np.nan
+    balance_multiplier: float = 0.0
+
+
+@dataclass(frozen=True)
+class QPStep:
+    """Solution x = h + p of the quadratic program (JMLR eq. 5) with its multipliers.
+
+    ``(reg Q - eta_t I) x = sign(h) + (eta - eta_t) h - kappa 1``. `value` is
+    ``x'(reg Q - eta_t I)x - 2 sign(h)'x``, the program's objective up to terms that are the same
+    for all feasible x.
+    """
+
+    x: NDArray
+    eta: float
+    kappa: float
+    value: float
+
+
+def solve_qp(
+    problem: VolumeProblem, h: NDArray, eta: float, eigenvalues: NDArray
+) -> QPStep | None:
+    r"""Solve the quadratic program of a step (JMLR eq. 5) by its optimality conditions.
+
+    In the new iterate x = h + p and with :math:`A = \gamma Q - \eta I`, s = sign(h),
+
+    .. math:: A x = s + a h - \kappa 1, \qquad h'x = (1 + h'h) / 2, \qquad |1'x| \le b,
+
+    so that three solves with A and a 2 x 2 system for (a, kappa) are all it takes, and no product
+    with Q. The new multiplier is exactly :math:`\eta + a`; the papers' least-squares formula
+    (eq. 7) agrees with it only while the balance constraint is idle. The part of s along h goes
+    into a: at the start, where s is parallel to h, nothing is left to cancel.
+
+    Parameters
+    ----------
+    problem : VolumeProblem
+        The problem.
+    h, eta : ndarray of shape (n,), float
+        Current estimate.
+    eigenvalues : ndarray
+        At least the three smallest eigenvalues of Q (all of them for n < 3), to count those of A
+        below zero.
+
+    Returns
+    -------
+    QPStep or None
+        None where the program has no minimum: A is not positive definite on the directions that
+        the constraints leave free.
+    """
+    s = signs(h)
+    along = float(h @ s) / float(h @ h)
+    rest = s - along * h
+    ones = np.ones_like(h)
+    images = problem.operator.solve(-eta / problem.reg, np.column_stack([h, ones, rest])).x
+    Zh, Z1, Zs = images.T / problem.reg
+    gram = np.array([[h @ Zh, h @ Z1], [ones @ Zh, ones @ Z1]])
+    n_negative = int(np.sum(eigenvalues * problem.reg < eta))
+    right = (1 + h @ h) / 2
+
+    def step(a: float, kappa: float) -> QPStep:
+        x = Zs + a * Zh - kappa * Z1
+        change = a - along
+        return QPStep(x, eta + change, kappa, float(change * right - kappa * x.sum() - s @ x))
+
+    if n_negative == int(gram[0, 0] < 0):
+        idle = step((right - h @ Zs) / gram[0, 0], 0.0)
+        total = float(idle.x.sum())
+        if abs(total) <= problem.balance:
+            return idle
+        sides = [np.copysign(problem.balance, total)]
+    elif n_negative == int(np.sum(np.linalg.eigvalsh(gram) < 0)):
+        sides = [-problem.balance, problem.balance]  # only the balance keeps it bounded
+    else:
+        return None
+    system = gram * [1.0, -1.0]
+    if abs(np.linalg.det(system)) <= SINGULAR * abs(gram[0, 0] * gram[1, 1]):
+        raise ValueError(
+            "the soft responses at the start are the same for all rows, and no step from there "
+            f"holds balance={problem.balance:.3g}: the matrix Q does not tell the rows apart. "
+            "Check that the rows differ, or give another Q."
+        )
+    steps = [
+        step(*np.linalg.solve(system, [right - h @ Zs, side - ones @ Zs]).tolist())
+        for side in sides
+    ]
+    return min(steps, key=lambda one: one.value)
+
+
+def sqp(
+    problem: VolumeProblem,
+    h0: NDArray,
+    eigenvalues: NDArray,
+    *,
+    eta0: float = 0.0,
+    tol: float = 1e-6,
+    stopping: Literal["norms", "squares"] = "norms",
+    max_iter: int = 100,
+) -> SoftResponses:
+    r"""Algorithm 1 of both papers, with the exact multiplier and a right test for its break.
+
+    The papers stop as soon as :math:`\eta \ge \gamma \lambda_1` and hand back the iterate before.
+    That A has a negative eigenvalue does not matter where the constraints keep the program
+    convex: it is stopped only where they do not (see `solve_qp`).
+
+    Parameters
+    ----------
+    problem : VolumeProblem
+        The problem.
+    h0 : ndarray of shape (n,)
+        Start.
+    eigenvalues : ndarray
+        At least the three smallest eigenvalues of Q.
+    eta0 : float, default=0
+        Start of the multiplier: 0 in JMLR, -0.001 in AISTATS.
+    tol : float, default=1e-6
+        Stopping threshold.
+    stopping : {"norms", "squares"}, default="norms"
+        JMLR's :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol` or AISTATS' sum of
+        squares.
+    max_iter : int, default=100
+        Most steps.
+
+    Returns
+    -------
+    SoftResponses
+        With h normalised: an unfinished h has a norm above 1 and would win every comparison of
+        objectives. `field` is x of the first step. Status UNBOUNDED where a program had no
+        minimum.
+    """
+    h, eta, kappa = h0, eta0, 0.0
+    first = h0
+    history: list[float] = []
+    status = Status.MAX_ITER
+    for _ in range(max_iter):
+        step = solve_qp(problem, h, eta, eigenvalues)
+        if step is None:
+            status = Status.UNBOUNDED
+            break
+        moves = float(np.linalg.norm(step.x - h)), abs(step.eta - eta)
+        h, eta, kappa = step.x, step.eta, step.kappa
+        if not history:
+            first = h
+        history.append(problem.objective(h / np.linalg.norm(h)))
+        power = 1 if stopping == "norms" else 2
+        if moves[0] ** power + moves[1] ** power <= tol:
+            status = Status.CONVERGED
+            break
+    h = h / np.linalg.norm(h)
+    return SoftResponses(
+        objective=problem.objective(h),
+        residuals=problem.certificate(h).as_dict(),
+        status=status,
+        n_iter=len(history),
+        history=tuple(history),
+        h=h,
+        field=first,
+        multiplier=float(eta),
+        balance_multiplier=float(kappa),
+    )

@@ -1,0 +1,112 @@
+"""Where soft-label maximum volume clustering starts: eigenvectors of Q, cut at their mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.operators import EigenPairs
+from volmar.volume.problem import signs
+
+# The paper's candidates have eigenvalues within this of the second, and there are at most ten.
+WINDOW = 1e-4
+MOST = 10
+# Eigenvalues count as the same below this share of their scale, and the second and third as tied
+# below this share of what parts the first and the second.
+SAME = 1e-9
+TIED = 1e-3
+SMALL = 1500
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Eigenvectors to start from, in the order of their eigenvalues, the trivial one left out.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (n, m)
+        Candidates; the first is v2.
+    values : ndarray of shape (m,)
+        Their eigenvalues.
+    degenerate : bool
+        Whether v2 is known to be arbitrary: its eigenvalue is tied with the third or the first.
+    """
+
+    vectors: NDArray
+    values: NDArray
+    degenerate: bool
+
+    def labels(self, j: int) -> NDArray:
+        """Signs of candidate j about its mean (JMLR eq. 9, times sqrt(n)).
+
+        What differs from the mean by rounding only is on one side with it.
+        """
+        vector = self.vectors[:, j]
+        centred = vector - vector.mean()
+        return signs(np.where(np.abs(centred) <= ROUNDING * np.abs(vector).max(), 0.0, centred))
+
+
+def n_pairs_needed(n: int, n_candidates: int | None) -> int:
+    """Eigenpairs to ask for: the trivial one and the candidates.
+
+    One more shows whether the last of them is tied. It is asked for where LAPACK computes it
+    anyway, and by the paper's rule, which needs to see where the candidates end.
+    """
+    if n_candidates is None:
+        return min(n, 2 + MOST)
+    return min(n, 1 + n_candidates + (n < SMALL))
+
+
+def is_tied(values: NDArray) -> bool:
+    """Whether the second and third eigenvalue are too close for v2 to mean anything."""
+    parted = values[1] - values[0]
+    least = SAME * max(abs(values[-1]), np.finfo(float).tiny)
+    return bool(values[2] - values[1] <= TIED * max(parted, least))
+
+
+def candidates(
+    pairs: EigenPairs, *, trivial: NDArray | None = None, n_candidates: int | None = None
+) -> Candidates:
+    r"""Pick starts from the smallest eigenpairs of Q.
+
+    Parameters
+    ----------
+    pairs : EigenPairs
+        As many as `n_pairs_needed` says.
+    trivial : ndarray of shape (n,), optional
+        An eigenvector of the smallest eigenvalue that says nothing about clusters (the roots of
+        the degrees, for a normalised Laplacian). Where that eigenvalue is repeated (a graph in
+        pieces) the eigenvectors are turned so that this is the first of them: of two components,
+        v2 then tells one from the other, whatever basis was computed.
+    n_candidates : int, optional
+        How many, from v2 on. None is the paper's rule: :math:`|\lambda_i - \lambda_2| < 10^{-4}`,
+        at most the ten nearest.
+    """
+    values, vectors = pairs.values, pairs.vectors
+    scale = max(abs(values[-1]), np.finfo(float).tiny)
+    n_lowest = int(np.sum(values - values[0] <= SAME * scale))
+    turned = trivial is not None and n_lowest > 1
+    if trivial is not None and n_lowest > 1:
+        vectors = vectors.copy()
+        vectors[:, :n_lowest] = _trivial_first(vectors[:, :n_lowest], trivial)
+    if values.size == 1:
+        raise ValueError("a start needs two eigenpairs of Q at least, and Q has one row.")
+    if n_candidates is None:
+        near = np.flatnonzero(values[1:] - values[1] < WINDOW)[:MOST] + 1
+    else:
+        near = np.arange(1, min(1 + n_candidates, values.size))
+    tied_below = n_lowest > 1 and not turned
+    tied_above = values.size > 2 and is_tied(values)
+    return Candidates(vectors[:, near], values[near], tied_below or tied_above)
+
+
+def _trivial_first(block: NDArray, trivial: NDArray) -> NDArray:
+    """Turn an orthonormal basis so that its first vector is the projection of `trivial`."""
+    along = block.T @ trivial
+    if not np.linalg.norm(along) > 0:
+        return block
+    rotation = np.linalg.qr(np.column_stack([along, np.eye(along.size)]))[0]
+    return block @ rotation
