@@ -7,6 +7,7 @@ means over the seeds of data and methods, times the median ratio over all of the
 import warnings
 
 import numpy as np
+from sklearn.base import is_clusterer
 
 import volmar
 from benchmarks.rivals import ALL, kmeans
@@ -55,8 +56,10 @@ def _contenders(X, seed):
         if rival.available()
     }
     for name in volmar.__all__:
-        if name not in {"__version__", "MinimaxProbabilityMachine"}:
-            model = getattr(volmar, name)(random_state=seed)
+        if name == "__version__":
+            continue
+        model = getattr(volmar, name)(random_state=seed)
+        if is_clusterer(model):
             calls[name] = lambda model=model: _quiet(model.fit_predict, X)
     return calls
 

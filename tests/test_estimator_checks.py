@@ -4,6 +4,7 @@ import warnings
 from collections import Counter
 
 import pytest
+from sklearn.base import is_clusterer
 from sklearn.utils.estimator_checks import check_estimator
 
 import volmar
@@ -27,6 +28,10 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     },
     "SoftLabelMVC": {
         "check_clustering": "asks for three clusters; the method cuts in two",
+    },
+    "VolumeRegularizedClassifier": {
+        "check_classifiers_classes": "has a class -1, the mark of an unlabelled row here as in "
+        "LabelSpreading, which the check leaves out by its name",
     },
 }
 
@@ -62,7 +67,7 @@ def test_scikit_learn_checks(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in ESTIMATORS if name != "MinimaxProbabilityMachine"]
+    "name", [name for name in ESTIMATORS if is_clusterer(getattr(volmar, name)())]
 )
 def test_first_parameter_is_n_clusters_and_the_rest_are_keywords(name):
     import inspect

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         NormalizedSpectralClustering,
     )
     from volmar.separation import MSPC, MinimaxProbabilityMachine
-    from volmar.volume import SoftLabelMVC
+    from volmar.volume import SoftLabelMVC, VolumeRegularizedClassifier
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
 _HOMES = {
@@ -33,6 +33,7 @@ _HOMES = {
     "NormalizedSpectralClustering": "volmar.baselines",
     "SMIC": "volmar.baselines",
     "SoftLabelMVC": "volmar.volume",
+    "VolumeRegularizedClassifier": "volmar.volume",
 }
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "SoftLabelMVC",
+    "VolumeRegularizedClassifier",
     "__version__",
 ]
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table as ScreenTable
+from sklearn.base import is_clusterer
 from sklearn.cluster import KMeans
 
 import volmar
@@ -102,8 +103,11 @@ def _data(n_samples: int, seed: int) -> list[tuple[str, np.ndarray, np.ndarray]]
 def _methods(seed: int) -> Iterator[tuple[str, Any]]:
     yield "KMeans (sklearn)", KMeans(2, n_init=10, random_state=seed)
     for name in volmar.__all__:
-        if name not in {"__version__", "MinimaxProbabilityMachine"}:
-            yield name, getattr(volmar, name)(random_state=seed)
+        if name == "__version__":
+            continue
+        model = getattr(volmar, name)(random_state=seed)
+        if is_clusterer(model):
+            yield name, model
 
 
 def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:

@@ -25,7 +25,7 @@ def conjugate_gradients(
     Returns
     -------
     X : ndarray of shape (n, m)
-        The best point reached.
+        The last point reached.
     n_iter : int
         Iterations done.
     converged : bool

@@ -63,6 +63,10 @@ class DenseOperator(SPDOperator):
         self._known = exact_null_space(matrix, null_space, bounds)
         self._factor: tuple[float, str, tuple] | None = None
 
+    def __getstate__(self) -> dict:
+        """Leave out the factor: it is as large as the matrix, and made again."""
+        return self.__dict__ | {"_factor": None}
+
     def matvec(self, x: FloatArray) -> FloatArray:
         """Return Q x, for a vector or a block of columns."""
         return self.matrix @ x + self.shift * x
@@ -142,7 +146,7 @@ class DenseOperator(SPDOperator):
                 lambda x: linalg.cho_solve(factor, x, check_finite=False),
                 known,
                 m,
-                tol=tol,
+                tol=1e-10,
                 seed=self.random_state,
                 max_iter=50,
                 n_basis=max(2 * m + 4, 8),

@@ -8,6 +8,8 @@ from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import SuperLU, splu
 
 SIZES = (500, 2000)
+MOST_LEAVE = 0.5
+EXPANDER_FILL = 0.1
 
 
 def factorise(A: sparse.csc_matrix) -> SuperLU:
@@ -45,9 +47,15 @@ def _fill_around(Q: sparse.csr_matrix, node: int) -> float:
     order = breadth_first_order(Q, node, directed=False, return_predecessors=False)
     if order.size < SIZES[-1]:  # a small component: complete the ball from the others
         order = np.concatenate([order, np.setdiff1d(np.arange(n), order)])
-    small, large = (_factor_nnz(Q[order[:m]][:, order[:m]]) for m in SIZES)
+    balls = [Q[order[:m]][:, order[:m]] for m in SIZES]
+    small, large = map(_factor_nnz, balls)
     power = np.log(large / small) / np.log(SIZES[1] / SIZES[0])
-    return float(large * (n / SIZES[1]) ** max(power, 1.0) / Q.nnz)
+    fill = float(large * (n / SIZES[1]) ** max(power, 1.0) / Q.nnz)
+    # Where most edges leave the ball it is nearly a tree and says nothing: a random sparse graph,
+    # whose factors fill a share of the whole square.
+    if balls[1].nnz < MOST_LEAVE * np.diff(Q.indptr)[order[: SIZES[1]]].sum():
+        fill = max(fill, EXPANDER_FILL * n**2 / Q.nnz)
+    return fill
 
 
 def _factor_nnz(A: sparse.csr_matrix) -> int:

@@ -93,7 +93,7 @@ def largest_eigenpairs(
         values, vectors = run(k, known)
         for _ in range(k):
             found = np.hstack([known, vectors])
-            if not n_check or not _is_skipped(product, values.min(), found, rng, tol, n_check):
+            if not n_check or not is_skipped(product, values.min(), found, rng, tol, n_check):
                 break
             direction = run(1, found)[1]
             values, vectors = _merge(product, np.hstack([vectors, direction]), k)
@@ -102,7 +102,7 @@ def largest_eigenpairs(
     return values, vectors
 
 
-def _is_skipped(
+def is_skipped(
     product: Product,
     smallest: float,
     vectors: FloatArray,

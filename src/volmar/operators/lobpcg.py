@@ -20,8 +20,8 @@ def lobpcg_smallest(
     *,
     tol: float,
     seed: int,
-) -> tuple[FloatArray, FloatArray] | None:
-    """Smallest k eigenpairs orthogonal to `known`, by LOBPCG; None without convergence.
+) -> tuple[FloatArray, FloatArray]:
+    """Smallest k eigenpairs orthogonal to `known`, by LOBPCG; the last ones without convergence.
 
     It starts from the coarse matrix's eigenvectors. A guard vector rides along: it speeds up the
     last wanted pair, and a value that the coarse matrix missed among the wanted ones comes in
@@ -47,5 +47,5 @@ def lobpcg_smallest(
             order = np.argsort(values)[:k]
             found = start[:, order]
             if np.all(np.linalg.norm(Q @ found - found * values[order], axis=0) <= tol):
-                return values[order], found
-    return None
+                break
+    return values[order], found

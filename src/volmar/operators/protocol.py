@@ -148,7 +148,7 @@ def relative_residual(R: FloatArray, B: FloatArray) -> float:
 
 
 def expected_iterations(bounds: tuple[float, float], shift: float, rtol: float) -> float:
-    """Bound on conjugate gradient iterations: sqrt(condition) log(2 / rtol) / 2, or infinity."""
+    """Estimate conjugate gradient iterations: sqrt(condition) log(2 / rtol) / 2, or infinity."""
     low, high = (bound + shift for bound in bounds)
     return float(np.sqrt(high / low) * np.log(2 / rtol) / 2) if low > 0 else np.inf
 

@@ -1,6 +1,15 @@
 """Maximum volume clustering: the orthant of the labels takes in much of an ellipsoid's volume."""
 
+from volmar.volume.avr import AVRProblem, AVRResult
 from volmar.volume.problem import VolumeProblem
 from volmar.volume.soft_label_mvc import SoftLabelMVC, VolumeResult
+from volmar.volume.volume_regularized_classifier import VolumeRegularizedClassifier
 
-__all__ = ["SoftLabelMVC", "VolumeProblem", "VolumeResult"]
+__all__ = [
+    "AVRProblem",
+    "AVRResult",
+    "SoftLabelMVC",
+    "VolumeProblem",
+    "VolumeRegularizedClassifier",
+    "VolumeResult",
+]

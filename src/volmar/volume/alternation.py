@@ -14,7 +14,7 @@ from volmar.volume.sqp import SoftResponses
 MAX_NEWTON = 100
 # Where the bracket of eta is this narrow (relative) and the norm is still short, the rest of the
 # norm lies along the eigenvector at the end of the bracket (More and Sorensen's hard case).
-NARROW = 1e-13
+NARROW = 1e-10
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class _Secular:
 
     With :math:`A = \gamma Q - \eta I` the optimality conditions are :math:`A h = y - \kappa 1`.
     On the plane, h = (total/n) 1 + g with g orthogonal to 1 and :math:`|g|^2 = r^2 = 1 -
-    total^2/n`; without it g = h and r = 1. As a function of eta, 1/|g| is convex and falls to
-    zero at the first pole, so that Newton's method on 1/|g| = 1/r converges monotonically from
-    the side of the pole; from the other side one step crosses the root, and halving brings it
-    back where it crosses the pole too.
+    total^2/n`; without it g = h and r = 1. As a function of eta below the first pole, 1/|g| is
+    concave and falls (to zero at the pole, outside the hard case), so that Newton's method on
+    1/|g| = 1/r converges monotonically from the side of the pole; from the other side one step
+    crosses the root, and halving brings it back where it crosses the pole too.
     """
 
     def __init__(
@@ -61,22 +61,30 @@ class _Secular:
         """Find eta by a safeguarded Newton method and return h(eta)."""
         low, high = self._below(), np.inf
         eta = self._guess()
+        width = max(abs(low), self.problem.reg * self.problem.operator.bounds[1])
+        first = low
         for _ in range(MAX_NEWTON):
-            point = self._at(eta)
+            try:
+                point = self._at(eta)
+            except (np.linalg.LinAlgError, ZeroDivisionError):  # on a pole, or a removable one
+                eta -= NARROW * width
+                if eta <= low:
+                    break
+                point = self._at(eta)
             if point.convex and abs(point.length - self.radius) <= tol * self.radius:
                 return self._finished(point, eta)
             if point.convex and point.length < self.radius:
                 low = eta
             else:
                 high = eta
-            if high - low <= NARROW * abs(low):
+            if high - low <= NARROW * width:
                 break
             newton = np.nan
             slope = float(point.h @ point.slope)
             if point.convex and slope > 0:
                 newton = eta + point.length**2 * (1 - point.length / self.radius) / slope
             if not low < newton < high:
-                newton = (low + high) / 2 if np.isfinite(high) else eta + abs(eta - low) + 1.0
+                newton = (low + high) / 2 if np.isfinite(high) else eta + abs(eta - first) + 1.0
             eta = newton
         return self._hard_case(low)
 
@@ -119,7 +127,8 @@ class _Secular:
     def _finished(self, point: _Point, eta: float) -> Minimiser:
         """Correct the rest of the norm, without leaving the plane."""
         center = 0.0 if self.total is None else self.total / self.problem.n
-        h = center + (point.h - center) * (self.radius / point.length)
+        g = point.h if self.total is None else point.h - point.h.mean()
+        h = center + g * (self.radius / np.linalg.norm(g))
         return Minimiser(h, eta, point.kappa)
 
     def _hard_case(self, eta: float) -> Minimiser:
@@ -135,11 +144,16 @@ class _Secular:
                 image = image - (image.sum() / Z1.sum()) * Z1
             vector = image / np.linalg.norm(image)
         center = 0.0 if self.total is None else self.total / self.problem.n
-        g = point.h - center
-        # |g + t v| = r: both roots have the same objective, up to rounding.
+        g = point.h if self.total is None else point.h - point.h.mean()
+        if self.total is not None:
+            vector = vector - vector.mean()
+            vector = vector / np.linalg.norm(vector)
+        # |g + t v| = r has two roots, of the same objective in the exact hard case only: where
+        # rounding has led here, the larger one would reflect g.
         inner = float(g @ vector)
-        t = -inner + np.sqrt(max(inner**2 + self.radius**2 - float(g @ g), 0.0))
-        return Minimiser(point.h + t * vector, eta, point.kappa)
+        rest = max(inner**2 + self.radius**2 - float(g @ g), 0.0)
+        t = -inner + np.copysign(np.sqrt(rest), inner)
+        return Minimiser(center + g + t * vector, eta, point.kappa)
 
 
 def minimise_given_labels(
@@ -150,7 +164,9 @@ def minimise_given_labels(
     The side of the balance constraint that the labels lean to is tried first. Where its eta is
     below the spectrum of reg Q and its kappa has the right sign, the Lagrangian is convex and
     this is the minimum; it always is for a small reg. Otherwise the best of both sides and of
-    the inside is.
+    the sphere's own minimum is taken. (Where that violates the balance, a second, local minimum
+    of the sphere may lie inside and be lower still: seen in one of a thousand problems of three
+    rows.)
 
     Parameters
     ----------
@@ -193,10 +209,10 @@ def alternate(
 ) -> SoftResponses:
     r"""Minimise in turn over h for given y and over y = sign(h) for given h.
 
-    Both halves are exact, so that the objective never rises, and where the labels stay the same h
-    is a stationary point. While :math:`\gamma \|Q\|_\infty < |\eta| / 2` every labelling stays (it
-    is a strict local minimum, which is why a small reg says nothing about labels); for large reg
-    h turns to the eigenvectors of Q (JMLR section 4).
+    The objective falls until the labels stay the same, where h is a stationary point; a rise ends
+    the run. While :math:`\gamma \|Q\|_\infty < (1 - |\kappa|) |\eta| / 2` every labelling stays
+    (it is a strict local minimum, which is why a small reg says nothing about labels); for large
+    reg h turns to the eigenvectors of Q (JMLR section 4).
 
     Parameters
     ----------

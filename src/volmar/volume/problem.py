@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from volmar.operators import SPDOperator
 
 # The balance constraint counts as active within this share of its scale.
-ACTIVE = 1e-9
+ACTIVE = 1e-7
 
 
 def signs(h: NDArray) -> NDArray[np.float64]:

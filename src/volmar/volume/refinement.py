@@ -24,9 +24,10 @@ class SmoothField:
     Attributes
     ----------
     x : ndarray of shape (n,)
-        ``argmin x'Qx`` subject to ``y'x = sqrt(n)`` and ``|1'x| <= balance``.
+        ``argmin x'Qx`` subject to ``y'x = sqrt(n)`` and ``|1'x| <= balance``, to the accuracy of
+        the solves; the constraints hold exactly.
     roughness : float
-        ``x'Qx``.
+        ``x'Qx``, to that accuracy.
     right : ndarray of shape (n,)
         ``Q x``, as the optimality conditions have it: a y - kappa 1.
     """
@@ -44,7 +45,7 @@ class SmoothField:
 
 @dataclass(frozen=True)
 class Refined:
-    """Labels that no further step changes (or the last ones), with the way there.
+    """Labels that have settled (or the last ones), with the way there.
 
     Attributes
     ----------
@@ -103,20 +104,22 @@ class FirstStep:
         """Return the smoothest field that agrees with the labels y (-1 and 1)."""
         Z1, Zy = self.ones_image, self._image_of(y)
         root = np.sqrt(y.size)
-        yy, y1, total = float(y @ Zy), float(y @ Z1), float(Z1.sum())
+        # Q^-1 is symmetric and y'Z1 = 1'Zy, but for the accuracy of the solves: with both of them
+        # the constraints hold exactly all the same.
+        yy, y1, total, sy = float(y @ Zy), float(y @ Z1), float(Z1.sum()), float(Zy.sum())
         a, kappa = root / yy, 0.0
-        if abs(a * float(Zy.sum())) > self.balance:
-            determinant = yy * total - y1**2
+        if abs(a * sy) > self.balance:
+            determinant = yy * total - y1 * sy
             if determinant <= SINGULAR * yy * total:
                 raise ValueError(
                     "all rows are on one side at the start, and no field holds "
                     f"balance={self.balance:.3g} there: the matrix Q does not tell the rows "
                     "apart. Check that the rows differ, or give another Q."
                 )
-            side = np.copysign(self.balance, a * y1)
+            side = np.copysign(self.balance, a * sy)
             a, kappa = (
                 (root * total - side * y1) / determinant,
-                (root * y1 - side * yy) / determinant,
+                (root * sy - side * yy) / determinant,
             )
         x = a * Zy - kappa * Z1
         return SmoothField(x, float(a * root - kappa * x.sum()), a * y - kappa)

@@ -99,8 +99,8 @@ class SoftLabelMVC(Clusterer):
     settings it is one linear solve in disguise: the first step returns the smoothest field x that
     agrees with the start, ``min x'Qx`` subject to ``y'x = sqrt(n)``, ``|1'x| <= b``, and all
     later steps only rescale magnitudes. ``mode="fast"`` computes that field directly, repeats the
-    step from the field's own signs until no label moves (roughness ``x'Qx`` never rises on the
-    way), and solves for h exactly with those labels.
+    step from the field's own signs until at most two labels in a thousand move (roughness ``x'Qx``
+    never rises on the way), and solves for h exactly with those labels.
 
     Parameters
     ----------
@@ -265,7 +265,9 @@ class SoftLabelMVC(Clusterer):
             return False
         fitted = self._fitted
         operator = fitted.problem.operator
-        if fitted.starts.degenerate or fitted.graph.components[0] > 2:
+        if fitted.graph.components[0] > 2 or self.result_.status is Status.DEGENERATE:
+            return True
+        if fitted.starts.degenerate:
             return True
         if fitted.pairs.values.size > 2 or operator.n < 3:
             return False
@@ -302,11 +304,28 @@ class SoftLabelMVC(Clusterer):
         step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL)
         tol = EXACT_TOL
         if self.mode == "fast":
-            _ = step.ones_image  # first: what it factorises serves the eigenvectors too
+            if trivial is not None:
+                _ = step.ones_image  # first: what it factorises serves the eigenvectors too
             tol = EXACT_TOL if self.max_iter == 1 else ROUGH_TOL
-        pairs = operator.smallest_eigenpairs(n_pairs_needed(operator.n, n_candidates), tol=tol)
+        n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "fast")
+        pairs = operator.smallest_eigenpairs(n_pairs, tol=tol)
+        if trivial is None:
+            self._check_definite(operator, pairs)
         starts = candidates(pairs, trivial=trivial, n_candidates=n_candidates)
         return _Fitted(graph, problem, pairs, starts, step)
+
+    def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
+        """Refuse a given Q, or n I - W, that is not positive definite."""
+        scale = max(map(abs, operator.bounds))
+        if pairs.values[0] > 1e-13 * scale:
+            return
+        remedy = "Add a multiple of the identity to it."
+        if isinstance(self.Q, str):
+            remedy = "Divide the similarities by their largest, so that none is above 1."
+        raise ValueError(
+            f"Q must be positive definite, its smallest eigenvalue is {pairs.values[0]:.3g}. "
+            f"{remedy}"
+        )
 
     def _build_graph(self, X: Any) -> Graph:
         affinity = self.affinity
@@ -348,6 +367,10 @@ class SoftLabelMVC(Clusterer):
         n_moved = int(np.sum(start != labels))
         status = found.status
         is_arbitrary = problem.starts.degenerate or problem.graph.components[0] > 2
+        # An eigenvector of L_sym at 1 and above parts rows from their own neighbours, which says
+        # nothing unless there are two rows only.
+        if isinstance(self.Q, str) and self.Q == "laplacian" and start.size > 2:
+            is_arbitrary |= bool(problem.pairs.values[1] >= 1.0)
         if is_arbitrary and status.ok:
             status = Status.DEGENERATE
         fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}

@@ -25,8 +25,8 @@ class SoftResponses(Result):
     h : ndarray of shape (n,)
         Soft responses, of norm 1.
     field : ndarray of shape (n,)
-        Smooth field of the last linear solve that moved labels (x of `QPStep`), whose signs are
-        the labels.
+        Smooth field of the linear solve that moved labels (x of `QPStep`), or h itself where its
+        signs are not the labels.
     field_residual : float
         Relative residual of the linear system that the field solves, recomputed; NaN where the
         field is not one of `FirstStep`.
@@ -165,8 +165,8 @@ def sqp(
     -------
     SoftResponses
         With h normalised: an unfinished h has a norm above 1 and would win every comparison of
-        objectives. `field` is x of the first step. Status UNBOUNDED where a program had no
-        minimum.
+        objectives. `field` is x of the first step, where that has the same signs. Status
+        UNBOUNDED where a program had no minimum.
     """
     h, eta, kappa = h0, eta0, 0.0
     first = h0
@@ -194,7 +194,7 @@ def sqp(
         n_iter=len(history),
         history=tuple(history),
         h=h,
-        field=first,
+        field=first if np.array_equal(signs(first), signs(h)) else h,
         multiplier=float(eta),
         balance_multiplier=float(kappa),
     )

@@ -49,15 +49,16 @@ class Candidates:
         return signs(np.where(np.abs(centred) <= ROUNDING * np.abs(vector).max(), 0.0, centred))
 
 
-def n_pairs_needed(n: int, n_candidates: int | None) -> int:
+def n_pairs_needed(n: int, n_candidates: int | None, *, with_next: bool = False) -> int:
     """Eigenpairs to ask for: the trivial one and the candidates.
 
     One more shows whether the last of them is tied. It is asked for where LAPACK computes it
-    anyway, and by the paper's rule, which needs to see where the candidates end.
+    anyway, by the paper's rule, which needs to see where the candidates end, and `with_next`:
+    quadratic programs need three eigenvalues to tell whether they have a minimum.
     """
     if n_candidates is None:
         return min(n, 2 + MOST)
-    return min(n, 1 + n_candidates + (n < SMALL))
+    return min(n, 1 + n_candidates + (n < SMALL or with_next))
 
 
 def is_tied(values: NDArray) -> bool:

@@ -1,0 +1,442 @@
+"""The papers' bound on the clustering error, from the labels of a random part of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted
+
+from volmar.base.validation import check_count, check_number
+from volmar.diagnostics.conditions import dense_symmetric
+from volmar.diagnostics.hypergeometric import direct_limit
+from volmar.operators import SPDOperator
+from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
+from volmar.volume.problem import signs
+
+# El-Yaniv and Pechyony (2009): the price of a sample without replacement, about 5.05.
+C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))
+# Beyond this many rows the eigenvalues of a fitted model's Q are not computed.
+FULL_SPECTRUM = 3000
+
+
+@dataclass(frozen=True)
+class BoundTerms:
+    r"""The four terms of JMLR eq. 21 for a ramp loss of a given width.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    rho : float
+        Width of the ramp :math:`\ell(z) = \min(1, \max(0, 1 - z / \rho))`.
+    empirical : float
+        Loss on the revealed rows times n / n'.
+    sample_size : float
+        :math:`c_0 n / \sqrt{n'}`, which depends on the two sizes alone.
+    confidence : float
+        What a smaller delta costs.
+    complexity : float
+        :math:`(n - n') / \rho` times the bound of lemma 18 on the Rademacher complexity.
+    """
+
+    n: int
+    rho: float
+    empirical: float
+    sample_size: float
+    confidence: float
+    complexity: float
+
+    @property
+    def total(self) -> float:
+        """The bound, in rows."""
+        return self.empirical + self.sample_size + self.confidence + self.complexity
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says nothing: no two partitions differ in more than n // 2 rows."""
+        return self.total >= self.n // 2
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """How many rows may be on the wrong side, with probability 1 - delta over the revealed ones.
+
+    ``print(bound)`` says it in words.
+
+    Attributes
+    ----------
+    n, n_revealed : int
+        Number of rows, and of those whose label was revealed.
+    delta : float
+        Probability that the bound fails.
+    labels_known : bool
+        Whether revealed labels were given. If not, all figures are for the best case, in which
+        every one of them agrees with the clusters.
+    margin : BoundTerms
+        The theorem with a ramp of width rho.
+    printed : BoundTerms
+        The theorem as printed, with a ramp of width 1; always vacuous.
+    direct : int
+        What the revealed labels say without the theorem: the exact upper limit of the errors from
+        the hypergeometric distribution.
+    """
+
+    n: int
+    n_revealed: int
+    delta: float
+    labels_known: bool
+    margin: BoundTerms
+    printed: BoundTerms
+    direct: int
+
+    @property
+    def total(self) -> float:
+        """The theorem's bound with a ramp of width rho, in rows."""
+        return self.margin.total
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether that says nothing, because no two partitions differ in more rows."""
+        return self.margin.vacuous
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """Return a text in plain words: the terms, and whether they say anything."""
+        known = self.labels_known
+        case = "labels as given" if known else "if every revealed label agrees with the clusters"
+        rows = [
+            f"{name:14s}{getattr(self.margin, name):12.1f}{getattr(self.printed, name):12.1f}"
+            for name in ("empirical", "sample_size", "confidence", "complexity", "total")
+        ]
+        limit = self.n // 2
+        verdict = (
+            f"It says nothing: no two partitions of {self.n} rows differ in more than {limit}."
+            if self.vacuous
+            else f"It says something: {self.total:.0f} is below {limit}, the most by which two "
+            "partitions differ."
+        )
+        return "\n".join(
+            [
+                f"Errors among {self.n} rows, {self.n_revealed} of them revealed at random,",
+                f"with probability {1 - self.delta:g}, {case}",
+                "",
+                f"{'term':14s}{f'rho={self.margin.rho:.2g}':>12s}{'as printed':>12s}",
+                *rows,
+                "",
+                verdict,
+                f"The same labels, counted directly: at most {self.direct} errors.",
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _Class:
+    r"""Soft responses :math:`h = c 1 + (\gamma Q - \eta I)^{-1} a`: what lemma 18 needs of them.
+
+    `gaps` are the eigenvalues of :math:`\gamma Q - \eta I`; `radius` bounds \|a\|, `mu` the
+    product h'a and `offset` is :math:`|c| n`. Where a gap is not positive only \|h\| = 1 helps.
+    """
+
+    n: int
+    gaps: NDArray
+    radius: float
+    mu: float
+    offset: float = 0.0
+
+    def size(self) -> float:
+        r"""Return the minimum in lemma 18, which is :math:`\sqrt n` at most."""
+        root = np.sqrt(self.n)
+        if self.gaps.min() <= 0:
+            return float(root)
+        second = self.radius * np.sqrt(np.sum(1 / self.gaps**2))
+        third = np.sqrt(self.mu * np.sum(1 / self.gaps))
+        return float(min(root, self.offset / root + min(second, third)))
+
+
+def error_bound(
+    model: SoftLabelMVC | None = None,
+    *,
+    Q: Any = None,
+    reg: float | None = None,
+    eta: float | None = None,
+    h: ArrayLike | None = None,
+    mu: float | None = None,
+    revealed: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    n_revealed: int | None = None,
+    delta: float = 0.05,
+    rho: float | None = None,
+) -> ErrorBound:
+    r"""Bound the clustering error of soft-label maximum volume clustering (JMLR theorem 19).
+
+    Somebody reveals the true labels of n' rows drawn at random, after the clusters were found.
+    With probability :math:`1 - \delta` over the draw L,
+
+    .. math::
+
+        d_H(h, y^*) \le{} & \frac{n}{n'} \min\Bigl\{\sum_{i \in L} \ell(h_i y^*_i / \rho),
+                            \sum_{i \in L} \ell(-h_i y^*_i / \rho)\Bigr\}
+                            + \frac{c_0 n}{\sqrt{n'}} \\
+        & + \sqrt{\frac{2 n^2 (n - n')^2}{n' (2n - 1)(2n - 2n' - 1)} \ln \frac{1}{\delta}}
+          + \frac{1}{\rho} \sqrt{\frac{2 (n - n')}{n'}} \min\Bigl\{\sqrt n,
+            \Bigl(\sum_i \frac{n}{(\gamma \lambda_i - \eta)^2}\Bigr)^{1/2},
+            \Bigl(\sum_i \frac{\mu}{\gamma \lambda_i - \eta}\Bigr)^{1/2}\Bigr\}
+
+    with :math:`\ell(z) = \min(1, \max(0, 1 - z))` and :math:`c_0 = \sqrt{32 \ln(4e) / 3}`. The
+    paper has :math:`\rho = 1`; no soft response of norm 1 gets a small loss then, and the bound
+    is above n whatever the labels. A ramp as narrow as the responses mends that.
+
+    Parameters
+    ----------
+    model : SoftLabelMVC, optional
+        A fitted model; or else `Q`, `reg` and `eta`.
+    Q : array of shape (n, n) or (n,), sparse matrix or SPDOperator, optional
+        The matrix, or its eigenvalues.
+    reg, eta : float, optional
+        :math:`\gamma`, and the multiplier of \|h\| = 1, below :math:`\gamma \lambda_1`. For
+        several possible answers of the algorithm, the largest of theirs.
+    h : array of shape (n,), optional
+        Soft responses of norm 1.
+    mu : float, optional
+        Largest :math:`y'(\gamma Q - \eta I)^{-1} y` over the labels y that the algorithm might
+        have returned. By default that of `h`, or :math:`\sqrt n`, which always suffices.
+    revealed : array of int, optional
+        Rows whose labels were revealed; drawn uniformly, without looking at labels or clusters.
+    labels : array, optional
+        Their true labels in the same order, of two kinds at most. Without them the bound is that
+        of the best case, all of them in agreement with the clusters: what more labels could do.
+    n_revealed : int, optional
+        How many labels are to be revealed, where `revealed` is not given.
+    delta : float, default=0.05
+        Probability that the bound fails.
+    rho : float, optional
+        Width of the ramp; the mean of \|h\| by default. It must not depend on revealed labels.
+
+    Returns
+    -------
+    ErrorBound
+        ``print`` it. `total` and `vacuous` are those of the ramp of width rho.
+
+    Notes
+    -----
+    The labels must not have steered the clustering. Where they served to choose among m settings,
+    which is what the paper has in mind, take `delta` / m: all m bounds then hold at once.
+
+    The balance constraint, which the paper's lemma leaves out, is allowed for with a `model`:
+    where it is active, :math:`\lambda_i` are the eigenvalues of Q on the plane that it leaves. For
+    a model of more than 3,000 rows they are not computed, and the minimum is :math:`\sqrt n`.
+
+    For one clustering, found without the labels, none of this is needed: its errors among the
+    revealed rows are a hypergeometric variable. `direct` is the limit that this gives, and it is
+    far below the theorem's.
+
+    References
+    ----------
+    Niu, Dai, Shang and Sugiyama (2013), Maximum volume clustering: a new discriminative clustering
+    approach, JMLR 14, section 6 and appendix B. El-Yaniv and Pechyony (2009), Transductive
+    Rademacher complexity and its applications, JAIR 35.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar import SoftLabelMVC
+    >>> from volmar.datasets import make_two_moons
+    >>> from volmar.diagnostics import error_bound
+    >>> X, y = make_two_moons(1000, random_state=0)
+    >>> drawn = np.random.default_rng(0).choice(1000, 500, replace=False)
+    >>> bound = error_bound(SoftLabelMVC().fit(X), revealed=drawn, labels=y[drawn])
+    >>> bound.vacuous
+    True
+    >>> bound.direct
+    5
+    """
+    delta = check_number("delta", delta, low=0.0, high=1.0, open_low=True)
+    if model is None:
+        responses, answers = _from_arrays(Q, reg, eta, h, mu)
+    else:
+        given = {"Q": Q, "reg": reg, "eta": eta, "h": h, "mu": mu}
+        if any(value is not None for value in given.values()):
+            names = ", ".join(name for name, value in given.items() if value is not None)
+            raise ValueError(f"{names} must be None with a model, which has its own.")
+        responses, answers = _from_model(model)
+    n = answers.n
+    rows, truth, n_revealed = _revealed(revealed, labels, n_revealed, n)
+    if responses is None and (rho is None or truth is not None):
+        raise ValueError("h must be given where labels are, or else rho must be and labels not.")
+    if rho is None and responses is not None:
+        rho = float(np.abs(responses).mean())
+    rho = check_number("rho", rho, low=0.0, open_low=True)
+
+    def terms(width: float) -> BoundTerms:
+        rest = n - n_revealed
+        share = 2.0 * n**2 * rest**2 / (n_revealed * (2 * n - 1) * (2 * rest - 1))
+        return BoundTerms(
+            n=n,
+            rho=width,
+            empirical=n * _loss(responses, rows, truth, width),
+            sample_size=C0 * n / float(np.sqrt(n_revealed)),
+            confidence=float(np.sqrt(share * np.log(1 / delta))),
+            complexity=float(np.sqrt(2 * rest / n_revealed)) * answers.size() / width,
+        )
+
+    n_wrong = 0
+    if truth is not None and responses is not None:
+        n_wrong = int(np.sum(signs(responses[rows]) != truth))
+    return ErrorBound(
+        n=n,
+        n_revealed=n_revealed,
+        delta=delta,
+        labels_known=truth is not None,
+        margin=terms(rho),
+        printed=terms(1.0),
+        direct=direct_limit(n, n_revealed, n_wrong, delta),
+    )
+
+
+def _loss(h: NDArray | None, rows: NDArray, truth: NDArray | None, width: float) -> float:
+    """Mean ramp loss on the revealed rows, of the better naming of the clusters.
+
+    Without labels that of the best case; without h that of the best h there is, which has the same
+    magnitude on all of these rows and is zero elsewhere.
+    """
+    if h is None:
+        return max(0.0, 1 - 1 / (width * float(np.sqrt(rows.size))))
+    agreement = np.abs(h[rows]) if truth is None else h[rows] * truth
+    return min(float(np.clip(1 - sign * agreement / width, 0, 1).mean()) for sign in (1, -1))
+
+
+def _revealed(
+    revealed: ArrayLike | None, labels: ArrayLike | None, n_revealed: int | None, n: int
+) -> tuple[NDArray[np.intp], NDArray | None, int]:
+    """Rows to be judged, their labels as -1 and 1 where known, and n'."""
+    if revealed is None:
+        if labels is not None:
+            raise ValueError("revealed must say which rows the labels belong to, got None.")
+        if n_revealed is None:
+            raise ValueError("n_revealed must be given where revealed is not, got None.")
+        return np.arange(n), None, check_count("n_revealed", n_revealed, low=1, high=n - 1)
+    rows = np.asarray(revealed)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < rows.size < n:
+        raise ValueError(
+            f"revealed must hold the numbers of 1 to {n - 1} rows, got {rows.dtype} of shape "
+            f"{rows.shape}."
+        )
+    if rows.min() < 0 or rows.max() >= n or np.unique(rows).size != rows.size:
+        raise ValueError(f"revealed must hold different row numbers from 0 to {n - 1}.")
+    if n_revealed not in (None, rows.size):
+        raise ValueError(f"n_revealed={n_revealed} must be left out: revealed has {rows.size}.")
+    if labels is None:
+        return rows, None, rows.size
+    kinds, codes = np.unique(np.asarray(labels), return_inverse=True)
+    if codes.shape != rows.shape:
+        raise ValueError(
+            f"labels must hold one label a revealed row, shape {rows.shape}, got {codes.shape}."
+        )
+    if kinds.size > 2:
+        raise ValueError(f"labels must be of two kinds at most, got {kinds.size}.")
+    return rows, np.where(codes == 0, -1.0, 1.0), rows.size
+
+
+# ------------------------------------------------------------------ what lemma 18 needs
+
+
+def _from_arrays(
+    Q: Any, reg: float | None, eta: float | None, h: ArrayLike | None, mu: float | None
+) -> tuple[NDArray | None, _Class]:
+    if Q is None or reg is None or eta is None:
+        raise ValueError("Q, reg and eta must be given where there is no model.")
+    reg = check_number("reg", reg, low=0.0, open_low=True)
+    eta = check_number("eta", eta)
+    matrix = None
+    if not isinstance(Q, SPDOperator) and not issparse(Q) and np.ndim(Q) == 1:
+        values = np.sort(np.asarray(Q, dtype=np.float64))
+    else:
+        matrix = dense_symmetric(Q)
+        values = linalg.eigvalsh(matrix, check_finite=False)
+    n = values.size
+    if n < 2 or not np.isfinite(values).all():
+        raise ValueError(f"Q must have 2 finite eigenvalues at least, got {n}.")
+    if not eta < reg * values[0]:
+        raise ValueError(
+            f"eta must be below reg times the smallest eigenvalue of Q, {reg * values[0]:.6g}, "
+            f"got {eta:.6g}; lemma 18 is about such minima only."
+        )
+    gaps, root = reg * values - eta, float(np.sqrt(n))
+    responses = None if h is None else _unit_vector(h, n)
+    if mu is not None:
+        return responses, _Class(n, gaps, root, check_number("mu", mu, low=0.0))
+    if responses is None:
+        return None, _Class(n, gaps, root, root)
+    if matrix is None:
+        # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
+        return responses, _Class(n, gaps, root, float(np.abs(responses).sum()))
+    a = reg * (matrix @ responses) - eta * responses  # sign(h) at a minimum, but any h will do
+    return responses, _Class(n, gaps, float(np.linalg.norm(a)), float(responses @ a))
+
+
+def _unit_vector(h: ArrayLike, n: int) -> NDArray[np.float64]:
+    responses = np.asarray(h, dtype=np.float64)
+    if responses.shape != (n,) or not abs(float(np.linalg.norm(responses)) - 1) < 1e-3:
+        raise ValueError(
+            f"h must be a vector of {n} soft responses with norm 1, got shape {responses.shape} "
+            f"and norm {np.linalg.norm(responses):.6g}; divide it by its norm."
+        )
+    return responses
+
+
+def _from_model(model: SoftLabelMVC) -> tuple[NDArray, _Class]:
+    if not isinstance(model, SoftLabelMVC):
+        raise TypeError(
+            f"model must be a SoftLabelMVC, got {type(model).__name__}; the theorem is about no "
+            "other method. Give Q, reg, eta and h by name for responses from elsewhere."
+        )
+    check_is_fitted(model, "result_")
+    result = model.result_
+    has_two_sides = isinstance(result, VolumeResult)
+    if not has_two_sides:
+        raise ValueError(
+            f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
+            "n_clusters=2."
+        )
+    return result.h, _class_of(model._fitted.problem, result)
+
+
+def _class_of(problem: VolumeProblem, result: VolumeResult) -> _Class:
+    r"""Lemma 18's class around a fitted h, on the plane of the balance constraint if it is active.
+
+    On the plane 1'h = t, h = (t/n) 1 + g and g = P(reg Q - eta I)^{-1}P a with a = P(reg Q - eta
+    I)g and P the projection along 1; off it g = h and P = I. The class of all g with such an a of
+    no larger norm and no larger g'a holds h, which is all that the theorem needs.
+    """
+    n, h, eta = problem.n, result.h, result.multiplier
+    on_plane = result.balance_multiplier != 0
+    offset = float(h.sum()) if on_plane else 0.0
+    g = h - offset / n
+    a = problem.reg * problem.operator.matvec(g) - eta * g
+    a = a - a.mean() if on_plane else a
+    gaps = np.zeros(1)
+    if n <= FULL_SPECTRUM:
+        values = _eigenvalues(dense_symmetric(problem.operator), on_plane)
+        gaps = problem.reg * values - eta
+    return _Class(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
+
+
+def _eigenvalues(Q: NDArray, on_plane: bool) -> NDArray:
+    """Eigenvalues of Q, or of PQP without the zero that belongs to the vector of ones."""
+    if on_plane:
+        # A Householder reflection takes the first axis to the vector of ones.
+        n = len(Q)
+        v = np.ones(n) / np.sqrt(n)
+        v[0] -= 1.0
+        v /= np.linalg.norm(v)
+        Qv = Q @ v
+        cross = np.outer(v, Qv - (v @ Qv) * v)
+        Q = (Q - 2 * (cross + cross.T))[1:, 1:]
+    return linalg.eigvalsh(Q, check_finite=False)

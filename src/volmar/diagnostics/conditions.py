@@ -1,0 +1,312 @@
+"""The conditions of the papers' stability theorems, checked on a matrix Q."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array
+
+from volmar._memory import largest_asymmetry, require_memory
+from volmar.base.validation import check_count, check_number
+from volmar.diagnostics.axisymmetry import find_axis
+from volmar.diagnostics.submatrix_information import closest_partitions
+from volmar.operators import SPDOperator
+
+# 2^23 values, sorted: some 300 MB and ten seconds.
+MOST_ROWS_FOR_SI = 24
+
+
+@dataclass(frozen=True)
+class StabilityReport:
+    r"""What the papers' stability theory asks of Q, and what holds of this one.
+
+    ``print(report)`` says it in words.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    tol : float
+        Entries within this share of the largest \|Q_ij\| count as equal.
+    irreducible : bool
+        No row is isolated (JMLR definition 4). Not the irreducibility of matrices: Q may still
+        fall into blocks of two rows and more.
+    isolated : ndarray
+        Rows with :math:`Q_{ii} > 0` and zeros elsewhere.
+    anisotropic : bool
+        All n eigenvalues are distinct (definition 8).
+    eigengap : float
+        Smallest distance of two neighbouring eigenvalues over the largest magnitude of one.
+    eigengap_at : int
+        Number i, from 0, of the lower one in ascending order.
+    closest_eigenvalues : tuple of float
+        The two eigenvalues.
+    axisymmetric : bool or None
+        A permutation other than the identity, its own inverse, leaves Q as it is (definition 7).
+        None where the work limit came first.
+    axis : ndarray of shape (n,) or None
+        One such permutation: row i takes the place of row ``axis[i]``, and the other way round.
+    si_symmetric : bool or None
+        Submatrix-information symmetry (definition 5), which is the same as: two partitions share
+        their value of y'Qy. None where Q is too large to tell.
+    si_gap : float
+        Smallest left side of eq. 20 in absolute value, over the largest \|Q_ij\|; zero where it is
+        zero up to rounding, NaN where it was not computed.
+    si_pair : tuple of ndarray or None
+        The two partitions, -1 and 1, that share their value or come closest to it.
+    frozen_below : float
+        For a `reg` below this, every one of the :math:`2^{n-1}` partitions is a strict local
+        minimum of the volume problem without its balance constraint (JMLR eq. 4), whatever else
+        holds of Q.
+    work : int
+        Entries of Q that the search for an axis read.
+    """
+
+    n: int
+    tol: float
+    irreducible: bool
+    isolated: NDArray[np.intp]
+    anisotropic: bool
+    eigengap: float
+    eigengap_at: int
+    closest_eigenvalues: tuple[float, float]
+    axisymmetric: bool | None
+    axis: NDArray[np.intp] | None
+    si_symmetric: bool | None
+    si_gap: float
+    si_pair: tuple[NDArray[np.int8], NDArray[np.int8]] | None
+    frozen_below: float
+    work: int
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """Return a text in plain words: what holds, what it means, what it does not imply."""
+        equal = f"entries within {self.tol:g} of the largest count as equal"
+        return "\n".join(
+            [
+                f"Stability of Q, {self.n} rows ({equal})",
+                "",
+                f"irreducible:  {self._irreducible()}",
+                "  An isolated row can go with either cluster. Irreducible means that no single",
+                "  row is isolated; Q may still fall into blocks.",
+                f"anisotropic:  {self._anisotropic()}",
+                "  Distinct eigenvalues fix the eigenvectors, and with them where the method",
+                "  starts. They do not fix labels: an entry of an eigenvector may be zero.",
+                f"axisymmetric: {self._axisymmetric()}",
+                "  Exchanging rows along an axis turns a minimum into one that is as good, and",
+                "  the labels with it. The best partition may still be unique, where it is its",
+                "  own mirror image.",
+                f"SI-symmetric: {self._si_symmetric()}",
+                "  Two partitions with the same y'Qy need not be minima. None with the same",
+                "  y'Qy does not make the minimum unique.",
+                "",
+                "The papers' theorem that an anisotropic, SI-asymmetric Q has one local minimum",
+                "up to equivalence (JMLR 13, AISTATS 5) is false. For this Q, with reg below",
+                f"{self.frozen_below:.3g} and no balance constraint, every partition is a strict",
+                "local minimum, and which one is returned is a matter of the start.",
+            ]
+        )
+
+    def _irreducible(self) -> str:
+        if self.irreducible:
+            return "yes, no row is isolated"
+        return f"no, {self.isolated.size} isolated: {_listed(self.isolated)}"
+
+    def _anisotropic(self) -> str:
+        i, (low, high) = self.eigengap_at, self.closest_eigenvalues
+        closest = (
+            f"the closest are numbers {i} and {i + 1} of 0 to {self.n - 1}, {low:.6g} and "
+            f"{high:.6g} (relative gap {self.eigengap:.1e})"
+        )
+        return f"{'yes' if self.anisotropic else 'no'}, {closest}"
+
+    def _axisymmetric(self) -> str:
+        if self.axisymmetric is None:
+            return f"not decided after reading {self.work:.1e} entries; raise max_work"
+        if self.axis is None:
+            return "no exchange of rows leaves Q as it is"
+        moved = np.flatnonzero(self.axis > np.arange(self.n))
+        pairs = [f"{i} with {self.axis[i]}" for i in moved[:5]]
+        more = f" and {moved.size - 5} more" if moved.size > 5 else ""
+        return f"yes, exchange {', '.join(pairs)}{more}"
+
+    def _si_symmetric(self) -> str:
+        if self.si_symmetric is None:
+            return f"not decided for {self.n} rows, with {2.0 ** (self.n - 1):.1e} partitions"
+        if self.si_symmetric:
+            return "yes, two partitions share their value of y'Qy (si_pair)"
+        return f"no, the closest two partitions leave {self.si_gap:.1e} in eq. 20"
+
+
+def stability_report(
+    Q: Any, *, tol: float = 1e-9, max_rows_for_si: int = 20, max_work: float = 2e9
+) -> StabilityReport:
+    r"""Check what the stability theory of maximum volume clustering asks of Q.
+
+    The papers prove, from definitions 4 to 8 of JMLR section 5.1, that symmetry of the data is
+    what makes clusters unstable, and that without it all local minima are equivalent. The first
+    holds in part (theorem 12). The second (theorem 13) is false, and so is theorem 11; theorem 10
+    needs three rows. The report says which conditions hold and what follows, which is little: a
+    symmetric Q is a warning, an asymmetric one is no guarantee.
+
+    Parameters
+    ----------
+    Q : array of shape (n, n), sparse matrix or SPDOperator
+        Symmetric matrix of pairwise information, such as :math:`L_{sym} + I/n`.
+    tol : float, default=1e-9
+        Entries, and eigenvalues, within this share of the largest count as equal. SI-symmetry is
+        judged at the rounding of floats instead: of :math:`2^{n-1}` values some two come within
+        1e-9 by chance, from 17 rows on.
+    max_rows_for_si : int, default=20
+        Largest n for which SI-symmetry is decided by sorting :math:`2^{n-1}` values. Beyond it, it
+        is decided only where it follows from an isolated row or an axis. At most 24.
+    max_work : float, default=2e9
+        Entries of Q that the search for an axis may read (some ten seconds' worth). Deciding may
+        take exponential time on matrices made for it; those of data take one to a few passes.
+
+    Returns
+    -------
+    StabilityReport
+        ``print`` it.
+
+    Notes
+    -----
+    Theorem 13 fails because two partitions may be minima with different multipliers, and because
+    a sphere and an ellipsoid meet in more than mirror images of one point (JMLR eq. 33 and 34).
+    The opposite can be proved. A stationary point with labels y is :math:`h = (\gamma Q - \eta
+    I)^{-1} y`. From :math:`\|h\| = 1` follows :math:`|\eta| \ge \sqrt n - \gamma \lambda_n`; where
+    :math:`\gamma \|Q\|_\infty < |\eta| / 2`, h has the signs of y. So for
+
+    .. math:: \gamma < \frac{\sqrt n}{2 \|Q\|_\infty + \lambda_n}
+
+    there is a strict local minimum in every orthant. The right side is `frozen_below`.
+
+    References
+    ----------
+    Niu, Dai, Shang and Sugiyama (2013), Maximum volume clustering: a new discriminative clustering
+    approach, JMLR 14, section 5 and appendix A.
+
+    Examples
+    --------
+    The square, whose two halvings are as good as each other:
+
+    >>> import numpy as np
+    >>> from volmar.diagnostics import stability_report
+    >>> from volmar.graphs import gaussian_similarity
+    >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> report = stability_report(gaussian_similarity(square, sigma=1.0))
+    >>> report.axisymmetric, report.anisotropic, report.si_symmetric
+    (True, False, True)
+    """
+    tol = check_number("tol", tol, low=0.0, high=0.1)
+    max_rows_for_si = check_count("max_rows_for_si", max_rows_for_si, low=0, high=MOST_ROWS_FOR_SI)
+    max_work = check_number("max_work", max_work, low=0.0)
+    Q = dense_symmetric(Q)
+    n = len(Q)
+    threshold = tol * float(np.abs(Q).max())
+
+    # 1. Definition 4.
+    zero = np.abs(Q) <= threshold
+    np.fill_diagonal(zero, True)
+    isolated = np.flatnonzero(zero.all(axis=1) & (Q.diagonal() > threshold))
+
+    # 2. Definition 8. Eigenvalues come with an error of about n units in the last place.
+    values = linalg.eigvalsh(Q, check_finite=False)
+    steps = np.diff(values)
+    at = int(np.argmin(steps))
+    gap = float(steps[at] / (np.abs(values).max() or 1.0))
+    anisotropic = gap > max(tol, n * float(np.finfo(np.float64).eps))
+
+    # 3. Definition 7.
+    axis = find_axis(Q, threshold=threshold, max_work=max_work)
+
+    # 4. Definition 5.
+    si_pair = _tied_by_theorem_10(n, isolated, axis.permutation)
+    si_symmetric, si_gap = (True, 0.0) if si_pair else (None, np.nan)
+    if si_pair is None and n <= max_rows_for_si:
+        closest = closest_partitions(Q)
+        si_symmetric, si_gap = closest.tied, closest.gap
+        si_pair = closest.first, closest.second
+
+    reach = 2 * float(np.abs(Q).sum(axis=1).max()) + float(values[-1])
+    return StabilityReport(
+        n=n,
+        tol=tol,
+        irreducible=not isolated.size,
+        isolated=isolated,
+        anisotropic=anisotropic,
+        eigengap=gap,
+        eigengap_at=at,
+        closest_eigenvalues=(float(values[at]), float(values[at + 1])),
+        axisymmetric=axis.found,
+        axis=axis.permutation,
+        si_symmetric=si_symmetric,
+        si_gap=si_gap,
+        si_pair=si_pair,
+        frozen_below=float(np.sqrt(n) / reach) if reach > 0 else np.inf,
+        work=axis.work,
+    )
+
+
+def _tied_by_theorem_10(
+    n: int, isolated: NDArray[np.intp], axis: NDArray[np.intp] | None
+) -> tuple[NDArray[np.int8], NDArray[np.int8]] | None:
+    """Two partitions that tie because a row is isolated, or is another's mirror image.
+
+    Each sets one row apart. Of two rows both partitions are the same one, which the theorem and
+    its proof overlook.
+    """
+    if isolated.size:
+        return np.ones(n, dtype=np.int8), _apart(n, int(isolated[0]))
+    if axis is not None and n > 2:
+        i = int(np.flatnonzero(axis != np.arange(n))[0])
+        return _apart(n, i), _apart(n, int(axis[i]))
+    return None
+
+
+def _apart(n: int, i: int) -> NDArray[np.int8]:
+    y = np.ones(n, dtype=np.int8)
+    y[i] = -1
+    return y
+
+
+def _listed(rows: NDArray[np.intp]) -> str:
+    shown = ", ".join(map(str, rows[:8]))
+    return f"rows {shown}" + (", ..." if rows.size > 8 else "")
+
+
+def dense_symmetric(Q: Any) -> NDArray[np.float64]:
+    """Return Q as a dense float64 array, exactly symmetric, after checks."""
+    n = Q.n if isinstance(Q, SPDOperator) else (np.shape(Q) or (0,))[0]
+    require_memory(
+        6 * 8.0 * n**2,
+        f"A dense Q of {n} rows, with its eigenvalues and colours,",
+        "Take a sample of the rows.",
+    )
+    if isinstance(Q, SPDOperator):
+        Q = Q.matvec(np.eye(n))
+    Q = check_array(
+        Q.toarray() if issparse(Q) else Q,
+        dtype=np.float64,
+        ensure_min_samples=2,
+        ensure_min_features=2,
+        input_name="Q",
+    )
+    if Q.shape[0] != Q.shape[1]:
+        raise ValueError(
+            f"Q must be square, got shape {Q.shape}; pass the matrix between rows, not the rows."
+        )
+    asymmetry = largest_asymmetry(Q)
+    if asymmetry > 1e-6 * float(np.abs(Q).max()):
+        raise ValueError(
+            f"Q must be symmetric, got entries that differ by {asymmetry:g} from their mirror "
+            "image; pass (Q + Q.T) / 2."
+        )
+    return (Q + Q.T) / 2

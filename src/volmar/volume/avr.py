@@ -1,0 +1,369 @@
+"""Approximate volume regularisation: soft responses of all rows from the labels of a few."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.operators import EigenPairs, SPDOperator
+from volmar.solvers import Result, Status
+from volmar.volume.alternation import _Secular
+from volmar.volume.problem import VolumeProblem
+
+# Labels count as orthogonal to the lowest eigenvectors below this share of their norm; below the
+# next, which side of them they lean to is rounding. Eigenvalues count as the lowest within a share
+# of the operator's norm.
+ORTHOGONAL = 1e-8
+ROUNDING = 1e-13
+SAME = 1e-9
+# Lowest eigenvectors beyond these are left to the search for the multiplier.
+MAX_PAIRS = 64
+# The pseudo-inverse is applied by solves this share of the spectral gap away from the pole; each
+# correction takes the error down by that factor.
+OFF_POLE = 1e-3
+CORRECTIONS = 4
+
+# Minimiser on the unit sphere, its multiplier there, and how it was found.
+_Found = tuple[NDArray, float, Status]
+
+
+# ---------------------------------------------------------------------------------- problem
+
+
+@dataclass(frozen=True)
+class AVRCertificate:
+    """How far soft responses are from the global minimum of the problem.
+
+    Attributes
+    ----------
+    multiplier : float
+        eta, by least squares.
+    stationarity : float
+        Norm of ``reg Q h - eta h - y / 2m``, half the gradient of the Lagrangian, over the larger
+        norm of its first and third term.
+    norm : float
+        How far the norm of h is from the scale, relative to it.
+    gap : float
+        The objective is at most this above the minimum.
+    """
+
+    multiplier: float
+    stationarity: float
+    norm: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class AVRProblem:
+    r"""Approximate volume regularisation (JMLR eq. 25; El-Yaniv, Pechyony and Vapnik 2008).
+
+    .. math:: \min_h \; -\frac{1}{m} h'y + \gamma \, h'Qh \quad \text{s.t.} \quad \|h\|_2 = t
+
+    y is +1 and -1 on the m labelled rows and 0 on the others. With :math:`h = t u` this is
+    :math:`\min -2y'u + \rho \, u'Qu` over the unit sphere, :math:`\rho = 2 m t \gamma`: scale and
+    regulariser enter the direction of h, and with it the classes, through their product alone. A
+    multiple of the identity in Q changes the objective by a constant and h not at all.
+
+    Attributes
+    ----------
+    operator : SPDOperator
+        Q.
+    y : ndarray of shape (n,)
+        Labels, +1, -1 or 0, not all of them 0.
+    reg : float
+        :math:`\gamma`.
+    scale : float
+        t.
+    """
+
+    operator: SPDOperator
+    y: NDArray
+    reg: float
+    scale: float
+
+    @property
+    def n_labelled(self) -> int:
+        """Number m of labelled rows."""
+        return int(np.count_nonzero(self.y))
+
+    @property
+    def strength(self) -> float:
+        r""":math:`\rho = 2 m t \gamma`, the regulariser of the problem on the unit sphere."""
+        return 2 * self.n_labelled * self.scale * self.reg
+
+    def objective(self, h: NDArray) -> float:
+        """Objective of the soft responses h, which are taken as they are."""
+        smoothness = self.reg * float(h @ self.operator.matvec(h))
+        return smoothness - float(h @ self.y) / self.n_labelled
+
+    def certificate(self, h: NDArray, lowest: float) -> AVRCertificate:
+        r"""Recompute the residuals of h from Q itself, and bound its distance to the minimum.
+
+        On the sphere the Lagrangian has no duality gap. With the residual
+        :math:`r = y / 2m - (\gamma Q - \eta I) h`, which is orthogonal to h for the least-squares
+        multiplier, and :math:`g = \gamma \lambda_1 - \eta`, the dual value at
+        :math:`\eta - \delta` shows that h is within
+        :math:`(|r|^2 + \delta^2 t^2) / (g + \delta)` of the minimum; the best :math:`\delta`
+        gives :math:`2 t^2 (\sqrt{g^2 + |r|^2 / t^2} - g)`. At a stationary point that is not the
+        minimum g is negative, and the gap says so.
+
+        Parameters
+        ----------
+        h : ndarray of shape (n,)
+            Soft responses.
+        lowest : float
+            A lower bound of the eigenvalues of Q.
+        """
+        linear = self.y / (2 * self.n_labelled)
+        image = self.reg * self.operator.matvec(h)
+        square = float(h @ h)
+        eta = float(h @ (image - linear)) / square
+        residual = float(np.linalg.norm(linear - image + eta * h))
+        size = max(float(np.linalg.norm(linear)), float(np.linalg.norm(image)))
+        length = float(np.sqrt(square))
+        margin = self.reg * lowest - eta
+        root = float(np.hypot(margin, residual / length))
+        # Where the margin is positive, root - margin would cancel.
+        slack = residual**2 / (square * (root + margin)) if margin > 0 else root - margin
+        return AVRCertificate(
+            multiplier=eta,
+            stationarity=residual / size,
+            norm=abs(length / self.scale - 1.0),
+            gap=2 * square * slack,
+        )
+
+    def error(self, h: NDArray, eta: float, lowest: float) -> float:
+        r"""Bound how far responses are from exact ones, of a scale that differs by rounding.
+
+        With :math:`A = \gamma Q - \eta I` the vector :math:`A^{-1} y / 2m` is the minimum for the
+        scale that is its norm. It differs from c h by at most
+        :math:`|y / 2m - c A h| / (\gamma \lambda_1 - \eta)`, whatever c is, and a factor changes
+        no sign. Infinite where eta is not below the pole.
+
+        Parameters
+        ----------
+        h : ndarray of shape (n,)
+            Soft responses.
+        eta : float
+            The multiplier that they were computed with.
+        lowest : float
+            A lower bound of the eigenvalues of Q.
+        """
+        margin = self.reg * lowest - eta
+        if not margin > 0:
+            return np.inf
+        linear = self.y / (2 * self.n_labelled)
+        image = self.reg * self.operator.matvec(h) - eta * h
+        factor = float(linear @ image) / float(image @ image)
+        return float(np.linalg.norm(linear / factor - image)) / margin
+
+
+# ----------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True, repr=False)
+class AVRResult(Result):
+    """Soft responses with their multipliers; a column a class where there are more than two.
+
+    Attributes
+    ----------
+    h : ndarray of shape (n,) or (n, k)
+        Soft responses; every column has the norm `scale`.
+    multipliers : ndarray of shape (1,) or (k,)
+        eta of each column, JMLR's smallest root of eq. 26.
+    errors : ndarray of shape (1,) or (k,)
+        How far the responses of each column may be from exact ones (see `AVRProblem.error`); NaN
+        where the status is not CONVERGED.
+    """
+
+    h: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    multipliers: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    errors: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+
+    @property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Rows whose class the computed responses do not tell: they are within `errors` of a tie.
+
+        Those are rows half-way between labels, and rows that no label reaches: in another
+        component of the graph, or so far away that rounding is larger than what arrives.
+        """
+        if self.h.ndim == 1:
+            return ~(np.abs(self.h) > self.errors[0])
+        rows, best = np.arange(self.h.shape[0]), self.h.argmax(axis=1)
+        ahead = self.h[rows, best, None] - self.h
+        ahead[rows, best] = np.inf
+        return ~np.all(ahead > self.errors + self.errors[best, None], axis=1)
+
+
+def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
+    r"""Find the global minimum of approximate volume regularisation.
+
+    The conditions for a stationary point are (JMLR, above eq. 26)
+
+    .. math:: (\gamma Q - \eta I) h = \frac{y}{2m}, \qquad
+              \frac{1}{4 m^2} \sum_i \frac{(v_i'y)^2}{(\gamma\lambda_i - \eta)^2} = t^2,
+
+    and the global minimum is the one with :math:`\eta \le \gamma\lambda_1`, where
+    :math:`\gamma Q - \eta I` is positive semidefinite. The sum grows from 0 to infinity on the way
+    to that pole, so that the root there is unique and the smallest of all, unless y is orthogonal
+    to every eigenvector of :math:`\lambda_1`. The sum then stays finite at the pole; where it is
+    below :math:`t^2` there, all roots of eq. 26 are beyond and none is the minimum, which is at
+    :math:`\eta = \gamma\lambda_1` and has the rest of the norm along such an eigenvector, in
+    either direction. The status is then DEGENERATE. It is MAX_ITER where the search for the
+    multiplier has ended too early, so that the residual is above the root of `tol`.
+
+    Parameters
+    ----------
+    problem : AVRProblem
+        The problem.
+    tol : float, default=1e-8
+        Accuracy of the norm in the search for the multiplier.
+    """
+    pairs = _lowest_pairs(problem)
+    # Eigenvalues lie within their residual of true ones; a Laplacian's bound is exact.
+    lowest = max(float(pairs.values[0] - pairs.residuals[0]), problem.operator.bounds[0])
+    found = _at_the_pole(problem, pairs)
+    if isinstance(found, float):
+        found = _below_the_pole(problem, pairs, found, tol)
+    u, eta, status = found
+    h = u * (problem.scale / float(np.linalg.norm(u)))
+    eta *= problem.reg / problem.strength
+    certificate = problem.certificate(h, lowest)
+    if certificate.stationarity > np.sqrt(tol):
+        status = Status.MAX_ITER
+    error = problem.error(h, eta, lowest) if status.ok else np.nan
+    objective = problem.objective(h)
+    return AVRResult(
+        objective=objective,
+        gap=certificate.gap,
+        residuals={"stationarity": certificate.stationarity, "norm": certificate.norm},
+        status=status,
+        n_iter=1,
+        history=(objective,),
+        h=h,
+        multipliers=np.array([eta]),
+        errors=np.array([error]),
+    )
+
+
+def _lowest_pairs(problem: AVRProblem) -> EigenPairs:
+    """Return the lowest eigenpair; where y is orthogonal to it, all of its eigenvalue and a next.
+
+    One is enough in the ordinary case, and for a Laplacian it is known.
+    """
+    operator, k = problem.operator, 1
+    while True:
+        pairs = operator.smallest_eigenpairs(k)
+        tied = pairs.values[-1] - pairs.values[0] <= SAME * max(map(abs, operator.bounds))
+        if not tied or not _is_orthogonal(problem.y, pairs.vectors):
+            return pairs
+        if k >= min(MAX_PAIRS, operator.n):
+            return pairs
+        k = min(2 * k, MAX_PAIRS, operator.n)
+
+
+def _is_orthogonal(y: NDArray, vectors: NDArray) -> bool:
+    return float(np.linalg.norm(vectors.T @ y)) <= ORTHOGONAL * float(np.linalg.norm(y))
+
+
+def _at_the_pole(problem: AVRProblem, pairs: EigenPairs) -> _Found | float:
+    r"""Minimiser on the unit sphere if its multiplier is that of the pole.
+
+    It is :math:`x + \sqrt{1 - |x|^2} \, v` with :math:`x = (\rho Q - \rho\lambda_1 I)^+ y` and v
+    the lowest eigenvector on the side that y leans to, as long as y is as good as orthogonal to
+    all of them and x is not longer than 1. Where y leans to neither side, both are minima.
+
+    Otherwise returns a distance from the pole at which h is still too long:
+    :math:`|V'y|`, since the part of h along V alone has the norm 1 there, or, with
+    :math:`\Delta = \lambda_2 - \lambda_1`, :math:`(|x| - 1) \rho\Delta`, since
+    :math:`|h| \ge |x| \rho\Delta / (\rho\Delta + \mu)` at a distance :math:`\mu`.
+    """
+    low = pairs.values - pairs.values[0] <= SAME * max(map(abs, problem.operator.bounds))
+    V, lowest, rho = pairs.vectors[:, low], float(pairs.values[0]), problem.strength
+    along = V.T @ problem.y
+    lean = float(np.linalg.norm(along))
+    if low.all() or not _is_orthogonal(problem.y, V):
+        return lean
+    gap = float(pairs.values[~low][0]) - lowest
+    x, rest = np.zeros_like(problem.y), problem.y - V @ along
+    for _ in range(1 + CORRECTIONS):
+        step = problem.operator.solve(OFF_POLE * gap - lowest, rest).x / rho
+        x = x + step - V @ (V.T @ step)
+        rest = problem.y - V @ along - rho * (problem.operator.matvec(x) - lowest * x)
+    length = float(np.linalg.norm(x))
+    if length > 1 + ORTHOGONAL:
+        return max(lean, (length - 1) * rho * gap)
+    leans = lean > ROUNDING * float(np.linalg.norm(problem.y))
+    direction = V @ along / lean if leans else V[:, 0]
+    fill = float(np.sqrt(max(1 - length**2, 0.0)))
+    # Just below the pole, at the root of eq. 26 to first order.
+    eta = rho * lowest - (lean / fill if leans and fill > 0 else 0.0)
+    return x + fill * direction, eta, Status.CONVERGED if leans else Status.DEGENERATE
+
+
+class _OffPole(_Secular):
+    """The search for the multiplier, never started nearer to the pole than the minimum can be.
+
+    The closed-form start is at the pole itself where ``strength = |y|`` and no two labelled rows
+    are neighbours: the diagonal of a normalised Laplacian is 1.
+    """
+
+    highest: float = np.inf
+
+    def _guess(self) -> float:
+        return min(super()._guess(), self.highest)
+
+
+def _below_the_pole(problem: AVRProblem, pairs: EigenPairs, distance: float, tol: float) -> _Found:
+    """Minimiser on the unit sphere where the multiplier is at least this far from the pole."""
+    unit = VolumeProblem(problem.operator, problem.strength, balance=np.inf)
+    secular = _OffPole(unit, problem.y, None, pairs.values)
+    secular.highest = problem.strength * float(pairs.values[0]) - distance
+    best = secular.solve(tol)
+    # Far from the labels responses are small, and their signs must not be those of the error of
+    # an iterative solve: one more, for what the equation lacks.
+    rho, u = problem.strength, best.h
+    rest = problem.y - rho * problem.operator.matvec(u) + best.eta * u
+    u = u + problem.operator.solve(-best.eta / rho, rest).x / rho
+    return u, best.eta, Status.CONVERGED
+
+
+def solve_one_against_rest(
+    operator: SPDOperator, Y: NDArray, reg: float, scale: float, *, tol: float = 1e-8
+) -> AVRResult:
+    """Solve the problem of every column of labels Y with the same Q.
+
+    Parameters
+    ----------
+    operator : SPDOperator
+        Q.
+    Y : ndarray of shape (n, k)
+        Labels, +1, -1 or 0, a column for each class.
+    reg, scale : float
+        Regulariser and norm, the same for all.
+    tol : float, default=1e-8
+        Accuracy of the norms in the search for the multipliers.
+
+    Returns
+    -------
+    AVRResult
+        `objective` and `gap` are sums, `residuals` the largest over the classes; the status is
+        that of the first that has not converged.
+    """
+    found = [solve_avr(AVRProblem(operator, y, reg, scale), tol=tol) for y in Y.T]
+    objective = sum(one.objective for one in found)
+    names = found[0].residuals
+    return AVRResult(
+        objective=objective,
+        gap=sum(one.gap for one in found),
+        residuals={name: max(one.residuals[name] for one in found) for name in names},
+        status=next((one.status for one in found if not one.status.ok), Status.CONVERGED),
+        n_iter=1,
+        history=(objective,),
+        h=np.column_stack([one.h for one in found]),
+        multipliers=np.concatenate([one.multipliers for one in found]),
+        errors=np.concatenate([one.errors for one in found]),
+    )
