@@ -19,13 +19,16 @@ if TYPE_CHECKING:
         NormalizedCut,
         NormalizedSpectralClustering,
     )
+    from volmar.margin import GMMC
     from volmar.separation import MSPC, MinimaxProbabilityMachine
-    from volmar.volume import SoftLabelMVC, VolumeRegularizedClassifier
+    from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
 _HOMES = {
     "DiscriminativeKMeans": "volmar.baselines",
+    "GMMC": "volmar.margin",
     "LDAKMeans": "volmar.baselines",
+    "HardLabelMVC": "volmar.volume",
     "KernelKMeans": "volmar.baselines",
     "MSPC": "volmar.separation",
     "MinimaxProbabilityMachine": "volmar.separation",
@@ -37,9 +40,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "GMMC",
     "MSPC",
     "SMIC",
     "DiscriminativeKMeans",
+    "HardLabelMVC",
     "KernelKMeans",
     "LDAKMeans",
     "MinimaxProbabilityMachine",

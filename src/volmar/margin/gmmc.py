@@ -1,0 +1,419 @@
+"""GMMC: generalised maximum margin clustering."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar._memory import largest_asymmetry, require_memory
+from volmar.base import Clusterer, Result, Status
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.margin.gmmc_problem import GMMCProblem
+from volmar.rows import Kernel, scale_gamma
+from volmar.solvers import PackingResult, solve_packing_sdp
+
+# Kernels of differences: moving all rows to their mean keeps the digits an offset would eat.
+OF_DIFFERENCES = ("rbf", "laplacian")
+# Kernel values held at a time when new rows are scored.
+KERNEL_BLOCK = 2**23
+# Eigenvalues this close, relative to the larger, leave the direction between them to chance.
+TIED = 1e-3
+# Entries of an eigenvector this close are equal in size.
+EQUAL = 1e-6
+
+# ----------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True, repr=False)
+class GMMCResult(Result):
+    """Labels of a fit of GMMC, with the solution of the relaxation that they were read from.
+
+    Attributes
+    ----------
+    objective : float
+        -1'g, the value of eq. 24 with its sign changed; `gap` is its certified distance to the
+        optimum.
+    residuals : mapping of str to float
+        Those of `volmar.solvers.PackingResult`, and ``"complementarity"``: w'Ww of the scores,
+        zero by the condition W w = 0 behind eq. 24, relative to w'(W + Diag(g))w.
+    labels : ndarray of shape (n,)
+        1 where the score is positive.
+    g : ndarray of shape (n,)
+        The paper's gamma.
+    smallest_eigenvalue : float
+        Of I - F' Diag(g) F, which is congruent to W: feasible where it is not negative.
+    scores : ndarray of shape (n,)
+        f(x_i) with the shift in the kernel, in units of the margin; of mean square 1 where C is so
+        small that there is none.
+    alpha, intercept : ndarray of shape (n,), float
+        The function f(x) = sum_j alpha_j k(x_j, x) + intercept.
+    eigenvalue_ratio : float
+        Second largest over largest eigenvalue of the relaxed uu'. At 0 the relaxation is tight and
+        the labels are the best of all; at 1 another direction is as good.
+    labelled_objective : float
+        Value of eq. 23 at the scores. Labels with a value below -objective do not exist.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    g: NDArray = field(default_factory=lambda: np.empty(0))
+    smallest_eigenvalue: float = float("nan")
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    alpha: NDArray = field(default_factory=lambda: np.empty(0))
+    intercept: float = 0.0
+    eigenvalue_ratio: float = float("nan")
+    labelled_objective: float = float("nan")
+
+
+def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) -> GMMCResult:
+    """Solve eq. 24 and read off scores and labels."""
+    solution = solve_packing_sdp(problem.features, upper=problem.C, tol=tol, max_iter=max_iter)
+    u, excess, ratio = _direction(problem, solution)
+    beta = (solution.g + excess) * u
+    scores = problem.scores(beta)
+    alpha, intercept = problem.expansion(beta)
+    status = solution.status
+    if status.ok and ratio > 1.0 - TIED:
+        status = Status.DEGENERATE
+    return GMMCResult(
+        objective=solution.objective,
+        gap=solution.gap,
+        residuals={
+            **solution.residuals,
+            "complementarity": problem.complementarity(solution.g + excess, beta),
+        },
+        status=status,
+        n_iter=solution.n_iter,
+        history=solution.history,
+        labels=(scores > 0).astype(np.int64),
+        g=solution.g,
+        smallest_eigenvalue=solution.smallest_eigenvalue,
+        scores=scores,
+        alpha=alpha,
+        intercept=intercept,
+        eigenvalue_ratio=ratio,
+        labelled_objective=problem.objective(beta),
+    )
+
+
+def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, float, float]:
+    """Scores u with M u = (g + excess) u, the excess, and the ratio of the two top eigenvalues.
+
+    The range of the relaxed uu' is the null space of W; its leading eigenvector is the best
+    approximation of rank one, and the only null vector where there is but one. Where C is so
+    small that W has no zero eigenvalue, the relaxed uu' is zero, and the eigenvector of the
+    smallest eigenvalue of M - Diag(g) takes its place.
+    """
+    F, n = problem.features, problem.n
+    has_margin = bool(solution.dual.any())
+    if has_margin:
+        matrix = F @ solution.dual @ F.T
+    else:
+        A = np.eye(F.shape[1]) - F.T @ (F * solution.g[:, None])
+        matrix = F @ linalg.solve(A, F.T, assume_a="pos")
+    values, vectors = linalg.eigh(0.5 * (matrix + matrix.T), subset_by_index=[n - 2, n - 1])
+    second, first = float(max(values[0], 0.0)), float(values[1])
+    u = _oriented(vectors[:, 1])
+    if has_margin:
+        return np.sqrt(first) * u, 0.0, second / first
+    return np.sqrt(n) * u, 1.0 / first, second / first
+
+
+def _oriented(vector: NDArray) -> NDArray:
+    """Turn the sign so that the largest entry is positive; the first of those as large."""
+    size = np.abs(vector)
+    return vector * np.sign(vector[np.argmax(size >= (1.0 - EQUAL) * size.max())])
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class Prepared(NamedTuple):
+    """The problem of a fit, with what new rows need to be compared with its rows."""
+
+    problem: GMMCProblem
+    kernel: Kernel
+    X: Any
+    offset: NDArray | None
+
+
+class GMMC(Clusterer):
+    r"""Generalised maximum margin clustering (Valizadegan and Jin, NIPS 2007).
+
+    Finds the kernel support vector machine with the largest margin over all labels, up to a
+    convex relaxation, with an intercept and a price on scores that do not balance:
+
+    .. math:: \min_{f, b} \; \|f\|^2 + C_e \Bigl(\sum_i f(x_i)\Bigr)^2
+              + C \sum_i \max(0, 1 - f(x_i)^2), \qquad f(x) = \sum_j \alpha_j k(x_j, x) + b
+
+    (JMLR eq. 23). Its relaxation has a dual in n variables (eq. 24), solved to a certified gap.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2.
+    kernel : str or callable, default="rbf"
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
+        positive semidefinite, at least after centring and `shift`.
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    C : float or None, default=1.0
+        Price of a row inside the margin, the paper's :math:`C_\delta`; None for the hard margin.
+        As for `sklearn.svm.SVC` its effect depends on the size of the kernel, and as there 1 is a
+        firm price for kernels with k(x, x) = 1: nearly the hard margin. It matters between
+        `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
+        the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
+    balance_weight : float, default=1e4
+        Price of scores that do not balance, the paper's :math:`C_e` and its value. 1e4 makes their
+        mean zero for all practical purposes; small values end with all rows in one cluster.
+    shift : float, optional
+        Added to the diagonal of the kernel matrix. If not given it is the mean of the diagonal
+        over n: the paper's 1 / n where k(x, x) = 1. 0 is allowed.
+    tol : float, default=1e-7
+        Certified gap, relative to the objective, at which to stop.
+    max_iter : int, default=100
+        Most iterations; 15 to 35 are usual.
+    random_state : int, RandomState or None, default=None
+        Taken for the sake of one interface: the method is deterministic.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row: 1 where its score is positive.
+    scores_ : ndarray of shape (n_samples,)
+        Scores of the training rows, in units of the margin.
+    dual_coef_ : ndarray of shape (n_samples,)
+        :math:`\alpha`, of sum zero.
+    intercept_ : float
+        b.
+    smallest_C_ : float
+        C up to which no row is worth its margin; see Notes.
+    objective_ : float
+        Value of eq. 24 with its sign changed.
+    result_ : GMMCResult
+        Certified result: duality gap, feasibility and complementarity. `eigenvalue_ratio` and
+        `labelled_objective` say how much the relaxation loses.
+    n_iter_ : int
+        Iterations.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    KernelKMeans : Labels by the nearest mean in the same feature space.
+    SoftLabelMVC : The volume in place of the margin; linear in the number of edges of a graph.
+
+    Notes
+    -----
+    *Which eigenvector.* The paper reads labels off "the eigenvector of W associated with the zero
+    eigenvalue". Where the relaxation is not tight, which is often, W has several of them. Labels
+    are the signs of the leading eigenvector of the relaxed :math:`uu'`, whose range is the null
+    space of W: where that has one dimension, it is the paper's vector. Where the two leading
+    eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
+    `fit` warns. There is no ``mode="paper"``: it would do the same.
+
+    *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
+    all of eq. 24's :math:`\gamma` are C and W has no zero eigenvalue. Labels are those of C =
+    `smallest_C_` then, the signs of the first kernel principal component, and `fit` warns. For
+    fewer than 1000 rows and k(x, x) = 1 this is what the smallest of the paper's candidates,
+    1e-3, amounts to; the largest, 1e3, is as good as the hard margin.
+
+    *New rows.* `decision_function` is f. Training rows have f(x_i) = `scores_` less
+    `shift` times :math:`\alpha_i`, because a new row has no share in the shift: support vectors
+    are pulled a little to the border, and a row next to it may change sides.
+
+    Time is cubic in the number of rows, about 500 n^3 operations, and memory about 12 matrices of
+    n x n. Scale the features first where their units differ.
+
+    References
+    ----------
+    H. Valizadegan and R. Jin (2007), Generalized maximum margin clustering and unsupervised
+    kernel learning, NIPS 19. Niu, Dai, Shang and Sugiyama (2013), JMLR 14, section 7.1.
+
+    Examples
+    --------
+    >>> from volmar import GMMC
+    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_circles(100, noise=0.02, factor=0.2, random_state=0)
+    >>> model = GMMC().fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    >>> model.result_.is_certified(1e-6)
+    True
+    """
+
+    _max_clusters = 2
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        C=1.0,
+        balance_weight=1e4,
+        shift=None,
+        tol=1e-7,
+        max_iter=100,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.C = C
+        self.balance_weight = balance_weight
+        self.shift = shift
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
+    def _scores(self, X: Any) -> NDArray:
+        if self._X_fit is None:
+            return np.asarray(X @ self.dual_coef_) + self.intercept_
+        # A block of kernel values at a time: all of them would be n_new x n_training.
+        step = max(1, KERNEL_BLOCK // self._X_fit.shape[0])
+        rows = _shifted(X, self._offset)
+        products = [
+            self._kernel(rows[i : i + step], self._X_fit) @ self.dual_coef_
+            for i in range(0, rows.shape[0], step)
+        ]
+        return np.concatenate(products) + self.intercept_
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.gamma, str):
+            check_choice("gamma", self.gamma, ["scale"])
+        elif self.gamma is not None:
+            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        if self.C is not None:
+            check_number("C", self.C, low=0.0, open_low=True)
+        check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
+        if self.shift is not None:
+            check_number("shift", self.shift, low=0.0)
+        check_number("tol", self.tol, low=0.0, open_low=True)
+        check_count("max_iter", self.max_iter)
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+        n = X.shape[0]
+        kernel = Kernel(
+            self.kernel,
+            gamma=self._resolved_gamma(X),
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        )
+        require_memory(
+            14.0 * 8 * n**2,
+            f"the semidefinite programme of {n} rows",
+            "Cluster a sample and use predict for the rest, or use SoftLabelMVC.",
+        )
+        rows, offset = None, None
+        if self._is_pairwise():
+            K = X.toarray() if sparse.issparse(X) else X
+        else:
+            if self.kernel in OF_DIFFERENCES and not sparse.issparse(X):
+                offset = X.mean(axis=0, dtype=np.float64)
+            rows = _shifted(X, offset)
+            K = kernel(rows, rows)
+        asymmetry = largest_asymmetry(K)
+        if asymmetry > 1e-6 * np.abs(K).max():
+            raise ValueError(
+                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
+                "Use (K + K.T) / 2."
+            )
+        K = K.astype(np.float64, copy=False)
+        shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
+        C = None if self.C is None else float(self.C)
+        problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
+        return Prepared(problem, kernel, rows, offset)
+
+    def _resolved_gamma(self, X: Any) -> float | None:
+        if not isinstance(self.gamma, str):
+            return self.gamma
+        if not isinstance(self.kernel, str) or self._is_pairwise():
+            return None
+        return scale_gamma(X)
+
+    def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
+        return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
+
+    def _publish(self, prepared: Prepared, result: GMMCResult) -> None:
+        self._kernel, self._X_fit, self._offset = prepared[1:]
+        self.scores_ = result.scores
+        self.dual_coef_ = result.alpha
+        self.intercept_ = result.intercept
+        self.smallest_C_ = prepared.problem.smallest_price
+        _warn(prepared.problem, result)
+
+
+def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
+    """Warn of an answer that says less than it seems to."""
+    if result.status is Status.DEGENERATE:
+        warnings.warn(
+            "Two directions of the largest margin are as good as each other, and the labels are "
+            "one of many. Use another kernel, or a soft margin (C of about "
+            f"{2 * problem.smallest_price:.3g}).",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif not result.status.ok:
+        warnings.warn(
+            f"The gap is {result.residuals['relative gap']:.1e} of the objective after "
+            f"{result.n_iter} iterations ({result.status.value}). Raise max_iter, tol or shift.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if problem.C is not None and problem.smallest_price >= problem.C:
+        warnings.warn(
+            f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "
+            f"kernel principal component. Raise C above {problem.smallest_price:.3g}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if np.ptp(result.labels) == 0:
+        warnings.warn(
+            f"All rows are in one cluster: balance_weight={problem.balance_weight:.3g} makes "
+            "scores of one sign cheap. Raise it (1e4 by default).",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _shifted(X: Any, offset: NDArray | None) -> Any:
+    """Rows less `offset`, in their own dtype."""
+    return X if offset is None else (X - offset).astype(X.dtype, copy=False)

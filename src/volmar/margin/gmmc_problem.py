@@ -1,0 +1,146 @@
+"""The problem of generalised maximum margin clustering, without the inverse of the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from volmar.solvers.packing_sdp import best_multiple
+
+# Eigenvalues below this part of the largest, times n, are zeros with rounding on them.
+ROUNDING = float(np.finfo(np.float64).eps)
+# A kernel matrix may be this far from semidefinite, relative to its largest eigenvalue.
+INDEFINITE = 1e-8
+
+
+@dataclass(frozen=True)
+class GMMCProblem:
+    r"""Generalised maximum margin clustering and its convex relaxation (JMLR eq. 23 and 24).
+
+    Eq. 23 is a support vector machine over its own labels. With the kernel matrix
+    :math:`K + \delta I`, scores :math:`u_i = f(x_i) = \sum_j (K + \delta I)_{ij} \alpha_j + b` and
+    :math:`\lambda = -b` it reads
+
+    .. math:: \min_{u, \lambda} \; (u + \lambda 1)' (K + \delta I)^{-1} (u + \lambda 1)
+              + C_e (1'u)^2 \quad \text{s.t.} \quad u_i^2 \ge 1:
+
+    the squared norm of f, a price on scores that do not balance, and every row outside the margin,
+    on whichever side. With a finite C rows may enter it at the price
+    :math:`C \max(0, 1 - u_i^2)`. Eq. 24 is the dual of its relaxation, :math:`u u'` replaced by
+    any positive semidefinite matrix.
+
+    Attributes
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel matrix, symmetric.
+    C : float or None
+        :math:`C_\delta`, the bound on :math:`\gamma`; None for the hard margin.
+    balance_weight : float
+        :math:`C_e`, positive.
+    shift : float
+        :math:`\delta`, not negative.
+
+    Notes
+    -----
+    *From eq. 24 to features.* Write K for the shifted matrix and
+    :math:`B = (I; 1') K^{-1} (I, 1) + C_e (1; 0)(1', 0)`. The first part has the null vector
+    (1; -1), on which the second is :math:`C_e n^2`: so B is positive definite for every positive
+    definite K and :math:`C_e > 0`, and :math:`\gamma = 0` lies in the interior. (Without
+    :math:`C_e` the null vector leaves nothing but :math:`\gamma = 0`: the term does not only fix a
+    translation, as the paper says, it keeps all rows from one cluster at no cost.) The last row
+    of W knows no :math:`\gamma`, and its diagonal entry is :math:`1'K^{-1}1 > 0`; its Schur
+    complement turns :math:`W \succeq 0` into
+
+    .. math:: M - Diag(\gamma) \succeq 0, \qquad
+              M = K^{-1} - \frac{K^{-1} 1 1' K^{-1}}{1' K^{-1} 1} + C_e 1 1'
+                = (HKH)^+ + C_e 1 1'
+
+    with the centring matrix :math:`H = I - 1 1' / n`, since the first two terms times HKH are H.
+    M is block diagonal in 1 and its complement, and
+
+    .. math:: M^{-1} = HKH + \frac{1 1'}{C_e n^2} = F F'.
+
+    The columns of F are the kernel principal components of the rows, and a constant feature of
+    size :math:`1 / (n \sqrt{C_e})`: the intercept, at the price :math:`C_e`. Congruence with F
+    gives :math:`I - F' Diag(\gamma) F \succeq 0`, the packing problem of
+    `volmar.solvers.solve_packing_sdp`. No inverse of K is left, and none of the instability for
+    which the paper shifts it: the shift may be zero, and :math:`C_e` as large as one likes.
+
+    *Back again.* :math:`W w = 0` for :math:`w = (u; \lambda)` is :math:`M u = \gamma \circ u` with
+    :math:`\lambda = -1'K^{-1}u / 1'K^{-1}1`. So :math:`u = F F' \beta` with
+    :math:`\beta = \gamma \circ u`, and the function is
+
+    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H \beta, \qquad
+              b = \frac{1'\beta}{C_e n^2} - \frac{1' K \alpha}{n}:
+
+    :math:`\gamma_i |u_i|` is the multiplier of row i, and rows with :math:`\gamma_i = 0` are no
+    support vectors.
+    """
+
+    K: NDArray
+    C: float | None
+    balance_weight: float
+    shift: float
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.K)
+
+    @cached_property
+    def _components(self) -> tuple[NDArray, NDArray]:
+        """Positive eigenvalues of H (K + shift I) H in ascending order, and their vectors."""
+        means = self.K.mean(axis=0)
+        centred = self.K - means - means[:, None] + (means.mean() - self.shift / self.n)
+        centred.flat[:: self.n + 1] += self.shift
+        values, vectors = linalg.eigh(0.5 * (centred + centred.T), overwrite_a=True)
+        largest = max(abs(values[0]), values[-1])
+        if values[0] < -INDEFINITE * largest:
+            raise ValueError(
+                "the kernel matrix must be positive semidefinite, the smallest eigenvalue of the "
+                f"centred matrix is {values[0] - self.shift:.3g}. Use "
+                f"shift={1.01 * (self.shift - values[0]):.3g} or more, or another kernel."
+            )
+        kept = values > self.n * ROUNDING * largest
+        return values[kept], vectors[:, kept]
+
+    @cached_property
+    def features(self) -> NDArray:
+        """F of shape (n, r) with F F' = H (K + shift I) H + 11' / (C_e n^2)."""
+        values, vectors = self._components
+        constant = np.full((self.n, 1), 1.0 / (self.n * np.sqrt(self.balance_weight)))
+        return np.hstack([vectors * np.sqrt(values), constant])
+
+    @property
+    def smallest_price(self) -> float:
+        """C up to which every row is in the margin: one over the largest eigenvalue of F F'."""
+        values, _ = self._components
+        return float(1.0 / max(values.max(initial=0.0), 1.0 / (self.n * self.balance_weight)))
+
+    def scores(self, beta: NDArray) -> NDArray:
+        """Return u = F F' beta, scores of the training rows with the shift in their kernel."""
+        return self.features @ (self.features.T @ beta)
+
+    def objective(self, beta: NDArray) -> float:
+        """Return the value of eq. 23 at the scores of `beta`, in the scale that suits them best.
+
+        Scores t u are a matrix of rank one in the relaxation, so that no labels, and no scores for
+        them, are below the relaxation's optimum.
+        """
+        weights = self.features.T @ beta
+        return best_multiple(float(weights @ weights), self.scores(beta) ** 2, self.C)[0]
+
+    def complementarity(self, g: NDArray, beta: NDArray) -> float:
+        """Return u'(M - Diag(g))u over u'Mu at the scores u of `beta`: zero where M u = g u."""
+        weights = self.features.T @ beta
+        return abs(float(1.0 - g @ self.scores(beta) ** 2 / (weights @ weights)))
+
+    def expansion(self, beta: NDArray) -> tuple[NDArray, float]:
+        """Return alpha and the intercept b of f(x) = sum_j alpha_j k(x_j, x) + b."""
+        alpha = beta - beta.mean()
+        constant = float(beta.sum()) / (self.balance_weight * self.n**2)
+        return alpha, constant - float((self.K @ alpha).mean())

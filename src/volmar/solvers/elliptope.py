@@ -1,0 +1,370 @@
+"""The elliptope saddle problem behind hard-label maximum volume and the first margin clustering.
+
+Both papers' semi-definite programs (JMLR eq. 13 and 22) are one convex problem over correlation
+matrices M (positive semi-definite, ones on the diagonal):
+
+    min_{M, eta} max_{0 <= a <= C}  2 1'a - a'(reg Q o M - eta I)a - eta
+
+with eta free (the norm of a is then 1; volume) or zero (margin). Here M = VV' with unit rows and
+as few columns as a solution can need, the inner maximum is a box program, and a dual point that
+comes with it bounds how far the value is from the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.result import Result, Status
+
+# Above this size the largest eigenvalue of the certificate is found by Lanczos.
+DENSE_UP_TO = 2000
+# Columns of V where nothing else is asked for: solutions have few, and more slow the descent.
+MAX_RANK = 12
+# Products with Q that smooth the start.
+SMOOTHING = 10
+# Iterations between certificates.
+ROUND = 100
+FIRST_ROUND = 20
+# Entries of a sparse Q that are worked on together.
+CHUNK = 50_000
+
+
+@dataclass(frozen=True, repr=False)
+class ElliptopeResult(Result):
+    """Solution of the elliptope saddle problem; `gap` is certified.
+
+    Attributes
+    ----------
+    factor : ndarray of shape (n, r)
+        V, with unit rows: M = VV'.
+    a : ndarray of shape (n,)
+        Inner maximiser.
+    eta : float
+        Multiplier of |a| = 1; zero where it was not asked for.
+    lower_bound : float
+        Dual value: no feasible M is below it.
+    balance_multipliers : ndarray of shape (n,)
+        Multipliers of |M1| <= balance; zero where there is no such constraint.
+    """
+
+    factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    a: NDArray = field(default_factory=lambda: np.empty(0))
+    eta: float = 0.0
+    lower_bound: float = -np.inf
+    balance_multipliers: NDArray = field(default_factory=lambda: np.empty(0))
+
+
+def solve_elliptope_saddle(
+    Q: Any,
+    *,
+    reg: float = 1.0,
+    C: float = 1.0,
+    unit_norm: bool = True,
+    balance: float | None = None,
+    proximal: float = 0.0,
+    rank: int | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    random_state: int = 0,
+) -> ElliptopeResult:
+    r"""Minimise over correlation matrices M the inner maximum of the module's saddle problem.
+
+    .. math:: \min_{M \succeq 0,\, M_{ii} = 1,\, |M1| \le b} \; \min_\eta \;
+              \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
+              + \tfrac{\tau}{2} \|M\|_F^2
+
+    **Primal.** M = VV' with unit rows; L-BFGS on V, with the gradient
+    :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
+    :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
+    is a global minimum (Burer and Monteiro). The balance is held by an augmented Lagrangian.
+
+    **Dual.** For any a in the box (of norm 1, where eta is free), any s and any y with
+    :math:`Diag(y) \succeq G = \gamma Q \circ aa' - (s1' + 1s')/2 - \tau M_0`,
+
+    .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1 - \tfrac{\tau}{2} \|M_0\|_F^2
+
+    is below the optimum: swap the order of minimum and maximum, and bound the maximum of
+    :math:`\langle G, M \rangle` over correlation matrices by its dual. With
+    :math:`y = diag(G M_0)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
+    the optimum. The gap adds what the inner maximisation may have missed.
+
+    Parameters
+    ----------
+    Q : ndarray or sparse matrix of shape (n, n)
+        Symmetric, positive semi-definite: a *similarity*. (With a Laplacian the relaxation
+        returns a maximum cut.) Of a sparse Q, M is only ever needed on its pattern.
+    reg : float, default=1
+        :math:`\gamma`. Eta is held at zero or below. Where a large reg would push it above, the
+        problem turns into making Q o M as definite as can be, M tends to the identity and means
+        nothing; status is then DEGENERATE and |a| below 1.
+    C : float, default=1
+        Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
+    unit_norm : bool, default=True
+        Whether eta is free (JMLR eq. 13) or zero (eq. 22).
+    balance : float, optional
+        b; no constraint if not given.
+    proximal : float, default=0
+        :math:`\tau`. A little of it picks one of many optimal M.
+    rank : int, optional
+        Columns of V; the least that Burer and Monteiro's theorem asks for, and at most 12, if
+        not given. The gap says whether they were enough.
+    tol : float, default=1e-6
+        Relative gap to stop at.
+    max_iter : int, default=1000
+        Most iterations of L-BFGS, all rounds together.
+    random_state : int, default=0
+        Seed of the start.
+
+    Returns
+    -------
+    ElliptopeResult
+        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.solvers import solve_elliptope_saddle
+    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
+    >>> result = solve_elliptope_saddle(Q, balance=0.0)
+    >>> result.is_certified(1e-5)
+    True
+    """
+    saddle = _Saddle(Q, reg, C, unit_norm, balance, proximal)
+    if rank is None:
+        n_constraints = saddle.n * (2 if balance is not None else 1)
+        rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
+    V = saddle.start(max(rank, 2), random_state)
+    spent, best = 0, None
+    while True:
+        # A short first round: where eta is not negative nothing further is worth the time.
+        is_first = spent == 0
+        V, used = saddle.descend(V, min(FIRST_ROUND if is_first else ROUND, max_iter - spent))
+        spent += max(used, 1)
+        if not is_first:
+            saddle.update_multipliers(V)
+        result = saddle.certified(V, spent, tol)
+        if best is None or _merit(result) <= _merit(best):
+            best = result
+        done = result.status.ok or spent >= max_iter or result.status is Status.DEGENERATE
+        if done or (used == 0 and balance is None):
+            return best
+
+
+def _merit(result: ElliptopeResult) -> float:
+    return result.gap / max(1.0, abs(result.objective)) + result.residuals["balance"]
+
+
+class _Saddle:
+    """The problem, with the state of its augmented Lagrangian and of its inner solver."""
+
+    def __init__(
+        self,
+        Q: Any,
+        reg: float,
+        C: float,
+        unit_norm: bool,
+        balance: float | None,
+        proximal: float,
+    ):
+        self.n = Q.shape[0]
+        if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
+            raise ValueError(
+                f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
+                f"of at least 1/sqrt(n) = {1 / np.sqrt(self.n):.3g}."
+            )
+        self.is_sparse = sparse.issparse(Q)
+        self.Q: Any = np.asarray(Q, dtype=np.float64) if not self.is_sparse else None
+        if self.is_sparse:
+            matrix = sparse.csr_matrix(Q)
+            matrix.sum_duplicates()
+            self.Q = matrix
+            self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
+        self.reg, self.C, self.unit_norm = reg, C, unit_norm
+        self.balance, self.proximal = balance, proximal
+        self.inner = BoxQP(self.n, C, unit_norm=unit_norm)
+        self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
+        self.penalty = 1.0 / self.n
+        self.violation = np.inf
+        # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
+        # the rounding of a large constant (small reg, small C).
+        a = np.full(self.n, 1 / np.sqrt(self.n) if unit_norm else min(C, 1.0))
+        self.scale = float(reg * (a @ (abs(self.Q) @ a))) + proximal * self.n or 1.0
+        self.offset: float | None = None
+
+    def start(self, rank: int, seed: int) -> NDArray:
+        """Random directions, smoothed and centred, so that similar rows start alike."""
+        noise = np.random.default_rng(seed).standard_normal((self.n, rank))
+        noise /= np.linalg.norm(noise)
+        smooth = noise
+        for _ in range(SMOOTHING):
+            smooth = self.Q @ smooth
+            smooth = smooth - smooth.mean(axis=0)
+            smooth = smooth / (np.linalg.norm(smooth) or 1.0)
+        return _unit_rows(smooth + 0.1 * noise)
+
+    # ------------------------------------------------------------------ the primal
+
+    def weighted(self, V: NDArray) -> Any:
+        """Reg Q o VV', on the pattern of Q."""
+        if not self.is_sparse:
+            return self.reg * (self.Q * (V @ V.T))
+        data = np.empty(self.Q.nnz)
+        for begin in range(0, data.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            left, right = V[self._rows[part]], V[self.Q.indices[part]]
+            data[part] = np.einsum("ij,ij->i", left, right)
+        data *= self.reg * self.Q.data
+        return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
+
+    def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
+        """Run L-BFGS over matrices whose rows are normalised on the way in."""
+        shape = V.shape
+
+        def scaled(flat: NDArray) -> tuple[float, NDArray]:
+            U = flat.reshape(shape)
+            norms = np.linalg.norm(U, axis=1, keepdims=True)
+            W = U / norms
+            value, gradient = self._value_and_gradient(W)
+            gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
+            return value, (gradient / norms).ravel()
+
+        found = minimize(
+            scaled,
+            V.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": max_iter,
+                "maxfun": 2 * max_iter + 20,
+                "maxcor": 20,
+                "ftol": 1e-16,
+                "gtol": 1e-10,
+            },
+        )
+        return _unit_rows(found.x.reshape(shape)), int(found.nit)
+
+    def _value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
+        point = self.inner.solve(self.weighted(V))
+        value = point.value
+        gradient = -2 * self.reg * (point.a[:, None] * (self.Q @ (point.a[:, None] * V)))
+        if self.proximal:
+            small = V.T @ V
+            value += 0.5 * self.proximal * float(np.sum(small**2))
+            gradient += 2 * self.proximal * (V @ small)
+        if self.offset is None:
+            self.offset = value
+        value = (value - self.offset) / self.scale
+        gradient /= self.scale
+        if self.balance is not None:
+            sums = V @ V.sum(axis=0)
+            plus, minus = self._pull(sums)
+            value += float(plus @ plus + minus @ minus) / (2 * self.penalty)
+            t = plus - minus
+            gradient += t[:, None] * V.sum(axis=0) + (V.T @ t)[None, :]
+        return value, gradient
+
+    def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
+        """Multipliers that the augmented Lagrangian would take at these row sums of M."""
+        plus = np.maximum(self.s_plus + self.penalty * (sums - self.balance), 0.0)
+        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.balance), 0.0)
+        return plus, minus
+
+    def update_multipliers(self, V: NDArray) -> None:
+        """Take the multipliers over, and weigh the constraint more where it lags behind."""
+        if self.balance is None:
+            return
+        sums = V @ V.sum(axis=0)
+        self.s_plus, self.s_minus = self._pull(sums)
+        violation = float(np.maximum(np.abs(sums) - self.balance, 0.0).max())
+        if violation > max(0.5 * self.violation, 1e-5 * self.n):
+            self.penalty *= 3.0
+        self.violation = violation
+
+    # ------------------------------------------------------------------ the dual
+
+    def certified(self, V: NDArray, n_iter: int, tol: float) -> ElliptopeResult:
+        """Value, lower bound and gap, all recomputed."""
+        point = self.inner.solve(self.weighted(V))
+        s = self.scale * (self.s_plus - self.s_minus)
+        frobenius = float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
+        value = point.value + 0.5 * self.proximal * frobenius
+        bound = self._lower_bound(V, point, s, frobenius)
+        violation = 0.0
+        if self.balance is not None:
+            sums = V @ V.sum(axis=0)
+            violation = float(np.maximum(np.abs(sums) - self.balance, 0.0).max()) / self.n
+        gap = max(value + point.slack - bound, 0.0)
+        is_close = gap <= tol * max(1.0, abs(value)) and violation <= tol
+        if self.unit_norm and abs(np.linalg.norm(point.a) - 1) > 1e-6:
+            status = Status.DEGENERATE  # eta would not be negative
+        else:
+            status = Status.CONVERGED if is_close else Status.MAX_ITER
+        return ElliptopeResult(
+            objective=value,
+            gap=gap,
+            residuals={"inner": point.slack / max(1.0, abs(value)), "balance": violation},
+            status=status,
+            n_iter=n_iter,
+            factor=V,
+            a=point.a,
+            eta=point.eta,
+            lower_bound=bound,
+            balance_multipliers=s,
+        )
+
+    def _lower_bound(self, V: NDArray, point: BoxPoint, s: NDArray, frobenius: float) -> float:
+        a = point.a
+        if self.unit_norm:
+            norm = float(np.linalg.norm(a))
+            if norm == 0.0 or a.max() / norm > self.C * (1 + 1e-9):
+                return -np.inf
+            a = a / norm
+
+        def product(x: NDArray) -> NDArray:
+            x = x.reshape(self.n, -1)
+            image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
+            if self.balance is not None:
+                image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
+            if self.proximal:
+                image -= self.proximal * (V @ (V.T @ x))
+            return image
+
+        # y = diag(G VV'), one product with the r columns of V.
+        y = np.einsum("ij,ij->i", product(V), V)
+        excess = max(self._largest(product, y), 0.0)
+        bound = 2 * a.sum() - y.sum() - self.n * excess - 0.5 * self.proximal * frobenius
+        return float(bound - (self.balance or 0.0) * np.abs(s).sum())
+
+    def _largest(self, product: Any, y: NDArray) -> float:
+        """Largest eigenvalue of G - Diag(y)."""
+        if self.n <= DENSE_UP_TO:
+            G = product(np.eye(self.n))
+            G[np.diag_indices(self.n)] -= y
+            return float(
+                linalg.eigh(
+                    G,
+                    eigvals_only=True,
+                    subset_by_index=(self.n - 1, self.n - 1),
+                    check_finite=False,
+                )[0]
+            )
+        slack = LinearOperator(
+            (self.n, self.n), matvec=lambda x: product(x).ravel() - y * x.ravel(), dtype=np.float64
+        )
+        v0 = np.random.default_rng(0).standard_normal(self.n)
+        value, vector = eigsh(slack, k=1, which="LA", tol=1e-6, v0=v0, ncv=40, maxiter=500)
+        residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
+        return float(value[0] + residual)
+
+
+def _unit_rows(U: NDArray) -> NDArray:
+    norms = np.linalg.norm(U, axis=1, keepdims=True)
+    return np.divide(U, norms, out=np.full_like(U, 1 / np.sqrt(U.shape[1])), where=norms > 0)

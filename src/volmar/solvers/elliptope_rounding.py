@@ -1,0 +1,89 @@
+"""From a correlation matrix M = VV' to two groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Below this share of n the centred M is nothing: M = 11'.
+TRIVIAL = 1e-3
+# The second eigenvalue of the centred M above this share of the first: M is far from two groups.
+SPREAD = 0.5
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Signs read off M, and how well M determines them.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n,)
+        Signs, -1 and 1.
+    scores : ndarray of shape (n,)
+        What they are the signs of.
+    spread : float
+        Second over first eigenvalue of the centred M: 0 for two groups exactly; 1 where two
+        directions are as good, or M is constant.
+    rank : int
+        Numerical rank of M.
+    """
+
+    y: NDArray
+    scores: NDArray
+    spread: float
+    rank: int
+
+    @property
+    def determined(self) -> bool:
+        """Whether M is near two groups."""
+        return self.spread <= SPREAD
+
+
+def round_centred(V: NDArray) -> Rounded:
+    """Signs of the leading eigenvector of HMH, with H the centring: the best two groups in M."""
+    centred = V - V.mean(axis=0)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    return _rounded(V, left[:, 0], values**2)
+
+
+def round_as_printed(V: NDArray) -> Rounded:
+    """Signs of M's leading eigenvector about its mean (JMLR section 3.3)."""
+    left = np.linalg.svd(V, full_matrices=False)[0][:, 0]
+    centred = np.linalg.svd(V - V.mean(axis=0), compute_uv=False) ** 2
+    return _rounded(V, left - left.mean(), centred)
+
+
+def round_randomly(
+    V: NDArray, value: Callable[[NDArray], float], n_rounds: int, seed: int
+) -> Rounded:
+    """Signs of projections of V on random directions; the y with the lowest ``value(y)`` is kept.
+
+    Projections are cut at their mean, as the centred rounding does.
+    """
+    rng = np.random.default_rng(seed)
+    best = round_centred(V)
+    lowest = value(best.y)
+    for _ in range(n_rounds):
+        scores = V @ rng.standard_normal(V.shape[1])
+        scores = scores - scores.mean()
+        y = np.where(scores >= 0, 1.0, -1.0)
+        found = value(y)
+        if found < lowest:
+            lowest = found
+            best = Rounded(y, scores, best.spread, best.rank)
+    return best
+
+
+def _rounded(V: NDArray, scores: NDArray, centred_values: NDArray) -> Rounded:
+    n = V.shape[0]
+    leader = int(np.argmax(np.abs(scores) >= (1 - 1e-6) * np.abs(scores).max()))
+    scores = scores * (np.sign(scores[leader]) or 1.0)
+    top = float(centred_values[0])
+    second = float(centred_values[1]) if centred_values.size > 1 else 0.0
+    spread = 1.0 if top <= TRIVIAL * n else second / top
+    values = np.linalg.svd(V, compute_uv=False)
+    rank = int(np.sum(values > 1e-3 * values[0]))
+    return Rounded(np.where(scores >= 0, 1.0, -1.0), scores, spread, rank)

@@ -1,0 +1,451 @@
+"""The packing problem: the largest weights of rows whose weighted moments stay below identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg import blas, lapack
+
+from volmar.solvers.result import Result, Status
+
+__all__ = ["PackingResult", "solve_packing_sdp"]
+
+# Share of the way to the boundary that a step may take.
+TO_THE_BOUNDARY = 0.97
+# Factor of the backtracking, and of the step back from a boundary that it found.
+SHORTER, STEP_BACK = 0.8, 0.95
+# Steps below this get nowhere: rounding has taken over.
+SMALLEST_STEP = 1e-6
+
+
+@dataclass(frozen=True, repr=False)
+class PackingResult(Result):
+    """The best weights, with the matrix that proves it.
+
+    Attributes
+    ----------
+    objective : float
+        -1'g. `gap` is the certified distance to the best, of `bound` to 1'g.
+    residuals : mapping of str to float
+        ``"semidefinite"``: by how much the smallest eigenvalue of I - F' Diag(g) F is below zero.
+        ``"bounds"``: by how much g leaves 0 <= g <= upper, relative to its largest entry.
+        ``"relative gap"``: `gap` over 1'g.
+    g : ndarray of shape (n,)
+        Weights.
+    smallest_eigenvalue : float
+        Smallest eigenvalue of I - F' Diag(g) F.
+    dual : ndarray of shape (r, r)
+        Xi, a feasible point of the dual; its value is `bound`.
+    bound : float
+        Dual value at `dual`: no feasible g has a larger sum.
+    """
+
+    g: NDArray = field(default_factory=lambda: np.empty(0))
+    smallest_eigenvalue: float = float("nan")
+    dual: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    bound: float = float("inf")
+
+
+def solve_packing_sdp(
+    F: NDArray, *, upper: float | None = None, tol: float = 1e-8, max_iter: int = 100
+) -> PackingResult:
+    r"""Maximise the sum of the weights of rows under a bound on their weighted second moments.
+
+    .. math:: \max_g \; 1'g \quad \text{s.t.} \quad \sum_i g_i f_i f_i' \preceq I, \quad
+              0 \le g \le u
+
+    with :math:`f_i` the rows of F. Its dual is
+
+    .. math:: \min_{\Xi \succeq 0} \; tr \, \Xi + u \sum_i \max(0, 1 - f_i' \Xi f_i),
+
+    and without an upper bound :math:`\min tr \, \Xi` subject to :math:`f_i' \Xi f_i \ge 1`.
+
+    For an invertible F with :math:`F F' = B^{-1}` the first constraint is
+    :math:`B - Diag(g) \succeq 0`, because :math:`F'(B - Diag(g))F = I - F' Diag(g) F`: the largest
+    diagonal that a positive definite matrix can lose is found here from its *inverse*. Directions
+    in which B is huge or infinite are small or missing features then, and do no harm.
+
+    Parameters
+    ----------
+    F : ndarray of shape (n, r)
+        Rows, of any scale and rank.
+    upper : float, optional
+        u, the largest weight of a row; None for no bound.
+    tol : float, default=1e-8
+        Certified gap, relative to 1'g, at which to stop.
+    max_iter : int, default=100
+        Most iterations; 10 to 35 are usual.
+
+    Returns
+    -------
+    PackingResult
+        `Status.UNBOUNDED` where there is no upper bound and a row of F is zero;
+        `Status.FAILED` where rounding ends the progress above `tol`.
+
+    Notes
+    -----
+    *Method.* Log barriers :math:`\mu \log\det A + \mu \sum \log g_i + \mu \sum \log(u - g_i)`
+    with :math:`A = I - F' Diag(g) F` define the central path: with
+    :math:`X = F A^{-1} F'` and :math:`p, s > 0`,
+
+    .. math:: diag(F \Xi F') + s - p = 1, \quad \Xi A = \mu I, \quad p_i g_i = \mu, \quad
+              s_i (u - g_i) = \mu.
+
+    Newton's method on these equations (Helmberg, Rendl, Vanderbei and Wolkowicz 1996; with
+    Mehrotra's predictor and corrector) leads to a system in the n weights,
+
+    .. math:: \bigl(F \Xi F' \circ X + Diag(p / g + s / (u - g))\bigr) \, \delta
+              = 1 - \mu \, (diag(X) - 1 / g + 1 / (u - g)).
+
+    At :math:`\Xi = \mu A^{-1}` its matrix is :math:`\mu` times the Hessian
+    :math:`X \circ X + \dots` of the barriers, and the method is Newton's on the barriers alone;
+    keeping :math:`\Xi, p, s` beside g is what lets :math:`\mu` fall tenfold and more in one step.
+    A step costs some 20 products of matrices.
+
+    *Certificate.* The start is dual feasible, and steps keep it so. At the end everything is
+    computed anew from F, g and :math:`\Xi`: eigenvalues of A; eigenvalues of :math:`\Xi`, which is
+    lifted where rounding made one negative; the best multiple of :math:`\Xi`; its dual value.
+
+    Examples
+    --------
+    Each of two orthogonal rows takes 1 / \|f\|^2, within the bound.
+
+    >>> import numpy as np
+    >>> from volmar.solvers import solve_packing_sdp
+    >>> result = solve_packing_sdp(np.diag([1.0, 2.0]))
+    >>> result.g.round(6), result.is_certified(1e-6)
+    (array([1.  , 0.25]), True)
+    >>> solve_packing_sdp(np.diag([1.0, 2.0]), upper=0.5).g.round(6)
+    array([0.5 , 0.25])
+    """
+    F = _checked(F, upper)
+    squares = np.einsum("ij,ij->i", F, F)
+    seen = squares > 0
+    if upper is None and not seen.all():
+        return PackingResult(
+            objective=-np.inf,
+            status=Status.UNBOUNDED,
+            g=np.where(seen, 0.0, np.inf),
+            dual=np.zeros((F.shape[1],) * 2),
+        )
+    g = np.full(len(F), 0.0 if upper is None else upper, dtype=np.float64)
+    dual = np.zeros((F.shape[1],) * 2)
+    reached, n_iter = True, 0
+    history: tuple[float, ...] = (-float(g.sum()),)
+    if upper is None or not _is_definite(_identity_less(F, g)):
+        unit = float(squares.max())  # features of norm at most 1 from here on
+        rows = np.asfortranarray(F[seen] / np.sqrt(unit))
+        path = _follow(rows, None if upper is None else upper * unit, tol, max_iter)
+        g[seen], dual = path.g / unit, path.Xi / unit
+        beyond = float(g[~seen].sum())
+        history = tuple(-beyond - value / unit for value in path.values)
+        reached, n_iter = path.reached, len(path.values)
+    return _certified(F, g, dual, upper, tol, n_iter=n_iter, reached=reached, history=history)
+
+
+# ------------------------------------------------------------------------------ certificate
+
+
+def _certified(
+    F: NDArray,
+    g: NDArray,
+    dual: NDArray,
+    upper: float | None,
+    tol: float,
+    *,
+    n_iter: int,
+    reached: bool,
+    history: tuple[float, ...],
+) -> PackingResult:
+    """Compute the certificate of g and Xi from nothing but F and the bound."""
+    smallest = _smallest(_identity_less(F, g))
+    if smallest < 0:  # by rounding: back to where the largest eigenvalue of F'Diag(g)F is 1
+        g = g / (1 - smallest)
+        smallest = _smallest(_identity_less(F, g))
+    total = float(g.sum())
+    lift = max(-_smallest(dual), 0.0)
+    dual = dual + lift * np.eye(len(dual)) if lift else dual
+    z = np.einsum("ij,ij->i", F @ dual, F)
+    bound, multiple = best_multiple(float(np.trace(dual)), z, upper)
+    gap = max(bound - total, 0.0)
+    beyond = max(-g.min(), 0.0 if upper is None else g.max() - upper, 0.0)
+    status = Status.CONVERGED if gap <= tol * total else Status.FAILED
+    return PackingResult(
+        objective=-total,
+        gap=gap,
+        residuals={
+            "semidefinite": max(-smallest, 0.0),
+            "bounds": float(beyond / g.max()) if beyond else 0.0,
+            "relative gap": float(gap / total) if gap else 0.0,
+        },
+        status=status if status.ok or reached else Status.MAX_ITER,
+        n_iter=n_iter,
+        history=history,
+        g=g,
+        smallest_eigenvalue=smallest,
+        dual=multiple * dual,
+        bound=bound,
+    )
+
+
+def best_multiple(trace: float, z: NDArray, upper: float | None) -> tuple[float, float]:
+    """Return the smallest dual value over the multiples t of a matrix Xi, and t.
+
+    With z_i = f_i' Xi f_i the value t trace + u sum max(0, 1 - t z_i) is convex and piecewise
+    linear in t with kinks at 1 / z_i. Without a bound t is the smallest with t z >= 1.
+    """
+    if upper is None:
+        smallest = float(z.min())
+        return (trace / smallest, 1.0 / smallest) if smallest > 0 else (np.inf, 1.0)
+    falling = np.sort(z)[::-1]
+    # Slope beyond the k-th kink: trace less u times the sum of the z whose kink is still to come.
+    ahead = upper * np.cumsum(falling[::-1])[::-1]
+    n_passed = int(np.sum(ahead > trace))
+    t = 1.0 / falling[n_passed - 1] if n_passed else 0.0
+    return t * trace + upper * float(np.maximum(1.0 - t * z, 0.0).sum()), float(t)
+
+
+# ------------------------------------------------------------------------------------- path
+
+
+class _Path(NamedTuple):
+    """Where the path ended: whether it had the iterations it needed, and 1'g along it."""
+
+    g: NDArray
+    Xi: NDArray
+    reached: bool
+    values: list[float]
+
+
+class _Point(NamedTuple):
+    """Weights, dual matrix, and the multipliers of g >= 0 and g <= u."""
+
+    g: NDArray
+    Xi: NDArray
+    p: NDArray
+    s: NDArray
+
+
+class _Step(NamedTuple):
+    """A change of a point; `drop` is F' Diag(g) F, what A loses."""
+
+    g: NDArray
+    drop: NDArray
+    Xi: NDArray
+    p: NDArray
+    s: NDArray
+
+
+def _follow(F: NDArray, upper: float | None, tol: float, max_iter: int) -> _Path:
+    """Follow the central path until the gap is below `tol` or rounding ends it."""
+    point = _start(F, upper)
+    best, smallest_gap, values = point, np.inf, []
+    for _ in range(max_iter):
+        try:
+            system = _System(F, upper, point)
+            total = float(point.g.sum())
+            values.append(total)
+            gap = best_multiple(float(np.trace(point.Xi)), system.z, upper)[0] - total
+            if gap < smallest_gap:
+                best, smallest_gap = point, gap
+            if gap <= tol * total:
+                break
+            system.factorise()
+        except linalg.LinAlgError:
+            break
+        predictor = system.predictor()
+        lengths = system.lengths(predictor)
+        left = system.complementarity(predictor, *lengths) / system.gap
+        # A predictor that gets far says by how much mu can fall; one that does not, little.
+        centring = max(left, 0.0) ** max(1.0, 3.0 * min(lengths) ** 2)
+        step = system.corrector(predictor, centring)
+        primal, dual = system.lengths(step)
+        if max(primal, dual) < SMALLEST_STEP:
+            break
+        point = _Point(
+            point.g + primal * step.g,
+            point.Xi + dual * step.Xi,
+            point.p + dual * step.p,
+            point.s + dual * step.s,
+        )
+    else:
+        return _Path(best.g, best.Xi, False, values)
+    return _Path(best.g, best.Xi, True, values)
+
+
+def _start(F: NDArray, upper: float | None) -> _Point:
+    """Weights half way to the boundary, and a multiple of identity that is dual feasible."""
+    squares = np.einsum("ij,ij->i", F, F)
+    g = 1.0 / squares
+    if upper is not None:
+        g = np.minimum(g, upper)
+    g *= 0.5 / max(_largest(_moments(F, g)), 1.0)
+    # A bound lets rows go without their margin; then the middle row may set the scale.
+    xi = 1.5 / (squares.min() if upper is None else np.median(squares))
+    z = xi * squares
+    s = np.zeros_like(g) if upper is None else np.maximum(1.0 - z, 0.0) + 0.5
+    return _Point(g, xi * np.eye(F.shape[1]), z + s - 1.0, s)
+
+
+class _System:
+    """Newton's equations at a point."""
+
+    def __init__(self, F: NDArray, upper: float | None, point: _Point) -> None:
+        self.F, self.point, self.bounded = F, point, upper is not None
+        g, Xi = point.g, point.Xi
+        self.room = np.full_like(g, np.inf) if upper is None else upper - g
+        self.A = _identity_less(F, g)
+        self.factor_A = _cholesky(self.A)
+        half = blas.dtrmm(1.0, _cholesky(Xi), F, side=1, lower=1)
+        self.Z = half @ half.T
+        self.z = self.Z.diagonal().copy()
+        self.gap = self._product(self.A, Xi, point.p, g, point.s, self.room)
+        self.n_pairs = len(Xi) + (2 if self.bounded else 1) * g.size
+
+    def _product(
+        self, A: NDArray, Xi: NDArray, p: NDArray, g: NDArray, s: NDArray, room: NDArray
+    ) -> float:
+        """Return <A, Xi> + p'g + s'(u - g), what is left of complementarity."""
+        return float(np.vdot(A, Xi) + p @ g + (s @ room if self.bounded else 0.0))
+
+    def factorise(self) -> None:
+        """Prepare the solves."""
+        g, _, p, s = self.point
+        half = blas.dtrsm(1.0, self.factor_A, self.F, side=1, lower=1, trans_a=1)
+        self.X = half @ half.T
+        self.x = self.X.diagonal().copy()
+        lower = np.tril(lapack.dpotri(self.factor_A, lower=1)[0])
+        self.inverse_A = lower + np.tril(lower, -1).T
+        H = self.Z * self.X
+        H.flat[:: len(H) + 1] += p / g + s / self.room
+        self.factor_H = _cholesky(H)
+
+    def _step(
+        self, mu: float, right: NDArray, Xi2: NDArray | float, p2: NDArray, s2: NDArray
+    ) -> _Step:
+        """Solve for weights, then read off the rest; `Xi2`, `p2` and `s2` are second order."""
+        g, Xi, p, s = self.point
+        d = lapack.dpotrs(self.factor_H, right[:, None], lower=1)[0][:, 0]
+        drop = _moments(self.F, d)
+        dXi = _symmetrised(Xi @ drop @ self.inverse_A) + Xi2 + mu * self.inverse_A - Xi
+        return _Step(
+            d,
+            drop,
+            dXi,
+            (mu - p2 - p * d) / g - p,
+            (mu + s2 + s * d) / self.room - s,
+        )
+
+    def predictor(self) -> _Step:
+        """Newton's step straight at the solution."""
+        none = np.zeros_like(self.point.g)
+        return self._step(0.0, np.ones_like(none), 0.0, none, none)
+
+    def corrector(self, predictor: _Step, centring: float) -> _Step:
+        """Return the step to `centring` times the present mu, with the predictor's curvature."""
+        g = self.point.g
+        mu = centring * self.gap / self.n_pairs
+        p2, s2 = predictor.p * predictor.g, predictor.s * predictor.g
+        Xi2 = _symmetrised(predictor.Xi @ predictor.drop @ self.inverse_A)
+        right = 1.0 - mu * (self.x - 1.0 / g + 1.0 / self.room)
+        right -= np.einsum("ij,ij->i", self.F @ Xi2, self.F) + p2 / g + s2 / self.room
+        return self._step(mu, right, Xi2, p2, s2)
+
+    def lengths(self, step: _Step) -> tuple[float, float]:
+        """Lengths, at most 1, that keep weights and multipliers feasible."""
+        g, Xi, p, s = self.point
+        primal, dual = _ratio(g, step.g), _ratio(p, step.p)
+        if self.bounded:
+            primal = min(primal, _ratio(self.room, -step.g))
+            dual = min(dual, _ratio(s, step.s))
+        return _definite_length(self.A, -step.drop, primal), _definite_length(Xi, step.Xi, dual)
+
+    def complementarity(self, step: _Step, primal: float, dual: float) -> float:
+        """Complementarity after a step."""
+        g, Xi, p, s = self.point
+        return self._product(
+            self.A - primal * step.drop,
+            Xi + dual * step.Xi,
+            p + dual * step.p,
+            g + primal * step.g,
+            s + dual * step.s,
+            self.room - primal * step.g,
+        )
+
+
+def _ratio(values: NDArray, change: NDArray) -> float:
+    """Length of a step that keeps positive values so, at most 1."""
+    steepest = float(np.max(-change / values))
+    return min(1.0, TO_THE_BOUNDARY / steepest) if steepest > 0 else 1.0
+
+
+def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:
+    """Length of a step that keeps a matrix definite, at most `length`; 0 if there is none."""
+    shortened = False
+    while not _is_definite(matrix + length * change):
+        length *= SHORTER
+        shortened = True
+        if length < SMALLEST_STEP:
+            return 0.0
+    return STEP_BACK * length if shortened else length
+
+
+# ------------------------------------------------------------------------------- matrices
+
+
+def _checked(F: NDArray, upper: float | None) -> NDArray:
+    F = np.asarray(F, dtype=np.float64)
+    if F.ndim != 2 or 0 in F.shape:
+        raise ValueError(f"F must be a matrix with rows and columns, got shape {F.shape}.")
+    if not np.isfinite(F).all():
+        raise ValueError("F holds NaN or infinite values; remove those rows.")
+    if upper is not None and not (np.isfinite(upper) and upper >= 0):
+        raise ValueError(f"upper must be finite and not negative, or None, got {upper}.")
+    return F
+
+
+def _moments(F: NDArray, weights: NDArray) -> NDArray:
+    """F' Diag(weights) F: positive and negative weights apart, each a symmetric product."""
+    total = np.zeros((F.shape[1],) * 2)
+    for sign in (1.0, -1.0):
+        part = sign * weights > 0
+        if part.any():
+            scaled = F[part] * np.sqrt(np.abs(weights[part]))[:, None]
+            total += sign * (scaled.T @ scaled)
+    return total
+
+
+def _identity_less(F: NDArray, g: NDArray) -> NDArray:
+    """Return A = I - F' Diag(g) F."""
+    A = -_moments(F, g)
+    A.flat[:: len(A) + 1] += 1.0
+    return A
+
+
+def _symmetrised(matrix: NDArray) -> NDArray:
+    return 0.5 * (matrix + matrix.T)
+
+
+def _cholesky(matrix: NDArray) -> NDArray:
+    """Lower factor; what is above the diagonal has no meaning."""
+    factor, failed = lapack.dpotrf(matrix, lower=1, clean=0)
+    if failed:
+        raise linalg.LinAlgError("not positive definite")
+    return factor
+
+
+def _is_definite(matrix: NDArray) -> bool:
+    return lapack.dpotrf(matrix, lower=1, clean=0)[1] == 0
+
+
+def _smallest(matrix: NDArray) -> float:
+    return float(linalg.eigvalsh(matrix, subset_by_index=[0, 0])[0])
+
+
+def _largest(matrix: NDArray) -> float:
+    last = len(matrix) - 1
+    return float(linalg.eigvalsh(matrix, subset_by_index=[last, last])[0])

@@ -1,0 +1,273 @@
+"""Hard-label maximum volume clustering: MVC-HL of JMLR 2013 and HL-MVC of AISTATS 2011."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar import _memory
+from volmar.base import Clusterer, Status
+from volmar.base.graph import Graph, build_graph
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.graphs import make_similarity
+from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope_rounding import (
+    Rounded,
+    round_as_printed,
+    round_centred,
+    round_randomly,
+)
+
+ROUNDINGS = ("centred", "random")
+N_RANDOM = 100
+
+
+@dataclass(frozen=True, repr=False)
+class HardLabelResult(ElliptopeResult):
+    """Solution of the relaxation, with the labels rounded from it.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Clusters, 0 and 1.
+    scores : ndarray of shape (n,)
+        Entries of the vector whose signs the labels are.
+    rank : int
+        Numerical rank of M.
+    spread : float
+        Second over first eigenvalue of the centred M; labels mean little above 1/2.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    rank: int = 0
+    spread: float = 1.0
+
+
+class HardLabelMVC(Clusterer):
+    r"""Hard-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
+
+    Relaxes labels y to a correlation matrix M in the place of yy' and solves (JMLR eq. 13, in
+    saddle form)
+
+    .. math:: \min_{M, \eta} \; \max_{0 \le \alpha \le C} \; 2 \cdot 1'\alpha
+              - \alpha'(\gamma Q \circ M - \eta I)\alpha - \eta
+              \quad \text{s.t.} \quad M \succeq 0, \; M_{ii} = 1, \; |M1| \le b
+
+    with :math:`Q = W + I/n`, to a certified gap. Labels are the signs of the leading eigenvector
+    of the centred M.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2 yet.
+    affinity : str, callable or Similarity, default="gaussian"
+        How similar rows are, as in `SoftLabelMVC`. Similarities are best positive semi-definite,
+        as the Gaussian's are. Named ones come with :math:`W_{ii} = 1`, but for k-NN graphs.
+    sigma : float or str, optional
+        Width of the Gaussian similarity; "mean/10" if not given, as in the paper.
+    n_neighbors : int, optional
+        Neighbours of the affinities that have them; 7 if not given.
+    reg : float, default=1
+        :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation means
+        nothing, and `fit` says so.
+    C : float, default=1
+        Upper bound of each alpha; without effect from 1 on.
+    balance : float or None, default=1
+        b, how far from zero each row sum of M may be; None for no constraint, which is the
+        paper's. Without it the best M may be all ones.
+    rounding : {"centred", "random"}, default="centred"
+        "random" takes the best of 100 random projections of M besides.
+    mode : {"default", "paper"}, default="default"
+        "paper" is the relaxation as printed: no balance, and labels from the leading eigenvector
+        of M cut at its mean.
+    tol : float, default=1e-5
+        Relative gap to stop at.
+    max_iter : int, default=1000
+        Most iterations of the outer descent.
+    random_state : int, RandomState or None, default=None
+        Seed of the start, and of random rounding.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    alpha_ : ndarray of shape (n_samples,)
+        Inner maximiser: how much each row takes part.
+    objective_ : float
+        Value of the relaxation.
+    result_ : HardLabelResult
+        Certified result: `gap` bounds the distance to the optimum by a dual point; `rank` and
+        `spread` say how near M is to two groups; `factor` is V with M = VV'.
+    n_iter_ : int
+        Iterations of the outer descent.
+    n_features_in_ : int
+        Number of features (of training rows, with affinity="precomputed").
+
+    See Also
+    --------
+    SoftLabelMVC : The same principle without a semi-definite program, for large n.
+
+    Notes
+    -----
+    The papers call eq. 11 a relaxation of eq. 10, but the direction over y is reversed: eq. 10
+    takes the minimum over labellings, eq. 11 to 13 relax the *maximum*. It clusters all the same
+    because Q is a similarity here, where the soft-label method takes a Laplacian; with a Laplacian
+    it would return a maximum cut.
+
+    `decision_function` is :math:`\sum_j p_{xj} \alpha_j y_j`, with :math:`p_{xj}` the similarities
+    of a new row to the training rows over their sum.
+
+    References
+    ----------
+    Niu, Dai, Shang and Sugiyama (2013), Maximum volume clustering: a new discriminative clustering
+    approach, JMLR 14, section 3.3.
+
+    Examples
+    --------
+    >>> from volmar import HardLabelMVC
+    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_circles(60, random_state=0)
+    >>> model = HardLabelMVC(random_state=0).fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    """
+
+    _max_clusters = 2
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        affinity="gaussian",
+        sigma=None,
+        n_neighbors=None,
+        reg=1.0,
+        C=1.0,
+        balance=1.0,
+        rounding="centred",
+        mode="default",
+        tol=1e-5,
+        max_iter=1000,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.affinity = affinity
+        self.sigma = sigma
+        self.n_neighbors = n_neighbors
+        self.reg = reg
+        self.C = C
+        self.balance = balance
+        self.rounding = rounding
+        self.mode = mode
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or similarities with affinity="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
+    def _scores(self, X: Any) -> NDArray:
+        y = 2.0 * self.labels_ - 1.0
+        return np.asarray(self._graph.row_weights(X) @ (self.alpha_ * y))
+
+    def _check_parameters(self) -> None:
+        check_choice("mode", self.mode, ("default", "paper"))
+        check_choice("rounding", self.rounding, ROUNDINGS)
+        for name in ("reg", "C", "tol"):
+            check_number(name, getattr(self, name), low=0.0, open_low=True)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
+        check_count("max_iter", self.max_iter)
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Graph:  # noqa: ARG002 -- no weights here
+        given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
+        if isinstance(self.affinity, str) and self.affinity == "gaussian":
+            if self.n_neighbors is not None:
+                return build_graph(X, self.affinity, **given)  # which says why it cannot be
+            sigma = "mean/10" if self.sigma is None else self.sigma
+            return build_graph(X, make_similarity("gaussian", sigma=sigma, self_loops=True))
+        return build_graph(X, self.affinity, **given)
+
+    def _run(self, problem: Graph, seed: int) -> HardLabelResult:
+        n = problem.W.shape[0]
+        W = problem.W.astype(np.float64, copy=False)
+        if sparse.issparse(W):
+            Q = sparse.csr_matrix(W + sparse.identity(n) / n)
+        else:
+            _memory.require_memory(
+                5 * 8.0 * n**2, f"the relaxation of {n} rows", "Use a sparse affinity."
+            )
+            Q = W + np.eye(n) / n
+        paper = self.mode == "paper"
+        found = solve_elliptope_saddle(
+            Q,
+            reg=float(self.reg),
+            C=float(self.C),
+            balance=None if paper else self.balance,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=seed,
+        )
+        if found.status is Status.DEGENERATE:
+            raise ValueError(
+                f"reg={self.reg:g} is too large for these data: eta would not be negative, and "
+                "the relaxation would only make Q o M definite. Lower reg."
+            )
+        rounded = self._round(found, Q, seed)
+        known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
+        if found.status.ok and not rounded.determined:
+            known["status"] = Status.DEGENERATE
+        return HardLabelResult(
+            **known,
+            labels=np.unique(rounded.y, return_inverse=True)[1],
+            scores=rounded.scores,
+            rank=rounded.rank,
+            spread=rounded.spread,
+        )
+
+    def _round(self, found: ElliptopeResult, Q: Any, seed: int) -> Rounded:
+        V = found.factor
+        if self.mode == "paper":
+            return round_as_printed(V)
+        if self.rounding == "centred":
+            return round_centred(V)
+        inner = BoxQP(V.shape[0], float(self.C), unit_norm=True)
+
+        def value(y: NDArray) -> float:
+            signed = sparse.diags_array(y) @ Q @ sparse.diags_array(y)
+            return inner.solve(self.reg * signed).value
+
+        return round_randomly(V, value, N_RANDOM, seed)
+
+    def _publish(self, problem: Graph, result: HardLabelResult) -> None:
+        self._graph = problem
+        self.alpha_ = result.a
+        if result.spread > 0.5:
+            warnings.warn(
+                f"The best M does not determine two clusters (second over first eigenvalue of the "
+                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. Use "
+                "a balance, or a wider similarity.",
+                UserWarning,
+                stacklevel=2,
+            )
