@@ -37,7 +37,7 @@ class SMICResult(Result):
         NaN: the eigenvectors solve their own problem exactly, but no bound says how much of it
         the rounding to labels loses.
     residuals : mapping of str to float
-        ``"eigenvectors"``: largest |K phi_y - lambda_y phi_y| over the largest row sum of K.
+        ``"eigenvectors"``: largest ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
     labels : ndarray of shape (n,)
         Consecutive from 0; clusters that no row goes to are left out.
     shares : ndarray of shape (n, c)
@@ -64,7 +64,7 @@ class KernelSpectrum:
     vectors : ndarray of shape (n, k)
         Unit eigenvectors in use.
     residuals : ndarray of shape (k,)
-        |K phi_y - lambda_y phi_y| over the largest row sum of K.
+        ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
     """
 
     graph: Graph

@@ -48,11 +48,11 @@ class ElliptopeResult(Result):
     a : ndarray of shape (n,)
         Inner maximiser.
     eta : float
-        Multiplier of |a| = 1; zero where it was not asked for.
+        Multiplier of ``|a| = 1``; zero where it was not asked for.
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers of |M1| <= balance; zero where there is no such constraint.
+        Multipliers of ``|M1| <= balance``; zero where there is no such constraint.
     """
 
     factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -104,7 +104,7 @@ def solve_elliptope_saddle(
     reg : float, default=1
         :math:`\gamma`. Eta is held at zero or below. Where a large reg would push it above, the
         problem turns into making Q o M as definite as can be, M tends to the identity and means
-        nothing; status is then DEGENERATE and |a| below 1.
+        nothing; status is then DEGENERATE and a shorter than 1.
     C : float, default=1
         Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
     unit_norm : bool, default=True
