@@ -55,7 +55,16 @@ html_theme_options = {
     "navigation_with_keys": False,
 }
 # Only the reference and the gallery have sections to navigate.
-pages = ("index", "choosing", "own_table", "ground_floor", "papers", "references", "design")
+pages = (
+    "index",
+    "choosing",
+    "own_table",
+    "ground_floor",
+    "papers",
+    "theory",
+    "references",
+    "design",
+)
 html_sidebars = {page: [] for page in pages}
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]

@@ -20,6 +20,8 @@ TO_THE_BOUNDARY = 0.97
 SHORTER, STEP_BACK = 0.8, 0.95
 # Steps below this get nowhere: rounding has taken over.
 SMALLEST_STEP = 1e-6
+# Share of the gap asked for that a step may aim at.
+BELOW_TOL = 0.1
 
 
 @dataclass(frozen=True, repr=False)
@@ -260,9 +262,11 @@ def _follow(F: NDArray, upper: float | None, tol: float, max_iter: int) -> _Path
         predictor = system.predictor()
         lengths = system.lengths(predictor)
         left = system.complementarity(predictor, *lengths) / system.gap
-        # A predictor that gets far says by how much mu can fall; one that does not, little.
+        # A predictor that gets far says by how much mu can fall; one that does not, little. Far
+        # below what is asked for, the next point would be on the boundary but for rounding.
         centring = max(left, 0.0) ** max(1.0, 3.0 * min(lengths) ** 2)
-        step = system.corrector(predictor, centring)
+        target = max(centring * system.gap, BELOW_TOL * tol * total)
+        step = system.corrector(predictor, target / system.n_pairs)
         primal, dual = system.lengths(step)
         if max(primal, dual) < SMALLEST_STEP:
             break
@@ -345,10 +349,9 @@ class _System:
         none = np.zeros_like(self.point.g)
         return self._step(0.0, np.ones_like(none), 0.0, none, none)
 
-    def corrector(self, predictor: _Step, centring: float) -> _Step:
-        """Return the step to `centring` times the present mu, with the predictor's curvature."""
+    def corrector(self, predictor: _Step, mu: float) -> _Step:
+        """Return the step to the point of the path at `mu`, with the predictor's curvature."""
         g = self.point.g
-        mu = centring * self.gap / self.n_pairs
         p2, s2 = predictor.p * predictor.g, predictor.s * predictor.g
         Xi2 = _symmetrised(predictor.Xi @ predictor.drop @ self.inverse_A)
         right = 1.0 - mu * (self.x - 1.0 / g + 1.0 / self.room)
