@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer, Status
@@ -18,8 +17,9 @@ from volmar.base.clusterer import OneCluster
 from volmar.base.graph import Graph, build_graph
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.graphs import make_similarity
-from volmar.operators import EigenPairs, SPDOperator, as_operator
+from volmar.operators import EigenPairs, SPDOperator
 from volmar.volume.alternation import alternate
+from volmar.volume.pairwise import pairwise_operator
 from volmar.volume.problem import VolumeProblem, signs
 from volmar.volume.refinement import FirstStep, refine
 from volmar.volume.sqp import SoftResponses, sqp
@@ -346,18 +346,9 @@ class SoftLabelMVC(Clusterer):
 
     def _operator(self, graph: Graph) -> tuple[SPDOperator, NDArray | None]:
         """Q, and its trivial eigenvector where that is known."""
-        n = graph.W.shape[0]
-        if isinstance(self.Q, str):
-            if self.Q == "laplacian":
-                shift = 0.0 if self.mode == "aistats" else 1.0 / n
-                return graph.normalized_operator(shift), np.sqrt(graph.degrees)
-            return as_operator(-graph.W, shift=float(n)), None
-        Q = self.Q(graph.W) if callable(self.Q) else self.Q
-        if not isinstance(Q, SPDOperator):
-            Q = as_operator(Q if sparse.issparse(Q) else np.asarray(Q, dtype=np.float64))
-        if Q.n != n:
-            raise ValueError(f"Q must have a row for each row of X, got {Q.n} and {n}.")
-        return Q, None
+        operator = pairwise_operator(graph, self.Q, shift=0.0 if self.mode == "aistats" else None)
+        is_laplacian = isinstance(self.Q, str) and self.Q == "laplacian"
+        return operator, np.sqrt(graph.degrees) if is_laplacian else None
 
     def _run(self, problem: _Fitted, seed: int) -> VolumeResult:  # noqa: ARG002 -- deterministic
         solve = self._fast if self.mode == "fast" else self._paper

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar.base.graph import Graph, build_graph
+from volmar.base.graph import build_graph
 from volmar.base.validation import check_choice, check_magnitude, check_number
-from volmar.operators import SPDOperator, as_operator
+from volmar.operators import SPDOperator
 from volmar.solvers import Status
 from volmar.volume.avr import AVRProblem, AVRResult, solve_avr, solve_one_against_rest
+from volmar.volume.pairwise import pairwise_operator
 
 __all__ = ["VolumeRegularizedClassifier"]
 
@@ -354,19 +354,3 @@ def signed_labels(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64
     signed = np.where(codes[:, None] == columns, 1.0, -1.0)
     signed[codes == UNLABELLED] = 0.0
     return signed
-
-
-def pairwise_operator(graph: Graph, Q: Any) -> SPDOperator:
-    """Return Q of the graph: by name, as a function of its similarities, or as given."""
-    n = graph.W.shape[0]
-    if isinstance(Q, str):
-        if Q == "laplacian":
-            return graph.normalized_operator(1.0 / n)
-        return as_operator(-graph.W, shift=float(n))
-    matrix = Q(graph.W) if callable(Q) else Q
-    if not isinstance(matrix, SPDOperator):
-        is_sparse = sparse.issparse(matrix)
-        matrix = as_operator(matrix if is_sparse else np.asarray(matrix, dtype=np.float64))
-    if matrix.n != n:
-        raise ValueError(f"Q must have a row for each row of X, got {matrix.n} and {n}.")
-    return matrix
