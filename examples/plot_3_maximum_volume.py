@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from volmar import SoftLabelMVC
-from volmar.datasets import make_two_moons
+from volmar.datasets import make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.plots import ClustersDisplay
 
@@ -20,13 +20,14 @@ X, y = make_two_moons(3000, noise=0.1, random_state=0)
 model = SoftLabelMVC().fit(X)
 start = (model.result_.start > 0).astype(int)
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for ax, title, labels in [
     (axes[0], "the start: an eigenvector, cut at its mean", start),
     (axes[1], "the end: signs of the smooth field", model.labels_),
 ]:
     ClustersDisplay.from_labels(X, labels, ax=ax, legend=False)
     ax.set(title=title, xlabel=f"error {100 * clustering_error(y, labels):.1f} %", ylabel="")
+    ax.set(xticks=[], yticks=[])
 
 # %%
 # The field is defined everywhere: a new row takes the mean of its neighbours' values, weighted by
@@ -35,20 +36,12 @@ for ax, title, labels in [
 grid_x, grid_y = np.meshgrid(np.linspace(-1.4, 2.4, 160), np.linspace(-0.9, 1.4, 100))
 field = model.decision_function(np.column_stack([grid_x.ravel(), grid_y.ravel()]))
 size = np.abs(field).max()
-image = axes[2].pcolormesh(
-    grid_x,
-    grid_y,
-    field.reshape(grid_x.shape),
-    cmap="PuOr",
-    vmin=-size,
-    vmax=size,
-    rasterized=True,
-)
-axes[2].contour(grid_x, grid_y, field.reshape(grid_x.shape), levels=[0.0], colors="black")
-axes[2].set(title="the field for new rows, border in black", xlabel="", ylabel="")
-figure.colorbar(image, ax=axes[2], label="decision_function")
-for ax in axes:
-    ax.set(xticks=[], yticks=[])
+field = field.reshape(grid_x.shape)
+figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+image = ax.pcolormesh(grid_x, grid_y, field, cmap="PuOr", vmin=-size, vmax=size)
+ax.contour(grid_x, grid_y, field, levels=[0.0], colors="black")
+ax.set(title="the field for new rows, border in black", xticks=[], yticks=[])
+figure.colorbar(image, ax=ax, label="decision_function")
 
 # %%
 # What was found is a stationary point of the problem, to these residuals, and this is how many
@@ -61,8 +54,6 @@ print(f"{model.n_moved_} of {len(X)} labels moved in {model.n_iter_} steps")
 # ``mode="paper"`` is the paper's algorithm to the letter, on the paper's similarity. For two
 # gaussians that cross, with outliers that have eigenvectors of their own, its set of up to ten
 # starts is what saves it.
-
-from volmar.datasets import make_two_gaussians  # noqa: E402
 
 errors = {"one start": [], "the paper's starts": []}
 for seed in range(5):
