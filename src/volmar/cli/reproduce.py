@@ -28,9 +28,15 @@ from volmar.papers import (
 
 COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "s/fit")
 EXPLANATION = (
-    "Error in %, mean ± standard error. Hindsight takes the paper's best setting for each "
+    "{metric} in %, mean ± standard error. Hindsight takes the paper's best setting for each "
     "sampling by the labels; label-free is the estimator's default."
 )
+METRICS = {
+    "balanced_clustering_error": "Balanced error",
+    "normalized_mutual_information": "Normalised mutual information",
+    "pair_f_measure": "F measure of pairs",
+    "rand_index": "Rand index",
+}
 MEASURE_EXPLANATION = (
     "Mean ± standard error, and median ± median absolute deviation over the root of the number of "
     "samplings."
@@ -131,7 +137,8 @@ def _table(experiment: Experiment, results: Collection[CellResult]) -> Page:
         )
         for line in lines
     ]
-    return Page(COLUMNS, rows, f"{EXPLANATION} Samplings a set: {n}.")
+    metric = METRICS.get(experiment.metric, "Error")
+    return Page(COLUMNS, rows, f"{EXPLANATION.format(metric=metric)} Samplings a set: {n}.")
 
 
 def _figures(

@@ -12,6 +12,11 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
+# Metrics of which more is better.
+AGREEMENTS = ("normalized_mutual_information", "pair_f_measure", "rand_index")
+# Published figures that are shares, not percentages.
+SHARES = ("nmi", "rand_index", "f_beta_1.5")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -24,7 +29,7 @@ class Cell:
     column : {"hindsight", "label-free"}
         A setting of the paper's grid, or the estimator's default.
     estimator : str
-        Name in `volmar`.
+        Name in `volmar`, or a dotted path into scikit-learn.
     parameters : mapping
         The estimator's parameters.
     similarity : mapping or None
@@ -38,6 +43,8 @@ class Cell:
         Random state of the estimator.
     measures : mapping of str to str
         What else is kept of the run: names, and attributes of the fitted estimator.
+    metric_params : mapping
+        Arguments of the metric.
     """
 
     experiment: str
@@ -51,13 +58,16 @@ class Cell:
     metric: str
     seed: int
     measures: Mapping[str, str] = field(default_factory=dict)
+    metric_params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """What identifies the cell in a store: a hash of everything that defines it."""
         parts = asdict(self)
-        if not self.measures:
-            del parts["measures"]  # keys of results from before there were measures stay
+        # Keys of results from before these were there stay.
+        for name in ("measures", "metric_params"):
+            if not parts[name]:
+                del parts[name]
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -115,6 +125,8 @@ class Experiment:
         or n soft responses. With measures only the paper's settings are run, not the default.
     panels : tuple of Panel
         How the figure arranges the measures.
+    metric_params : mapping
+        Arguments of the metric.
     """
 
     name: str
@@ -131,6 +143,12 @@ class Experiment:
     sizes: tuple[int, ...] = ()
     measures: Mapping[str, str] = field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
+    metric_params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Whether the metric is an agreement, not an error."""
+        return self.metric in AGREEMENTS
 
     def cells(self, n_realizations: int | None = None) -> Iterator[Cell]:
         """Unfold into cells, sampling by sampling, so that a part of a run is a smaller table."""
@@ -147,6 +165,7 @@ class Experiment:
                     "metric": self.metric,
                     "seed": seed,
                     "measures": self.measures,
+                    "metric_params": self.metric_params,
                 }
                 for similarity, parameters in self._hindsight(special, spec):
                     yield Cell(
@@ -269,11 +288,13 @@ def _check(experiment: Experiment) -> None:
 
 
 def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Figures of a published table: (data set, method) to (value, standard error)."""
+    """Figures of a published table, in %: (data set, method) to (value, standard error)."""
     figures = {}
     with (files("volmar.papers") / "published.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if (row["paper"], row["table"]) == (paper, table) and row["value"]:
                 error = float(row["standard_error"]) if row["standard_error"] else None
-                figures[row["dataset"], row["method"]] = (float(row["value"]), error)
+                # Agreements are printed as shares.
+                factor = 100.0 if row["metric"] in SHARES else 1.0
+                figures[row["dataset"], row["method"]] = (factor * float(row["value"]), error)
     return figures

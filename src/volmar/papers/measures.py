@@ -127,7 +127,8 @@ def summarise_measures(experiment: Experiment, results: Iterable[CellResult]) ->
         point = (r.cell.dataset, r.cell.method, r.cell.sampling.get("n_samples"))
         samplings = best.setdefault(point, {})
         known = samplings.get(r.cell.sampling_key)
-        if known is None or known.value is None or r.value < known.value:
+        sign = -1.0 if experiment.larger_is_better else 1.0
+        if known is None or known.value is None or sign * r.value < sign * known.value:
             samplings[r.cell.sampling_key] = r
     factors = {m: 100 if p.percent else 1 for p in experiment.panels for m in p.measures}
     return [

@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib import import_module
 from multiprocessing import get_context
 from statistics import mean, stdev
 from typing import Any
@@ -26,7 +27,7 @@ from volmar.papers.store import CellResult, Store
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell on one thread; an error is recorded as its status, not raised."""
     data = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
-    model = getattr(volmar, cell.estimator)(**cell.parameters, random_state=cell.seed)
+    model = _estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
         # What a warning says (components of a graph, say) belongs to the data, not to the run.
@@ -41,15 +42,22 @@ def run_cell(cell: Cell) -> CellResult:
             status = f"{type(error).__name__}: {error}"
             return CellResult(cell, None, seconds, status, volmar.__version__)
     seconds = time.perf_counter() - start
-    metric = getattr(metrics, cell.metric)
+    metric = partial(getattr(metrics, cell.metric), **cell.metric_params)
+    status = model.result_.status.name.lower() if hasattr(model, "result_") else "done"
     return CellResult(
         cell,
         float(metric(data.y, labels)),
         seconds,
-        model.result_.status.name.lower(),
+        status,
         volmar.__version__,
         take_measures(model, cell.measures, data.y, metric),
     )
+
+
+def _estimator(name: str) -> Any:
+    """Return a class of volmar, or of scikit-learn by its dotted path."""
+    module, _, name = name.rpartition(".")
+    return getattr(import_module(module) if module else volmar, name)
 
 
 # The cells of a sampling follow each other, and unpacking MNIST takes longer than most fits.
@@ -157,6 +165,7 @@ def summarise(experiment: Experiment, results: Iterable[CellResult]) -> list[Lin
     """Sum up: *hindsight* is the best of the grid for each sampling, *label-free* the default."""
     figures = published(experiment.paper, experiment.table)
     results = [r for r in results if r.value is not None]
+    better = max if experiment.larger_is_better else min
     lines = []
     for dataset in experiment.datasets:
         for method in experiment.methods:
@@ -171,7 +180,7 @@ def summarise(experiment: Experiment, results: Iterable[CellResult]) -> list[Lin
                     seconds.append(r.seconds)
                 else:
                     sampling = r.cell.sampling_key
-                    best[sampling] = min(r.value, best.get(sampling, math.inf))
+                    best[sampling] = better(r.value, best.get(sampling, r.value))
             value, error = figures.get((dataset, method), (None, None))
             lines.append(
                 Line(
