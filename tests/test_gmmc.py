@@ -496,8 +496,9 @@ def test_ties_are_degenerate():
         model = GMMC(C=None).fit(corners)
     assert model.result_.status is Status.DEGENERATE
     assert model.result_.eigenvalue_ratio > 0.999
-    with pytest.warns(UserWarning, match="as good as each other"):
-        GMMC(C=None).fit(np.ones((5, 2)))
+    with pytest.warns(UserWarning, match="as good as each other") as seen:
+        GMMC(C=None, kernel="precomputed").fit(np.eye(5))
+    assert seen[0].filename == __file__
 
 
 def test_a_small_balance_weight_is_warned_of(rng):
@@ -518,6 +519,32 @@ def test_an_iteration_limit_is_warned_of(rng):
 # Bad input
 
 
+def test_sparse_rows_after_dense_ones(rng):
+    """New rows less the training mean, a block at a time; of a csr_matrix that is no array."""
+    X, _ = groups(rng)
+    model = GMMC().fit(X)
+    scores = model.decision_function(X)
+    for make in (sparse.csr_matrix, sparse.csr_array):
+        np.testing.assert_allclose(model.decision_function(make(X)), scores, atol=1e-10)
+
+
+def test_extreme_prices_and_shifts(rng):
+    X, _ = groups(rng)
+    hard = GMMC(C=None).fit(X)
+    assert GMMC(C=1e300).fit(X).objective_ == hard.objective_
+    with pytest.raises(ValueError, match=r"shift=1e\+300 leaves nothing of a kernel.*Lower it"):
+        GMMC(shift=1e300).fit(X)
+    with pytest.raises(ValueError, match=r"balance_weight=1e-300 leaves nothing.*Raise it"):
+        GMMC(balance_weight=1e-300).fit(X)
+
+
+def test_equal_rows_are_refused():
+    with pytest.raises(ValueError, match="all 8 rows of X are the same to the kernel"):
+        GMMC().fit(np.ones((8, 2)))
+    with pytest.raises(ValueError, match="every one of its values is 0"):
+        GMMC(kernel="precomputed").fit(np.zeros((8, 8)))
+
+
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
@@ -532,6 +559,9 @@ def test_an_iteration_limit_is_warned_of(rng):
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
         ({"n_clusters": 3}, NotImplementedError, "no rule for more than 2 clusters"),
+        ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
+        ({"kernel": "poly", "degree": "x"}, TypeError, "degree must be a number, got 'x'"),
+        ({"kernel": "sigmoid", "coef0": None}, TypeError, "coef0 must be a number, got None"),
     ],
 )
 def test_bad_parameters(parameters, error, message, rng):

@@ -19,6 +19,13 @@ def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
     return value
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None) -> int:
     """Return `value` as an int if it is a whole number between `low` and `high`."""
     limits = f"at least {low}" if high is None else f"between {low} and {high}"

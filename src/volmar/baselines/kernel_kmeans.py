@@ -9,25 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar._memory import largest_asymmetry, require_memory
+from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_number,
-    check_start_labels,
-)
-from volmar.rows import Kernel, scale_gamma
-
-# Kernels for which clusters do not change when all rows are moved: moving them to their mean first
-# keeps the digits that an offset would eat.
-TRANSLATION_INVARIANT = ("linear", "rbf", "laplacian")
-# Kernel values held at a time when new rows are scored.
-KERNEL_BLOCK = 2**23
+from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.base.validation import check_choice, check_count, check_start_labels
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -75,9 +63,7 @@ class Prepared(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: KernelProblem
-    kernel: Kernel
-    X: Any
-    offset: NDArray | None
+    expansion: KernelExpansion
 
 
 # ----------------------------------------------------------------------------------- solver
@@ -225,7 +211,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
 # -------------------------------------------------------------------------------- estimator
 
 
-class KernelKMeans(Clusterer):
+class KernelKMeans(KernelMixin, Clusterer):
     r"""Kernel k-means, the method KM of the maximum volume papers.
 
     Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
@@ -297,6 +283,7 @@ class KernelKMeans(Clusterer):
     """
 
     _min_clusters = 1
+    _kernels_of_differences = ("linear", "rbf", "laplacian")
 
     def __init__(
         self,
@@ -342,25 +329,13 @@ class KernelKMeans(Clusterer):
         return self._fit(X, sample_weight)
 
     def _scores(self, X: Any) -> NDArray:
-        if self._X_fit is None:
-            K = X if sparse.issparse(X) else np.asarray(X)
-            return two_column_scores(2 * (K @ self._mean_weights) - self._mean_norms)
-        # A block of kernel values at a time: all of them would be n_new x n_training.
-        step = max(1, KERNEL_BLOCK // self._X_fit.shape[0])
-        rows = _shifted(X, self._offset)
-        products = [
-            self._kernel(rows[i : i + step], self._X_fit) @ self._mean_weights
-            for i in range(0, rows.shape[0], step)
-        ]
-        return two_column_scores(2 * np.concatenate(products) - self._mean_norms)
+        products = self._expansion(X, self._mean_weights)
+        return two_column_scores(2 * products - self._mean_norms)
 
     def _check_parameters(self) -> None:
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
-        if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, ["scale"])
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        self._check_kernel()
         if isinstance(self.init, str):
             check_choice("init", self.init, ["k-means++", "random"])
 
@@ -371,42 +346,15 @@ class KernelKMeans(Clusterer):
         n = X.shape[0]
         if not isinstance(self.init, str):
             check_start_labels("init", self.init, n, self.n_clusters)
-        kernel = Kernel(
-            self.kernel,
-            gamma=self._resolved_gamma(X, weights),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
         require_memory(
             2.0 * X.dtype.itemsize * n**2,
             f"the kernel matrix of {n} rows",
             "Cluster a sample and use predict for the rest, or sklearn.cluster.KMeans on "
             "volmar.rows.NystroemMap features.",
         )
-        rows, offset = None, None
-        if self._is_pairwise():
-            K = X.toarray() if sparse.issparse(X) else X
-        else:
-            if self.kernel in TRANSLATION_INVARIANT and not sparse.issparse(X):
-                offset = X.mean(axis=0, dtype=np.float64)
-            rows = _shifted(X, offset)
-            K = kernel(rows, rows)
-        asymmetry = largest_asymmetry(K)
-        if asymmetry > 1e-6 * np.abs(K).max():
-            raise ValueError(
-                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
-                "Use (K + K.T) / 2."
-            )
+        K, expansion = self._kernel_matrix(X, weights)
         problem = KernelProblem(K, np.ones(n) if weights is None else weights)
-        return Prepared(problem, kernel, rows, offset)
-
-    def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
-        if not isinstance(self.gamma, str):
-            return self.gamma
-        if not isinstance(self.kernel, str) or self._is_pairwise():
-            return None
-        return scale_gamma(X, weights)
+        return Prepared(problem, expansion)
 
     def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
@@ -418,7 +366,7 @@ class KernelKMeans(Clusterer):
 
     def _publish(self, prepared: Prepared, result: KernelKMeansResult) -> None:
         problem = prepared.problem
-        self._kernel, self._X_fit, self._offset = prepared[1:]
+        self._expansion = prepared.expansion
         n = result.labels.size
         members = np.zeros((n, self.n_clusters), dtype=problem.K.dtype)
         members[np.arange(n), result.labels] = problem.weights
@@ -435,8 +383,3 @@ class KernelKMeans(Clusterer):
             )
         self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
         self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight
-
-
-def _shifted(X: Any, offset: NDArray | None) -> Any:
-    """Rows less `offset`, in their own dtype."""
-    return X if offset is None else (X - offset).astype(X.dtype, copy=False)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar._memory import largest_asymmetry, require_memory
+from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.base.validation import check_count, check_number
+from volmar.base.warn import warn_user
 from volmar.margin.gmmc_problem import GMMCProblem
-from volmar.rows import Kernel, scale_gamma
 from volmar.solvers import PackingResult, solve_packing_sdp
 
-# Kernels of differences: moving all rows to their mean keeps the digits an offset would eat.
-OF_DIFFERENCES = ("rbf", "laplacian")
-# Kernel values held at a time when new rows are scored.
-KERNEL_BLOCK = 2**23
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
 TIED = 1e-3
 # Entries of an eigenvector this close are equal in size.
 EQUAL = 1e-6
+# Kernel values that differ by less, relative to the largest, are one value with rounding on it.
+CONSTANT = 1e-14
 
 # ----------------------------------------------------------------------------------- solver
 
@@ -72,7 +70,7 @@ class GMMCResult(Result):
 
 def solve_gmmc(problem: GMMCProblem, *, tol: float = 1e-7, max_iter: int = 100) -> GMMCResult:
     """Solve eq. 24 and read off scores and labels."""
-    solution = solve_packing_sdp(problem.features, upper=problem.C, tol=tol, max_iter=max_iter)
+    solution = solve_packing_sdp(problem.features, upper=problem.upper, tol=tol, max_iter=max_iter)
     u, excess, ratio = _direction(problem, solution)
     beta = (solution.g + excess) * u
     scores = problem.scores(beta)
@@ -137,12 +135,10 @@ class Prepared(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: GMMCProblem
-    kernel: Kernel
-    X: Any
-    offset: NDArray | None
+    expansion: KernelExpansion
 
 
-class GMMC(Clusterer):
+class GMMC(KernelMixin, Clusterer):
     r"""Generalised maximum margin clustering (Valizadegan and Jin, NIPS 2007).
 
     Finds the kernel support vector machine with the largest margin over all labels, up to a
@@ -304,22 +300,10 @@ class GMMC(Clusterer):
         return self._fit(X)
 
     def _scores(self, X: Any) -> NDArray:
-        if self._X_fit is None:
-            return np.asarray(X @ self.dual_coef_) + self.intercept_
-        # A block of kernel values at a time: all of them would be n_new x n_training.
-        step = max(1, KERNEL_BLOCK // self._X_fit.shape[0])
-        rows = _shifted(X, self._offset)
-        products = [
-            self._kernel(rows[i : i + step], self._X_fit) @ self.dual_coef_
-            for i in range(0, rows.shape[0], step)
-        ]
-        return np.concatenate(products) + self.intercept_
+        return self._expansion(X, self.dual_coef_) + self.intercept_
 
     def _check_parameters(self) -> None:
-        if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, ["scale"])
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        self._check_kernel()
         if self.C is not None:
             check_number("C", self.C, low=0.0, open_low=True)
         check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
@@ -330,50 +314,30 @@ class GMMC(Clusterer):
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
         n = X.shape[0]
-        kernel = Kernel(
-            self.kernel,
-            gamma=self._resolved_gamma(X),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
         require_memory(
             14.0 * 8 * n**2,
             f"the semidefinite programme of {n} rows",
             "Cluster a sample and use predict for the rest, or use SoftLabelMVC.",
         )
-        rows, offset = None, None
-        if self._is_pairwise():
-            K = X.toarray() if sparse.issparse(X) else X
-        else:
-            if self.kernel in OF_DIFFERENCES and not sparse.issparse(X):
-                offset = X.mean(axis=0, dtype=np.float64)
-            rows = _shifted(X, offset)
-            K = kernel(rows, rows)
-        asymmetry = largest_asymmetry(K)
-        if asymmetry > 1e-6 * np.abs(K).max():
-            raise ValueError(
-                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
-                "Use (K + K.T) / 2."
-            )
+        K, expansion = self._kernel_matrix(X)
         K = K.astype(np.float64, copy=False)
+        if np.ptp(K) <= CONSTANT * np.abs(K).max():
+            raise ValueError(
+                f"all {n} rows of X are the same to the kernel: every one of its values is "
+                f"{K.flat[0]:.3g}, and there is nothing to part. Check that X was loaded rightly, "
+                "or use another kernel or gamma."
+            )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
         problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
-        return Prepared(problem, kernel, rows, offset)
-
-    def _resolved_gamma(self, X: Any) -> float | None:
-        if not isinstance(self.gamma, str):
-            return self.gamma
-        if not isinstance(self.kernel, str) or self._is_pairwise():
-            return None
-        return scale_gamma(X)
+        problem.check_scales()
+        return Prepared(problem, expansion)
 
     def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
 
     def _publish(self, prepared: Prepared, result: GMMCResult) -> None:
-        self._kernel, self._X_fit, self._offset = prepared[1:]
+        self._expansion = prepared.expansion
         self.scores_ = result.scores
         self.dual_coef_ = result.alpha
         self.intercept_ = result.intercept
@@ -384,36 +348,24 @@ class GMMC(Clusterer):
 def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
     """Warn of an answer that says less than it seems to."""
     if result.status is Status.DEGENERATE:
-        warnings.warn(
+        warn_user(
             "Two directions of the largest margin are as good as each other, and the labels are "
             "one of many. Use another kernel, or a soft margin (C of about "
             f"{2 * problem.smallest_price:.3g}).",
-            UserWarning,
-            stacklevel=3,
         )
     elif not result.status.ok:
-        warnings.warn(
+        warn_user(
             f"The gap is {result.residuals['relative gap']:.1e} of the objective after "
             f"{result.n_iter} iterations ({result.status.value}). Raise max_iter, tol or shift.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     if problem.C is not None and problem.smallest_price >= problem.C:
-        warnings.warn(
+        warn_user(
             f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "
             f"kernel principal component. Raise C above {problem.smallest_price:.3g}.",
-            UserWarning,
-            stacklevel=3,
         )
     if np.ptp(result.labels) == 0:
-        warnings.warn(
+        warn_user(
             f"All rows are in one cluster: balance_weight={problem.balance_weight:.3g} makes "
             "scores of one sign cheap. Raise it (1e4 by default).",
-            UserWarning,
-            stacklevel=3,
         )
-
-
-def _shifted(X: Any, offset: NDArray | None) -> Any:
-    """Rows less `offset`, in their own dtype."""
-    return X if offset is None else (X - offset).astype(X.dtype, copy=False)

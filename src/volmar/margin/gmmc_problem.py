@@ -15,6 +15,8 @@ from volmar.solvers.packing_sdp import best_multiple
 ROUNDING = float(np.finfo(np.float64).eps)
 # A kernel matrix may be this far from semidefinite, relative to its largest eigenvalue.
 INDEFINITE = 1e-8
+# A part of the problem this much larger than the kernel leaves nothing of it in double precision.
+LARGEST_PART = 1e12
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,29 @@ class GMMCProblem:
         """C up to which every row is in the margin: one over the largest eigenvalue of F F'."""
         values, _ = self._components
         return float(1.0 / max(values.max(initial=0.0), 1.0 / (self.n * self.balance_weight)))
+
+    @property
+    def upper(self) -> float | None:
+        """C, or None where it is so large that it cannot matter.
+
+        The diagonal of the packing constraint bounds every entry of gamma by 1 over that of F F'.
+        """
+        smallest = float(np.sum(self.features**2, axis=1).min())
+        return None if self.C is None or self.C * smallest > LARGEST_PART else self.C
+
+    def check_scales(self) -> None:
+        """Refuse a shift or a balance weight beside which the kernel is rounding."""
+        size = float(np.abs(self.K).max())
+        if self.shift > LARGEST_PART * size:
+            raise ValueError(
+                f"shift={self.shift:.3g} leaves nothing of a kernel whose largest value is "
+                f"{size:.3g}. Lower it; the default is the mean of the diagonal over n."
+            )
+        if self.balance_weight * self.n**2 * LARGEST_PART * size < 1.0:
+            raise ValueError(
+                f"balance_weight={self.balance_weight:.3g} leaves nothing of a kernel whose "
+                f"largest value is {size:.3g} beside the intercept. Raise it; the default is 1e4."
+            )
 
     def scores(self, beta: NDArray) -> NDArray:
         """Return u = F F' beta, scores of the training rows with the shift in their kernel."""
