@@ -40,7 +40,7 @@ def run(*, full: bool) -> Table:
         Q = _similarity(n) + np.eye(n) / n
         for balance in (None, 1.0):
             seconds, found = _timed(Q, balance=balance, tol=1e-5)
-            name = "eq. 13" + ("" if balance is None else ", |M1| <= 1")
+            name = "eq. 13" + ("" if balance is None else ", 1'M1 <= n")
             gap = found.gap / abs(found.objective)
             table.add(name, n, "volmar", seconds, None, found.objective, gap)
     if full:

@@ -313,6 +313,9 @@ def test_bad_models(moons):
         error_bound(SoftLabelMVC(n_clusters=1).fit(X), n_revealed=10)
     with pytest.raises(ValueError, match="reg, h must be None with a model"):
         error_bound(model, reg=1.0, h=model.h_, n_revealed=10)
+    for unknown in (np.nan, None):
+        with pytest.raises(ValueError, match="label for every revealed row, got NaN or None"):
+            error_bound(model, revealed=np.arange(3), labels=[1.0, unknown, 1.0])
     with pytest.raises(ValueError, match="labels must be of two kinds at most, got 3"):
         error_bound(model, revealed=[0, 1, 2], labels=[0, 1, 2])
 

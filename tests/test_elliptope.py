@@ -1,9 +1,13 @@
 """The elliptope saddle solver: Clarabel's value, a dual bound that is one, two groups from M."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import StandardScaler
 
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
@@ -18,8 +22,8 @@ def similarity(name, n, sigma="mean/4"):
     return gaussian_similarity(SETS[name](n, random_state=0)[0], sigma=sigma)
 
 
-def printed_program(Q, reg, C, unit_norm, balance):
-    """JMLR eq. 13 (unit_norm) or eq. 22, as printed, by an interior point solver."""
+def printed_program(Q, reg, C, unit_norm, balance, balance_of):
+    """Value and eta of JMLR eq. 13 (unit_norm) or eq. 22 as printed, by Clarabel."""
     n = len(Q)
     M = cp.Variable((n, n), PSD=True)
     mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
@@ -29,37 +33,58 @@ def printed_program(Q, reg, C, unit_norm, balance):
     corner = cp.reshape(t + eta - 2 * C * cp.sum(mu), (1, 1), order="C")
     top = reg * cp.multiply(Q, M) - eta * np.eye(n)
     constraints = [cp.diag(M) == 1, cp.bmat([[top, column], [column.T, corner]]) >> 0]
-    if balance is not None:
+    if balance is not None and balance_of == "rows":
         constraints.append(cp.abs(cp.sum(M, axis=1)) <= balance)
+    elif balance is not None:
+        constraints.append(cp.sum(M) <= n * balance)
     program = cp.Problem(cp.Minimize(t), constraints)
-    program.solve(solver=cp.CLARABEL)
-    return program.value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
+        program.solve(solver=cp.CLARABEL)
+    return program.value, float(eta.value)
 
 
 CASES = [
-    # name, n, reg, C, unit norm, balance
-    ("moons", 20, 1e-3, 1.0, True, None),
-    ("gaussians", 20, 1.0, 1.0, True, None),
-    ("moons", 20, 2.0, 1.0, True, None),
-    ("gaussians", 20, 1.0, 1.1 / np.sqrt(20), True, None),
-    ("gaussians", 20, 1.0, 1.0, True, 1.0),
-    ("moons", 20, 1.0, 1.0, True, 2.0),
-    ("gaussians", 30, 1.0, 1.0, True, None),
-    ("moons", 20, 1.0, 1e-3, False, None),
-    ("gaussians", 20, 1.0, 1.0, False, None),
-    ("moons", 20, 1.0, 1000.0, False, None),
-    ("moons", 20, 1.0, 1.0, False, 1.0),
-    ("moons", 40, 1.0, 1.0, False, None),
+    # name, n, reg, C, unit norm, balance and what it bounds
+    ("moons", 20, 1e-3, 1.0, True, None, None),
+    ("gaussians", 20, 1.0, 1.0, True, None, None),
+    ("moons", 20, 2.0, 1.0, True, None, None),
+    ("gaussians", 20, 1.0, 1.1 / np.sqrt(20), True, None, None),
+    ("gaussians", 20, 1.0, 1.0, True, 1.0, "rows"),
+    ("moons", 20, 1.0, 1.0, True, 2.0, "rows"),
+    ("gaussians", 30, 1.0, 1.0, True, None, None),
+    ("moons", 20, 1.0, 1e-3, False, None, None),
+    ("gaussians", 20, 1.0, 1.0, False, None, None),
+    ("moons", 20, 1.0, 1000.0, False, None, None),
+    ("moons", 20, 1.0, 1.0, False, 1.0, "rows"),
+    ("moons", 40, 1.0, 1.0, False, None, None),
+    ("gaussians", 20, 1.0, 1.0, True, 1.0, "mean"),
+    ("moons", 20, 1e-2, 1.0, True, 1.0, "mean"),
+    ("moons", 20, 1.0, 1.0, True, 2.0, "mean"),
+    ("circles", 20, 2.0, 1.0, True, 0.5, "mean"),
+    ("moons", 20, 1.0, 1.0, False, 1.0, "mean"),
+    ("gaussians", 20, 1.0, 0.05, False, 1.0, "mean"),
+    ("circles", 20, 1.0, 50.0, False, 1.0, "mean"),
 ]
 
 
-@pytest.mark.parametrize(("name", "n", "reg", "C", "unit_norm", "balance"), CASES)
-def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance):
+@pytest.mark.parametrize(("name", "n", "reg", "C", "unit_norm", "balance", "of"), CASES)
+def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance, of):
     Q = similarity(name, n) + (np.eye(n) / n if unit_norm else 0)
     found = solve_elliptope_saddle(
-        Q, reg=reg, C=C, unit_norm=unit_norm, balance=balance, max_iter=2000
+        Q,
+        reg=reg,
+        C=C,
+        unit_norm=unit_norm,
+        balance=balance,
+        balance_of=of or "mean",
+        max_iter=2000,
     )
-    value = printed_program(Q, reg, C, unit_norm, balance)
+    value, _ = printed_program(Q, reg, C, unit_norm, balance, of)
+    if of == "mean":
+        assert found.status is Status.CONVERGED
+        assert np.ptp(found.balance_multipliers) == 0
+        assert found.balance_multipliers[0] >= 0
     scale = max(1.0, abs(value))
     assert abs(found.objective - value) <= 1e-5 * scale
     assert found.lower_bound <= value + 1e-5 * scale
@@ -73,16 +98,37 @@ def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance):
         assert found.eta == 0
 
 
+@pytest.mark.parametrize("unit_norm", [True, False])
+def test_no_balance_at_all_is_the_same_of_rows_and_of_their_mean(unit_norm):
+    """M is positive semi-definite: 1'M1 <= 0 is M1 = 0."""
+    Q = similarity("moons", 20) + np.eye(20) / 20
+    settings = {"balance": 0.0, "unit_norm": unit_norm, "max_iter": 3000}
+    mean = solve_elliptope_saddle(Q, balance_of="mean", **settings)
+    rows = solve_elliptope_saddle(Q, balance_of="rows", **settings)
+    value, _ = printed_program(Q, 1.0, 1.0, unit_norm, 0.0, "rows")
+    for found in (mean, rows):
+        assert found.status is Status.CONVERGED
+        assert found.objective == pytest.approx(value, rel=1e-4)  # Clarabel's last digits
+    assert mean.objective == pytest.approx(rows.objective, rel=1e-5)
+    # A hair of freedom for the mean is next to none: |M1|^2 <= n 1'M1.
+    near = solve_elliptope_saddle(Q, **{**settings, "balance": 1e-4}).objective
+    assert near == pytest.approx(mean.objective, rel=1e-3)
+    assert near <= mean.objective
+    with pytest.raises(ValueError, match="balance_of must be one of 'mean', 'rows', got 'row'"):
+        solve_elliptope_saddle(Q, balance_of="row")
+
+
 def test_the_lower_bound_holds_for_every_labelling(rng):
     """Weak duality at points of the elliptope that have nothing to do with the solution."""
     n = 30
     Q = similarity("moons", n) + np.eye(n) / n
-    for balance in (None, 2.0):
-        found = solve_elliptope_saddle(Q, balance=balance, max_iter=150)
+    for balance, of in ((None, "mean"), (2.0, "mean"), (2.0, "rows")):
+        found = solve_elliptope_saddle(Q, balance=balance, balance_of=of, max_iter=150)
         inner = BoxQP(n, 1.0, unit_norm=True)
         for _ in range(50):
             y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-            if balance is not None and abs(y.sum()) > balance:
+            uneven = abs(y.sum()) if of == "rows" else y.sum() ** 2 / n
+            if balance is not None and uneven > balance:
                 continue
             assert inner.solve(Q * np.outer(y, y)).value >= found.lower_bound - 1e-9
 
@@ -107,6 +153,32 @@ def test_box_program_is_solved_to_its_slack(rng, C, unit_norm):
         assert point.value == pytest.approx(program.value, rel=1e-6)
         if unit_norm and point.eta < 0:
             assert np.linalg.norm(point.a) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("C", [0.05, 0.5, 50.0])
+def test_box_program_of_nearly_singular_matrices(C, monkeypatch):
+    """A wide kernel, each matrix started from the last: no solve needs L-BFGS after the first."""
+    X, _ = make_two_moons(80, random_state=0)
+    H = np.eye(80) - 1 / 80
+    K = H @ gaussian_similarity(X, sigma="mean", self_loops=True) @ H
+    assert np.linalg.eigvalsh(K)[40] < 1e-8
+    box = BoxQP(80, C, unit_norm=False)
+    rng = np.random.default_rng(0)
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    box.solve(K * np.outer(y, y))
+    monkeypatch.setattr(BoxQP, "_by_projection", None)
+    for _ in range(5):
+        V = np.column_stack([y, 0.2 * rng.standard_normal((80, 2))])
+        V /= np.linalg.norm(V, axis=1, keepdims=True)
+        matrix = K * (V @ V.T)
+        point = box.solve(matrix)
+        assert point.slack <= 1e-10 * point.value
+        a = cp.Variable(80)
+        program = cp.Problem(
+            cp.Maximize(2 * cp.sum(a) - cp.quad_form(a, cp.psd_wrap(matrix))), [a >= 0, a <= C]
+        )
+        program.solve(solver=cp.CLARABEL)
+        assert point.value == pytest.approx(program.value, rel=1e-6)
 
 
 def test_sparse_and_dense_agree():
@@ -138,6 +210,58 @@ def test_proximal_term_picks_one_of_many(rng):
     M = found.factor @ found.factor.T
     assert np.abs(M[:10, 10:]).max() < 1e-2  # the least norm is between the two signs
     assert M[:10, :10].min() > 0.99
+
+
+def test_a_proximal_term_converges_with_the_default_rank():
+    """It drives M to full rank, which few columns cannot reach."""
+    G = np.random.default_rng(0).standard_normal((10, 12))
+    found = solve_elliptope_saddle(G @ G.T / 10, reg=0.01, proximal=0.1)
+    assert found.status is Status.CONVERGED
+    assert found.factor.shape == (10, 10)
+    assert found.is_certified(1e-5)
+
+
+def test_spent_iterations_and_history_are_told():
+    Q = similarity("moons", 20) + np.eye(20) / 20
+    found = solve_elliptope_saddle(Q, balance=1.0)
+    assert 0 < found.n_iter <= 1000
+    assert found.history[-1] == pytest.approx(found.objective, abs=found.gap)
+    assert len(solve_elliptope_saddle(Q, balance=1.0, max_iter=10).history) == 1
+
+
+def test_a_box_beyond_one_is_the_box_of_one():
+    Q = similarity("moons", 20) + np.eye(20) / 20
+    one, huge = (solve_elliptope_saddle(Q, C=C, balance=1.0) for C in (1.0, 1e300))
+    assert huge.objective == one.objective
+    np.testing.assert_array_equal(huge.a, one.a)
+
+
+def test_the_round_that_is_degenerate_is_the_one_returned():
+    """Iris: an earlier round looks sound, a later one has eta at zero."""
+    X = StandardScaler().fit_transform(load_iris().data)
+    X = X[np.random.default_rng(0).choice(150, 60, replace=False)]
+    Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(60) / 60
+    found = solve_elliptope_saddle(Q, reg=3.0)
+    assert found.status is Status.DEGENERATE
+    assert np.linalg.norm(found.a) < 1 - 1e-6
+    assert found.eta == 0.0
+
+
+@pytest.mark.parametrize("balance", [None, 1.0])
+def test_what_is_refused_has_no_negative_eta(balance):
+    """The lowest refused weight of a grid, where an M out of balance may ask for more."""
+    X = np.random.default_rng(0).standard_normal((10, 2))
+    Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(10) / 10
+    weights = np.geomspace(0.3, 30, 40)
+    refused = [
+        solve_elliptope_saddle(Q, reg=reg, balance=balance).status is Status.DEGENERATE
+        for reg in weights
+    ]
+    first = int(np.argmax(refused))
+    assert first > 0
+    assert all(refused[first:])
+    assert printed_program(Q, weights[first], 1.0, True, balance, "mean")[1] >= -1e-4
+    assert printed_program(Q, weights[first - 1], 1.0, True, balance, "mean")[1] < 0
 
 
 def test_what_has_no_meaning_is_refused_or_flagged():

@@ -4,11 +4,19 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 
 from volmar import HardLabelMVC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity
 from volmar.metrics import clustering_error
+from volmar.solvers import Status, solve_elliptope_saddle
+from volmar.solvers.box_qp import BoxQP
+from volmar.volume import hard_label_problem
+from volmar.volume.hard_label_problem import HardLabelProblem
 
 
 def quiet_fit(model, X):
@@ -66,8 +74,118 @@ def test_sparse_similarities_are_taken():
 def test_an_undetermined_matrix_is_warned_of():
     """Without balance and with similarities everywhere, the best M is all ones."""
     X, _ = make_two_moons(40, random_state=0)
-    with pytest.warns(UserWarning, match="does not determine two clusters"):
+    with pytest.warns(UserWarning, match=r"does not determine two clusters.*Use a balance, or"):
         HardLabelMVC(balance=None, sigma="2*mean", reg=0.05, random_state=0).fit(X)
+    # Single points: balanced, too, M is anything.
+    with pytest.warns(UserWarning, match=r"does not determine.*Use a wider similarity") as seen:
+        HardLabelMVC(sigma="mean/200", random_state=0).fit(X)
+    assert seen[0].filename == __file__
+
+
+def test_too_few_iterations_are_warned_of():
+    X, _ = make_two_moons(40, random_state=0)
+    with pytest.warns(
+        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol"
+    ) as seen:
+        model = HardLabelMVC(max_iter=30, tol=1e-9, random_state=0).fit(X)
+    assert seen[0].filename == __file__
+    assert model.result_.status is Status.MAX_ITER
+
+
+def binary_rows():
+    rng = np.random.default_rng(0)
+    share = np.where(np.arange(60)[:, None] < 30, 0.1, 0.9)
+    return (rng.random((60, 12)) < share).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "affinity"),
+    [
+        (*make_blobs(100, 10, centers=2, cluster_std=0.1, random_state=0), "gaussian"),
+        (np.array([[0.0, 0.0], [1.0, 2.0]]), [0, 1], "gaussian"),
+        (np.kron(np.eye(2), np.ones((15, 15))), np.repeat([0, 1], 15), "precomputed"),
+        (binary_rows(), np.repeat([0, 1], 30), "gaussian"),
+    ],
+    ids=["tight groups", "two rows", "cliques", "binary"],
+)
+def test_the_default_weight_is_never_too_large(X, y, affinity):
+    model = HardLabelMVC(affinity=affinity, random_state=0).fit(X)
+    assert model.result_.status is Status.CONVERGED
+    assert model.result_.eta < 0
+    assert 0 < model.reg_ < 1
+    assert clustering_error(y, model.labels_) <= 0.1
+
+
+@pytest.mark.parametrize("C", [0.2, 0.35, 0.71, 1.0])
+def test_the_safe_weight_leaves_eta_negative_whatever_the_matrix(C, rng):
+    """At points of the elliptope that nothing has chosen; beyond it there are some that fail."""
+    Q = HardLabelProblem.of(np.kron(np.eye(2), np.ones((15, 15))))
+    safe = Q.safe_reg(C)
+    for rank in (1, 2, 30):
+        V = rng.standard_normal((30, rank))
+        V /= np.linalg.norm(V, axis=1, keepdims=True)
+        point = BoxQP(30, C, unit_norm=True).solve(0.999 * safe * Q.Q * (V @ V.T))
+        assert np.linalg.norm(point.a) == pytest.approx(1.0, abs=1e-9)
+        assert point.eta <= 0
+    if C == 1.0:
+        point = BoxQP(30, C, unit_norm=True).solve(1.001 * safe * Q.Q)
+        assert np.linalg.norm(point.a) < 1 - 1e-4
+
+
+def test_a_refusal_names_a_weight_that_works():
+    X, y = make_blobs(100, 10, centers=2, cluster_std=0.1, random_state=0)
+    with pytest.raises(ValueError, match="reg=1 is too large for these data") as seen:
+        HardLabelMVC(reg=1.0).fit(X)
+    reg = float(str(seen.value).split("Use reg=")[1].split(",")[0])
+    model = HardLabelMVC(reg=reg, random_state=0).fit(X)
+    assert model.reg_ == reg
+    assert model.result_.eta < 0
+    assert clustering_error(y, model.labels_) == 0
+
+
+def test_indefinite_similarities_are_made_definite():
+    """Q + cI has the same M, a and labels, eta and the value moved by reg c."""
+    X = StandardScaler().fit_transform(load_breast_cancer().data)
+    X = X[np.random.default_rng(2).choice(len(X), 60)]
+    model = quiet_fit(HardLabelMVC(affinity="nearest_neighbors", random_state=0), X)
+    W = model._graph.W.toarray()
+    problem = HardLabelProblem.of(W)
+    assert np.linalg.eigvalsh(W + np.eye(60) / 60)[0] == pytest.approx(-problem.shift)
+    assert problem.shift > 1
+    assert np.linalg.eigvalsh(problem.Q)[[0, -1]] == pytest.approx([0, problem.largest], abs=1e-9)
+    assert model.result_.eta < -model.reg_ * problem.shift
+    a, V = model.alpha_, model.result_.factor
+    Q = W + np.eye(60) / 60
+    value = 2 * a.sum() - model.reg_ * a @ (Q * (V @ V.T)) @ a
+    assert model.objective_ == pytest.approx(value)
+    assert model.result_.lower_bound == pytest.approx(value, abs=2 * model.result_.gap)
+    raised = solve_elliptope_saddle(Q + 5 * np.eye(60), reg=model.reg_, balance=1.0, tol=1e-5)
+    assert raised.objective + 5 * model.reg_ == pytest.approx(model.objective_, rel=1e-4)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
+def test_large_spectra_are_bounded_as_small_ones(make, monkeypatch):
+    X, _ = make_two_moons(80, random_state=0)
+    W = gaussian_similarity(X, sigma="mean/10", self_loops=False)
+    small = HardLabelProblem.of(W)
+    monkeypatch.setattr(hard_label_problem, "DENSE_UP_TO", 10)
+    for values, name in ((W, "indefinite"), (W + 2 * np.eye(80), "definite")):
+        large = HardLabelProblem.of(make(values))
+        expected = small.shift if name == "indefinite" else 0.0
+        assert large.shift == pytest.approx(expected, rel=1e-2)
+        assert large.shift >= expected - 1e-9
+    assert HardLabelProblem.of(make(W)).largest >= small.largest - 1e-6
+    assert HardLabelProblem.of(make(W)).largest == pytest.approx(small.largest, rel=1e-2)
+
+
+def test_balance_of_rows_and_of_their_mean():
+    X, _ = make_two_moons(40, random_state=0)
+    rows = HardLabelMVC(row_balance=True, balance=0.2, tol=1e-4, max_iter=3000, random_state=0)
+    mean = HardLabelMVC(balance=0.2, tol=1e-4, random_state=0).fit(X)
+    for model, size in ((rows.fit(X), np.abs), (mean, np.mean)):
+        V = model.result_.factor
+        assert np.max(size(V @ V.sum(axis=0))) <= 0.2 + 40 * 1e-4
+    assert mean.objective_ <= rows.objective_ * (1 + 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +195,7 @@ def test_an_undetermined_matrix_is_warned_of():
         ({"reg": -1.0}, "reg must be"),
         ({"C": 0.01}, "C=0.01 leaves no point"),
         ({"balance": -1.0}, "balance must be"),
+        ({"balance": np.inf}, "balance must be"),
         ({"mode": "printed"}, "mode must be one of"),
         ({"rounding": "best"}, "rounding must be one of"),
         ({"n_neighbors": 3}, "n_neighbors=3 has no meaning"),
@@ -86,3 +205,5 @@ def test_bad_parameters_are_named(settings, message):
     X, _ = make_two_moons(40, random_state=0)
     with pytest.raises(ValueError, match=message):
         HardLabelMVC(**settings).fit(X)
+    with pytest.raises(TypeError, match="row_balance must be True or False, got 1"):
+        HardLabelMVC(row_balance=1).fit(X)

@@ -509,6 +509,7 @@ def test_large_graphs_take_the_iterative_way():
         ({"reg": 1e30}, ValueError, r"reg=1e\+30 .*so large.*Lower reg"),
         ({"scale": -1.0}, ValueError, "scale must be greater than 0, got -1.0"),
         ({"scale": np.nan}, ValueError, "scale must be greater than 0, got nan"),
+        ({"scale": 1e-300}, ValueError, "scale must be at least 1e-100, got 1e-300"),
         ({"tol": 0}, ValueError, "tol must be greater than 0, got 0"),
         ({"Q": "identity"}, ValueError, "Q must be one of 'laplacian', 'kernel', got 'identity'"),
         ({"Q": np.eye(3)}, ValueError, "Q must have a row for each row of X, got 3 and 120"),
@@ -528,9 +529,13 @@ def test_bad_parameters(parameters, error, message):
     ("y", "message"),
     [
         (np.full(120, -1), "y has no labelled row: all 120 are -1. Label a row of each class"),
-        (np.r_[7, 7, np.full(118, -1)], "y has 1 class among its labelled rows.*7.*another class"),
+        (
+            np.r_[7, 7, np.full(118, -1)],
+            "y has 1 class among its labelled rows, 7, .*another class",
+        ),
         (np.linspace(0, 1, 120), "Unknown label type"),
-        (np.array(["a", 1] * 60, dtype=object), "y has classes of several types.*all strings"),
+        (np.array(["a", 1] * 60, dtype=object), r"cannot be sorted \(int, str\).*all strings"),
+        (np.array([0, 1, *[None] * 118], dtype=object), "y has None among its classes.*-1"),
         (np.zeros(119), "inconsistent numbers of samples"),
         (np.full(120, np.nan), "y contains NaN"),
     ],

@@ -334,7 +334,13 @@ def _revealed(
         raise ValueError(f"n_revealed={n_revealed} must be left out: revealed has {rows.size}.")
     if labels is None:
         return rows, None, rows.size
-    kinds, codes = np.unique(np.asarray(labels), return_inverse=True)
+    given = np.asarray(labels)
+    if any(one is None or (isinstance(one, float) and np.isnan(one)) for one in given.flat):
+        raise ValueError(
+            "labels must hold a label for every revealed row, got NaN or None. Leave such rows "
+            "out of revealed and labels both."
+        )
+    kinds, codes = np.unique(given, return_inverse=True)
     if codes.shape != rows.shape:
         raise ValueError(
             f"labels must hold one label a revealed row, shape {rows.shape}, got {codes.shape}."

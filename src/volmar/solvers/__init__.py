@@ -2,6 +2,7 @@
 
 from volmar.solvers.cutting_plane_qp import CuttingPlaneResult, solve_cutting_plane_qp
 from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.elliptope_triangles import TriangleResult, solve_elliptope_triangles
 from volmar.solvers.minimax_probability import (
     MinimaxProbabilityResult,
     solve_minimax_probability,
@@ -16,8 +17,10 @@ __all__ = [
     "PackingResult",
     "Result",
     "Status",
+    "TriangleResult",
     "solve_cutting_plane_qp",
     "solve_elliptope_saddle",
+    "solve_elliptope_triangles",
     "solve_minimax_probability",
     "solve_packing_sdp",
 ]

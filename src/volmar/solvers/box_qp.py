@@ -11,8 +11,12 @@ from scipy import linalg, sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-MAX_SETS = 60
+MAX_SETS = 12
 MAX_NEWTON = 60
+# Changes of one row at a time, after which L-BFGS is cheaper.
+MAX_CHANGES = 300
+# Of the largest diagonal entry, what makes a singular block definite.
+RIDGE = 1e-13
 # Below this size a Cholesky factorisation is cheaper than conjugate gradients.
 DIRECT_BELOW = 300
 
@@ -95,7 +99,7 @@ class BoxQP:
             if free.any():
                 inner = np.zeros(self.n)
                 try:
-                    inner[free] = self._solve_free(H, eta, free, a[free])
+                    inner[free] = self._solve_free(H, eta, free, a[free], a[free])
                 except linalg.LinAlgError:
                     inner[free] = a[free]
                 slope = float(a @ inner)
@@ -121,14 +125,14 @@ class BoxQP:
             lower, upper = a + gradient <= 0, a + gradient >= self.C
             key = np.packbits([lower, upper]).tobytes()
             if key in n_seen:
-                break  # a cycle: rare, but nothing forbids it
+                break  # a cycle: nothing forbids it
             n_seen.add(key)
             free = ~(lower | upper)
             a = np.where(upper, self.C, 0.0)
             if free.any():
                 right = (1 - H @ a + eta * a)[free]
                 try:
-                    a[free] = self._solve_free(H, eta, free, right)
+                    a[free] = self._solve_free(H, eta, free, right, self._a[free])
                 except linalg.LinAlgError:  # H is singular there
                     break
             gradient = 1 - H @ a + eta * a
@@ -136,10 +140,59 @@ class BoxQP:
             feasible = np.all(a[free] >= 0) and np.all(a[free] <= self.C)
             if feasible and np.all(gradient[lower] <= 0) and np.all(gradient[upper] >= 0):
                 return a
+        return self._by_single_changes(H, eta)
+
+    def _by_single_changes(self, H: Any, eta: float) -> NDArray:
+        """Primal active set, one row at a time, where the guesses above do not settle.
+
+        They wander where H is nearly singular, as that of a wide kernel is. Here the value never
+        falls: free rows go to their maximum, or as far as the box lets the first of them; there,
+        the row that would gain most by leaving its end is let go.
+        """
+        a = np.clip(self._a, 0.0, self.C)
+        free = (a > 0) & (a < self.C)
+        largest = float(H.diagonal().max())
+        gradient = 1 - H @ a + eta * a
+        for _ in range(MAX_CHANGES):
+            try:
+                a, blocked = self._towards_maximum(H, eta - RIDGE * largest, a, gradient, free)
+            except linalg.LinAlgError:
+                break
+            gradient = 1 - H @ a + eta * a
+            if blocked is not None:
+                free[blocked] = False
+                continue
+            gain = np.where(free, 0.0, np.where(a > 0, -gradient, gradient))
+            best = int(gain.argmax())
+            # No entry of H is beyond the largest of its diagonal: what is below is rounding.
+            if gain[best] <= max(1e-13, np.finfo(np.float64).eps * largest * a.sum()):
+                return a
+            free[best] = True
+        self._a = np.clip(a, 0.0, self.C)
         return self._by_projection(H, eta)
 
+    def _towards_maximum(
+        self, H: Any, eta: float, a: NDArray, gradient: NDArray, free: NDArray
+    ) -> tuple[NDArray, int | None]:
+        """Move the free rows to their maximum or to the end of the first that meets one."""
+        if not free.any():
+            return a, None
+        rows = np.flatnonzero(free)
+        step = self._solve_free(H, eta, free, gradient[free])
+        room = np.where(step > 0, self.C - a[rows], a[rows])
+        size = np.abs(step)
+        a = a.copy()
+        if np.all(size <= room):
+            a[rows] += step
+            return a, None
+        ratios = np.divide(room, size, out=np.full(rows.size, np.inf), where=size > room)
+        first = int(ratios.argmin())
+        a[rows] += ratios[first] * step
+        a[rows[first]] = self.C if step[first] > 0 else 0.0
+        return a, int(rows[first])
+
     def _by_projection(self, H: Any, eta: float) -> NDArray:
-        """L-BFGS on the box, where the active set does not settle or H is singular."""
+        """L-BFGS on the box, where no active set settles."""
 
         def negative(a: NDArray) -> tuple[float, NDArray]:
             image = H @ a - eta * a
@@ -156,7 +209,9 @@ class BoxQP:
         )
         return found.x
 
-    def _solve_free(self, H: Any, eta: float, free: NDArray, right: NDArray) -> NDArray:
+    def _solve_free(
+        self, H: Any, eta: float, free: NDArray, right: NDArray, start: NDArray | None = None
+    ) -> NDArray:
         """Solve (H - eta I) restricted to the free rows."""
         everything = bool(free.all())
         if sparse.issparse(H):
@@ -174,14 +229,7 @@ class BoxQP:
         if diagonal.min() <= 0:
             raise linalg.LinAlgError("a diagonal entry is not positive")
         jacobi = LinearOperator(A.shape, matvec=lambda x: x / diagonal, dtype=np.float64)
-        x, failed = cg(
-            shifted,
-            right,
-            x0=self._a[free] if right.size else None,
-            rtol=1e-13,
-            M=jacobi,
-            maxiter=500,
-        )
+        x, failed = cg(shifted, right, x0=start, rtol=1e-13, M=jacobi, maxiter=500)
         if failed and np.linalg.norm(shifted @ x - right) > 1e-6 * np.linalg.norm(right):
             raise linalg.LinAlgError("conjugate gradients did not converge")
         return x

@@ -12,8 +12,8 @@ comes with it bounds how far the value is from the optimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,10 @@ MAX_RANK = 12
 # Products with Q that smooth the start.
 SMOOTHING = 10
 # Iterations between certificates.
-ROUND = 100
+ROUND = 50
 FIRST_ROUND = 20
+# Mean violation of the balance, relative to n, below which M is taken for balanced.
+BALANCED = 1e-3
 # Entries of a sparse Q that are worked on together.
 CHUNK = 50_000
 
@@ -52,7 +54,8 @@ class ElliptopeResult(Result):
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers of ``|M1| <= balance``; zero where there is no such constraint.
+        Multipliers s of ``|M1| <= balance``, all the same where their mean is bounded; zero where
+        there is no such constraint.
     """
 
     factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -69,6 +72,7 @@ def solve_elliptope_saddle(
     C: float = 1.0,
     unit_norm: bool = True,
     balance: float | None = None,
+    balance_of: Literal["mean", "rows"] = "mean",
     proximal: float = 0.0,
     rank: int | None = None,
     tol: float = 1e-6,
@@ -77,7 +81,7 @@ def solve_elliptope_saddle(
 ) -> ElliptopeResult:
     r"""Minimise over correlation matrices M the inner maximum of the module's saddle problem.
 
-    .. math:: \min_{M \succeq 0,\, M_{ii} = 1,\, |M1| \le b} \; \min_\eta \;
+    .. math:: \min_{M \succeq 0,\, M_{ii} = 1,\, 1'M1 \le n b} \; \min_\eta \;
               \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
               + \tfrac{\tau}{2} \|M\|_F^2
 
@@ -111,11 +115,16 @@ def solve_elliptope_saddle(
         Whether eta is free (JMLR eq. 13) or zero (eq. 22).
     balance : float, optional
         b; no constraint if not given.
+    balance_of : {"mean", "rows"}, default="mean"
+        Whether b bounds the mean of M's row sums, which has one multiplier, or the size of each of
+        them, ``|M1| <= b``, which has n and converges slowly. For b = 0 they are the same, and
+        the rows are bounded.
     proximal : float, default=0
         :math:`\tau`. A little of it picks one of many optimal M.
     rank : int, optional
-        Columns of V; the least that Burer and Monteiro's theorem asks for, and at most 12, if
-        not given. The gap says whether they were enough.
+        Columns of V. If not given, n with a proximal term (which drives M to full rank), and else
+        the least that Burer and Monteiro's theorem asks for, and at most 12. The gap says whether
+        they were enough.
     tol : float, default=1e-6
         Relative gap to stop at.
     max_iter : int, default=1000
@@ -126,7 +135,9 @@ def solve_elliptope_saddle(
     Returns
     -------
     ElliptopeResult
-        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same.
+        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same. (For
+        more than 2,000 rows, up to Lanczos missing the largest eigenvalue of G - Diag(y), which
+        it finds from a random start.)
 
     Examples
     --------
@@ -137,12 +148,14 @@ def solve_elliptope_saddle(
     >>> result.is_certified(1e-5)
     True
     """
-    saddle = _Saddle(Q, reg, C, unit_norm, balance, proximal)
+    saddle = _Saddle(Q, reg, C, unit_norm, balance, balance_of, proximal)
     if rank is None:
-        n_constraints = saddle.n * (2 if balance is not None else 1)
+        n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
         rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
+        rank = saddle.n if proximal else rank
     V = saddle.start(max(rank, 2), random_state)
     spent, best = 0, None
+    history: list[float] = []
     while True:
         # A short first round: where eta is not negative nothing further is worth the time.
         is_first = spent == 0
@@ -151,11 +164,17 @@ def solve_elliptope_saddle(
         if not is_first:
             saddle.update_multipliers(V)
         result = saddle.certified(V, spent, tol)
+        history.append(result.objective)
         if best is None or _merit(result) <= _merit(best):
             best = result
-        done = result.status.ok or spent >= max_iter or result.status is Status.DEGENERATE
-        if done or (used == 0 and balance is None):
-            return best
+        # Before M is balanced it may ask for more than a balanced one will.
+        hopeless = result.status is Status.DEGENERATE and (
+            balance is None or result.residuals["balance"] <= BALANCED
+        )
+        stuck = used == 0 and balance is None
+        if result.status.ok or hopeless or stuck or spent >= max_iter:
+            best = result if hopeless else best
+            return replace(best, n_iter=spent, history=tuple(history))
 
 
 def _merit(result: ElliptopeResult) -> float:
@@ -172,9 +191,12 @@ class _Saddle:
         C: float,
         unit_norm: bool,
         balance: float | None,
+        balance_of: str,
         proximal: float,
     ):
         self.n = Q.shape[0]
+        if balance_of not in ("mean", "rows"):
+            raise ValueError(f"balance_of must be one of 'mean', 'rows', got {balance_of!r}.")
         if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
             raise ValueError(
                 f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
@@ -187,17 +209,18 @@ class _Saddle:
             matrix.sum_duplicates()
             self.Q = matrix
             self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
-        self.reg, self.C, self.unit_norm = reg, C, unit_norm
+        # On the unit sphere no entry is beyond 1.
+        self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
         self.balance, self.proximal = balance, proximal
-        self.inner = BoxQP(self.n, C, unit_norm=unit_norm)
+        # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
+        self.by_rows = balance_of == "rows" or balance == 0
+        self.inner = BoxQP(self.n, self.C, unit_norm=unit_norm)
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
-        self.penalty = 1.0 / self.n
+        self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.violation = np.inf
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
-        # the rounding of a large constant (small reg, small C).
-        a = np.full(self.n, 1 / np.sqrt(self.n) if unit_norm else min(C, 1.0))
-        self.scale = float(reg * (a @ (abs(self.Q) @ a))) + proximal * self.n or 1.0
-        self.offset: float | None = None
+        # the rounding of a large constant (small reg, small C). Both are set at the start.
+        self.scale, self.offset = 1.0, 0.0
 
     def start(self, rank: int, seed: int) -> NDArray:
         """Random directions, smoothed and centred, so that similar rows start alike."""
@@ -208,7 +231,12 @@ class _Saddle:
             smooth = self.Q @ smooth
             smooth = smooth - smooth.mean(axis=0)
             smooth = smooth / (np.linalg.norm(smooth) or 1.0)
-        return _unit_rows(smooth + 0.1 * noise)
+        V = _unit_rows(smooth + 0.1 * noise)
+        point = self.inner.solve(self.weighted(V))
+        change = self.reg * float(point.a @ (abs(self.Q) @ point.a))
+        self.scale = change + self.proximal * self.n or 1.0
+        self.offset = point.value
+        return V
 
     # ------------------------------------------------------------------ the primal
 
@@ -259,33 +287,44 @@ class _Saddle:
             small = V.T @ V
             value += 0.5 * self.proximal * float(np.sum(small**2))
             gradient += 2 * self.proximal * (V @ small)
-        if self.offset is None:
-            self.offset = value
         value = (value - self.offset) / self.scale
         gradient /= self.scale
         if self.balance is not None:
             sums = V @ V.sum(axis=0)
             plus, minus = self._pull(sums)
-            value += float(plus @ plus + minus @ minus) / (2 * self.penalty)
+            # One multiplier for all rows counts once.
+            size = float(plus @ plus + minus @ minus) / (1 if self.by_rows else self.n)
+            value += size / (2 * self.penalty)
             t = plus - minus
             gradient += t[:, None] * V.sum(axis=0) + (V.T @ t)[None, :]
         return value, gradient
 
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
         """Multipliers that the augmented Lagrangian would take at these row sums of M."""
+        if not self.by_rows:
+            above = sums.sum() - self.n * self.balance
+            return np.maximum(self.s_plus + self.penalty * above, 0.0), self.s_minus
         plus = np.maximum(self.s_plus + self.penalty * (sums - self.balance), 0.0)
         minus = np.maximum(self.s_minus + self.penalty * (-sums - self.balance), 0.0)
         return plus, minus
+
+    def _violation(self, V: NDArray) -> float:
+        """How far M is beyond the balance, in the units of its row sums."""
+        if self.balance is None:
+            return 0.0
+        sums = V @ V.sum(axis=0)
+        worst = np.abs(sums).max() if self.by_rows else sums.mean()
+        return max(float(worst) - self.balance, 0.0)
 
     def update_multipliers(self, V: NDArray) -> None:
         """Take the multipliers over, and weigh the constraint more where it lags behind."""
         if self.balance is None:
             return
-        sums = V @ V.sum(axis=0)
-        self.s_plus, self.s_minus = self._pull(sums)
-        violation = float(np.maximum(np.abs(sums) - self.balance, 0.0).max())
-        if violation > max(0.5 * self.violation, 1e-5 * self.n):
-            self.penalty *= 3.0
+        self.s_plus, self.s_minus = self._pull(V @ V.sum(axis=0))
+        violation = self._violation(V)
+        share, factor = (0.5, 3.0) if self.by_rows else (0.25, 5.0)
+        if violation > max(share * self.violation, 1e-5 * self.n):
+            self.penalty *= factor
         self.violation = violation
 
     # ------------------------------------------------------------------ the dual
@@ -297,11 +336,9 @@ class _Saddle:
         frobenius = float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
         value = point.value + 0.5 * self.proximal * frobenius
         bound = self._lower_bound(V, point, s, frobenius)
-        violation = 0.0
-        if self.balance is not None:
-            sums = V @ V.sum(axis=0)
-            violation = float(np.maximum(np.abs(sums) - self.balance, 0.0).max()) / self.n
-        gap = max(value + point.slack - bound, 0.0)
+        violation = self._violation(V) / self.n
+        # An M that is a little out of balance may have a value below the bound.
+        gap = max(value + point.slack - bound, bound - value, 0.0)
         is_close = gap <= tol * max(1.0, abs(value)) and violation <= tol
         if self.unit_norm and abs(np.linalg.norm(point.a) - 1) > 1e-6:
             status = Status.DEGENERATE  # eta would not be negative
@@ -361,6 +398,8 @@ class _Saddle:
         )
         v0 = np.random.default_rng(0).standard_normal(self.n)
         value, vector = eigsh(slack, k=1, which="LA", tol=1e-6, v0=v0, ncv=40, maxiter=500)
+        # There is an eigenvalue within the residual of the value. That it is the largest is what a
+        # random start makes all but sure; a proof would take a factorisation.
         residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
         return float(value[0] + residual)
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
 from volmar.base import Clusterer, Status
 from volmar.base.graph import Graph, build_graph
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.validation import check_choice, check_count, check_flag, check_number
+from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope_rounding import (
+    SPREAD,
     Rounded,
     round_as_printed,
     round_centred,
     round_randomly,
 )
+from volmar.volume.hard_label_problem import HardLabelProblem
 
 ROUNDINGS = ("centred", "random")
 N_RANDOM = 100
+# The share of the largest weight that is sure to leave eta negative.
+SAFETY = 0.9
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +55,14 @@ class HardLabelResult(ElliptopeResult):
     spread: float = 1.0
 
 
+class Prepared(NamedTuple):
+    """The problem of a fit with its weight, and what new rows are compared by."""
+
+    graph: Graph
+    problem: HardLabelProblem
+    reg: float
+
+
 class HardLabelMVC(Clusterer):
     r"""Hard-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
@@ -58,7 +71,7 @@ class HardLabelMVC(Clusterer):
 
     .. math:: \min_{M, \eta} \; \max_{0 \le \alpha \le C} \; 2 \cdot 1'\alpha
               - \alpha'(\gamma Q \circ M - \eta I)\alpha - \eta
-              \quad \text{s.t.} \quad M \succeq 0, \; M_{ii} = 1, \; |M1| \le b
+              \quad \text{s.t.} \quad M \succeq 0, \; M_{ii} = 1, \; 1'M1 \le n b
 
     with :math:`Q = W + I/n`, to a certified gap. Labels are the signs of the leading eigenvector
     of the centred M.
@@ -68,22 +81,31 @@ class HardLabelMVC(Clusterer):
     n_clusters : int, default=2
         Number of clusters; there is no rule for more than 2 yet.
     affinity : str, callable or Similarity, default="gaussian"
-        How similar rows are, as in `SoftLabelMVC`. Similarities are best positive semi-definite,
-        as the Gaussian's are. Named ones come with :math:`W_{ii} = 1`, but for k-NN graphs.
+        How similar rows are, as in `SoftLabelMVC`. The Gaussian's are positive semi-definite;
+        what others (k-NN graphs, mostly) lack to be so is added to their diagonal, which changes
+        neither M nor labels. Named ones come with :math:`W_{ii} = 1`, but for k-NN graphs.
     sigma : float or str, optional
         Width of the Gaussian similarity; "mean/10" if not given, as in the paper.
     n_neighbors : int, optional
         Neighbours of the affinities that have them; 7 if not given.
-    reg : float, default=1
+    reg : float, optional
         :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation means
-        nothing, and `fit` says so.
+        nothing, and `fit` says so. If not given, 1, or where that might be too large (rows in
+        tight groups) 0.9 of what is sure not to be, :math:`\sqrt n` over the largest eigenvalue
+        of Q; always 1 with ``mode="paper"``.
     C : float, default=1
-        Upper bound of each alpha; without effect from 1 on.
+        Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
     balance : float or None, default=1
-        b, how far from zero each row sum of M may be; None for no constraint, which is the
-        paper's. Without it the best M may be all ones.
+        b, a bound on the mean of M's row sums: for labels, :math:`(n_1 - n_0)^2 \le n b`. None
+        for no constraint, which is the paper's, and lets the best M be all ones. Without effect
+        with ``mode="paper"``.
+    row_balance : bool, default=False
+        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`: for labels
+        :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge. Without effect where there is
+        no balance.
     rounding : {"centred", "random"}, default="centred"
-        "random" takes the best of 100 random projections of M besides.
+        "random" takes the best of 100 random projections of M besides. Without effect with
+        ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
         "paper" is the relaxation as printed: no balance, and labels from the leading eigenvector
         of M cut at its mean.
@@ -100,6 +122,8 @@ class HardLabelMVC(Clusterer):
         Cluster of each training row.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser: how much each row takes part.
+    reg_ : float
+        :math:`\gamma`.
     objective_ : float
         Value of the relaxation.
     result_ : HardLabelResult
@@ -149,9 +173,10 @@ class HardLabelMVC(Clusterer):
         affinity="gaussian",
         sigma=None,
         n_neighbors=None,
-        reg=1.0,
+        reg=None,
         C=1.0,
         balance=1.0,
+        row_balance=False,
         rounding="centred",
         mode="default",
         tol=1e-5,
@@ -165,6 +190,7 @@ class HardLabelMVC(Clusterer):
         self.reg = reg
         self.C = C
         self.balance = balance
+        self.row_balance = row_balance
         self.rounding = rounding
         self.mode = mode
         self.tol = tol
@@ -194,13 +220,30 @@ class HardLabelMVC(Clusterer):
     def _check_parameters(self) -> None:
         check_choice("mode", self.mode, ("default", "paper"))
         check_choice("rounding", self.rounding, ROUNDINGS)
-        for name in ("reg", "C", "tol"):
+        for name in ("C", "tol"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
+        if self.reg is not None:
+            check_number("reg", self.reg, low=0.0, open_low=True)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
+        check_flag("row_balance", self.row_balance)
         check_count("max_iter", self.max_iter)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Graph:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+        graph = self._graph_of(X)
+        W = graph.W.astype(np.float64, copy=False)
+        n = W.shape[0]
+        if not sparse.issparse(W):
+            _memory.require_memory(
+                6 * 8.0 * n**2, f"the relaxation of {n} rows", "Use a sparse affinity."
+            )
+        problem = HardLabelProblem.of(W)
+        if self.reg is not None:
+            return Prepared(graph, problem, float(self.reg))
+        safe = SAFETY * problem.safe_reg(float(self.C))
+        return Prepared(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
+
+    def _graph_of(self, X: Any) -> Graph:
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
         if isinstance(self.affinity, str) and self.affinity == "gaussian":
             if self.n_neighbors is not None:
@@ -209,32 +252,26 @@ class HardLabelMVC(Clusterer):
             return build_graph(X, make_similarity("gaussian", sigma=sigma, self_loops=True))
         return build_graph(X, self.affinity, **given)
 
-    def _run(self, problem: Graph, seed: int) -> HardLabelResult:
-        n = problem.W.shape[0]
-        W = problem.W.astype(np.float64, copy=False)
-        if sparse.issparse(W):
-            Q = sparse.csr_matrix(W + sparse.identity(n) / n)
-        else:
-            _memory.require_memory(
-                5 * 8.0 * n**2, f"the relaxation of {n} rows", "Use a sparse affinity."
-            )
-            Q = W + np.eye(n) / n
-        paper = self.mode == "paper"
+    def _run(self, prepared: Prepared, seed: int) -> HardLabelResult:
+        problem, reg = prepared.problem, prepared.reg
         found = solve_elliptope_saddle(
-            Q,
-            reg=float(self.reg),
+            problem.Q,
+            reg=reg,
             C=float(self.C),
-            balance=None if paper else self.balance,
+            balance=self._balance(),
+            balance_of="rows" if self.row_balance else "mean",
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=seed,
         )
         if found.status is Status.DEGENERATE:
             raise ValueError(
-                f"reg={self.reg:g} is too large for these data: eta would not be negative, and "
-                "the relaxation would only make Q o M definite. Lower reg."
+                f"reg={reg:g} is too large for these data: eta would not be negative, and the "
+                "relaxation would only make Q o M definite. Use reg="
+                f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which never is."
             )
-        rounded = self._round(found, Q, seed)
+        rounded = self._round(found, problem.Q, reg, seed)
+        found = _unshifted(found, reg * problem.shift)
         known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
         if found.status.ok and not rounded.determined:
             known["status"] = Status.DEGENERATE
@@ -246,7 +283,10 @@ class HardLabelMVC(Clusterer):
             spread=rounded.spread,
         )
 
-    def _round(self, found: ElliptopeResult, Q: Any, seed: int) -> Rounded:
+    def _balance(self) -> float | None:
+        return None if self.mode == "paper" or self.balance is None else float(self.balance)
+
+    def _round(self, found: ElliptopeResult, Q: Any, reg: float, seed: int) -> Rounded:
         V = found.factor
         if self.mode == "paper":
             return round_as_printed(V)
@@ -256,18 +296,39 @@ class HardLabelMVC(Clusterer):
 
         def value(y: NDArray) -> float:
             signed = sparse.diags_array(y) @ Q @ sparse.diags_array(y)
-            return inner.solve(self.reg * signed).value
+            return inner.solve(reg * signed).value
 
         return round_randomly(V, value, N_RANDOM, seed)
 
-    def _publish(self, problem: Graph, result: HardLabelResult) -> None:
-        self._graph = problem
+    def _publish(self, prepared: Prepared, result: HardLabelResult) -> None:
+        self._graph = prepared.graph
+        self.reg_ = prepared.reg
         self.alpha_ = result.a
-        if result.spread > 0.5:
-            warnings.warn(
-                f"The best M does not determine two clusters (second over first eigenvalue of the "
-                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. Use "
-                "a balance, or a wider similarity.",
-                UserWarning,
-                stacklevel=2,
+        if result.status is Status.MAX_ITER:
+            gap = result.gap / max(1.0, abs(result.objective))
+            warn_user(
+                f"The gap is {gap:.1e} of the objective after "
+                f"{result.n_iter} iterations, and the balance missed by "
+                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol.",
+                ConvergenceWarning,
             )
+        if result.spread > SPREAD:
+            remedy = "Use" if self._balance() is not None else "Use a balance, or"
+            warn_user(
+                "The best M does not determine two clusters (second over first eigenvalue of the "
+                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. "
+                f"{remedy} a wider similarity."
+            )
+
+
+def _unshifted(found: ElliptopeResult, by: float) -> ElliptopeResult:
+    """Return the result for Q without the multiple of the identity that was added to it."""
+    if by == 0:
+        return found
+    return replace(
+        found,
+        objective=found.objective + by,
+        lower_bound=found.lower_bound + by,
+        eta=found.eta - by,
+        history=tuple(value + by for value in found.history),
+    )

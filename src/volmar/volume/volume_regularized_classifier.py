@@ -255,6 +255,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         check_number("tol", self.tol, low=0.0, open_low=True)
         if self.scale is not None:
             check_number("scale", self.scale, low=0.0, open_low=True)
+            # Its square is divided by.
+            check_number("scale", self.scale, low=1e-100)
 
     def _solve(self, operator: SPDOperator, Y: NDArray) -> AVRResult:
         n_labelled = int(np.count_nonzero(Y[:, 0]))
@@ -327,17 +329,24 @@ def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
             "y has the string '-1' among its classes, which is what -1 becomes in an array of "
             "strings. Mark unlabelled rows by the number -1, in an array of dtype=object."
         )
+    if given.dtype.kind == "O" and any(one is None for one in given):
+        raise ValueError("y has None among its classes. Mark unlabelled rows by the number -1.")
     try:
-        check_classification_targets(given)
         classes, inverse = np.unique(given, return_inverse=True)
+        if given.dtype.kind == "O" and not isinstance(classes[0], str):
+            # Numbers, in an array of objects: scikit-learn would not know them.
+            classes = np.array(classes.tolist())
+        check_classification_targets(classes[inverse])
     except TypeError as error:
+        kinds = sorted({type(one).__name__ for one in given.tolist()})
         raise ValueError(
-            "y has classes of several types that cannot be sorted. Make them all strings or all "
-            "numbers; unlabelled rows stay -1."
+            f"y has classes that cannot be sorted ({', '.join(kinds)}). Make them all strings or "
+            "all numbers; unlabelled rows stay -1."
         ) from error
     if classes.size < 2:
         raise ValueError(
-            f"y has 1 class among its labelled rows, {classes[0]!r}, and at least 2 are needed. "
+            f"y has 1 class among its labelled rows, {classes.tolist()[0]!r}, and at least 2 are "
+            "needed. "
             "Label rows of another class."
         )
     codes = np.full(y.size, UNLABELLED, dtype=np.intp)

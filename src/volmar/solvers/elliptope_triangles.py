@@ -1,0 +1,337 @@
+"""The elliptope saddle of margin clustering with triangle constraints, for small n.
+
+Xu et al. ask that M be transitive besides: of three rows, an even number of pairs are apart,
+
+    M_ij + M_jk + M_ik >= -1,   M_ij - M_jk - M_ik >= -1   for all i, j, k
+
+(JMLR remark 21). There are 4 n (n - 1) (n - 2) / 6 of them, which is what limits n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.optimize import minimize
+
+from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.result import Status
+
+#: Most rows: 4 x 34,220 constraints.
+MAX_ROWS = 60
+# Iterations between updates of the multipliers.
+ROUND = 200
+# How far the new columns of V start from zero.
+NOISE = 0.03
+# The sign of M_ij, M_jk and M_ik in the four constraints of three rows.
+SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
+
+
+@dataclass(frozen=True, repr=False)
+class TriangleResult(ElliptopeResult):
+    """Solution of the saddle problem with triangle constraints; `gap` is certified.
+
+    `residuals` has "triangle" besides: the most that a constraint is broken by.
+
+    Attributes
+    ----------
+    triangle_multipliers : ndarray of shape (4, n (n - 1) (n - 2) / 6)
+        Multipliers of the four constraints of each i < j < k, not negative.
+    """
+
+    triangle_multipliers: NDArray = field(default_factory=lambda: np.empty((4, 0)))
+
+
+def solve_elliptope_triangles(
+    Q: NDArray,
+    *,
+    C: float = 1.0,
+    balance: float | None = None,
+    balance_of: Literal["mean", "rows"] = "mean",
+    tol: float = 1e-6,
+    max_iter: int = 3000,
+    random_state: int = 0,
+) -> TriangleResult:
+    r"""Minimise over correlation matrices M with triangle constraints the inner maximum.
+
+    .. math:: \min_M \; \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(Q \circ M)a
+
+    over :math:`M \succeq 0`, :math:`M_{ii} = 1`, :math:`1'M1 \le n b` and
+    :math:`\langle A_t, M \rangle \ge -1` for every triangle t.
+
+    **Primal.** M = VV' with n columns, started from `solve_elliptope_saddle`; L-BFGS on V, the
+    constraints in an augmented Lagrangian. What it leaves of a violation is removed by a step
+    towards :math:`(nI - 11') / (n - 1)`, which is inside all of them but a balance of zero: the
+    returned M satisfies them.
+
+    **Dual.** For any a in the box, any s, any :math:`\lambda \ge 0` and any y with
+    :math:`Diag(y) \succeq G = Q \circ aa' - (s1' + 1s')/2 + \sum_t \lambda_t A_t`,
+
+    .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1 - 1'\lambda
+
+    is below the optimum, as in `solve_elliptope_saddle`.
+
+    Parameters
+    ----------
+    Q : ndarray of shape (n, n)
+        Symmetric, positive semi-definite; at most 60 rows.
+    C : float, default=1
+        Upper end of the box.
+    balance : float, optional
+        b; no constraint if not given.
+    balance_of : {"mean", "rows"}, default="mean"
+        Whether b bounds the mean of M's row sums or the size of each, as in
+        `solve_elliptope_saddle`.
+    tol : float, default=1e-6
+        Relative gap to stop at.
+    max_iter : int, default=3000
+        Most iterations of L-BFGS, all rounds together.
+    random_state : int, default=0
+        Seed of the start.
+
+    Returns
+    -------
+    TriangleResult
+        `status` is MAX_ITER where `tol` was not reached; the gap is certified all the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.solvers import solve_elliptope_triangles
+    >>> result = solve_elliptope_triangles(np.eye(3) + 0.1)
+    >>> result.is_certified(1e-5)
+    True
+    """
+    n = len(Q)
+    if n > MAX_ROWS:
+        raise ValueError(
+            f"triangle constraints are for at most {MAX_ROWS} rows, got {n}: their number grows "
+            "with the cube. Leave them out, or cluster a sample."
+        )
+    if n == 3 and balance is not None and balance < 1 / 3:
+        raise ValueError(
+            f"balance={balance:g} contradicts the triangle constraints of three rows. Take 1/3 "
+            "or more."
+        )
+    free = solve_elliptope_saddle(
+        Q,
+        C=C,
+        unit_norm=False,
+        balance=balance,
+        balance_of=balance_of,
+        tol=tol,
+        max_iter=max(max_iter // 3, 1),
+        random_state=random_state,
+    )
+    saddle = _Saddle(np.asarray(Q, dtype=np.float64), C, balance, balance_of)
+    saddle.take_balance(free.balance_multipliers)
+    spent = free.n_iter
+    best = saddle.certified(free.factor, spent, tol)
+    V = saddle.wider(free.factor, random_state)
+    while not best.status.ok and spent < max_iter:
+        V, used = saddle.descend(V, min(ROUND, max_iter - spent))
+        spent += max(used, 1)
+        saddle.update_multipliers(V @ V.T)
+        best = saddle.certified(V, spent, tol)
+    return best
+
+
+class _Saddle:
+    """The problem, with the multipliers of its linear constraints v(M) <= 0.
+
+    They stand in one vector: 4m triangles, then the mean of the row sums from above, or each of
+    them from above and from below.
+    """
+
+    def __init__(self, Q: NDArray, C: float, balance: float | None, balance_of: str):
+        self.Q, self.C, self.balance, self.n = Q, C, balance, len(Q)
+        self.by_rows = balance_of == "rows" or balance == 0
+        self.inner = BoxQP(self.n, C, unit_norm=False)
+        i, j, k = _triples(self.n)
+        # Flat positions of (i, j), (j, k) and (i, k) in M.
+        self.pairs = np.stack([i * self.n + j, j * self.n + k, i * self.n + k])
+        self.n_triangles = 4 * i.size
+        n_sums = 0 if balance is None else 2 * self.n if self.by_rows else 1
+        # v(0), the constant part of the constraints.
+        self.constants = np.append(
+            np.full(self.n_triangles, -1.0), np.full(n_sums, -(balance or 0.0))
+        )
+        self.multipliers = np.zeros(self.constants.size)
+        a = np.full(self.n, min(C, 1.0))
+        # What M can change of the value, as in `solve_elliptope_saddle`.
+        self.scale = float(a @ np.abs(Q) @ a) or 1.0
+        self.penalty = 1.0 / self.n
+        self.violation = np.inf
+        # The best point of the primal, and the best bound with its multipliers.
+        self.M, self.merit = np.eye(self.n), (np.inf, np.inf)
+        self.bound, self.bound_multipliers = -np.inf, self.multipliers
+
+    def violations(self, M: NDArray) -> NDArray:
+        """Return v(M); positive entries are violations."""
+        triangles = -(SIGNS @ M.ravel()[self.pairs])
+        if self.balance is None:
+            return self.constants + triangles.ravel()
+        sums = M.sum(axis=1)
+        bounded = np.concatenate([sums, -sums]) if self.by_rows else [sums.mean()]
+        return self.constants + np.concatenate([triangles.ravel(), bounded])
+
+    def _worst(self, M: NDArray) -> float:
+        return float(self.violations(M).max(initial=0.0))
+
+    def adjoint(self, multipliers: NDArray) -> NDArray:
+        """Return the symmetric N with <N, M> = multipliers'(v(M) - v(0))."""
+        triangles = multipliers[: self.n_triangles].reshape(4, -1)
+        weights = -(SIGNS.T @ triangles)
+        # Of no triangles, bincount's zeros are integers.
+        N = np.bincount(self.pairs.ravel(), weights.ravel(), self.n**2).astype(np.float64)
+        N = N.reshape(self.n, self.n)
+        if self.balance is not None:
+            N += self.sums_multipliers(multipliers)[:, None]
+        return (N + N.T) / 2
+
+    def sums_multipliers(self, multipliers: NDArray) -> NDArray:
+        """Return s, the part of the row sums; all the same where their mean is bounded."""
+        of_sums = multipliers[self.n_triangles :]
+        if not self.by_rows:
+            return np.full(self.n, of_sums[0] / self.n)
+        above, below = np.split(of_sums, 2)
+        return above - below
+
+    def take_balance(self, s: NDArray) -> None:
+        """Start from the multipliers of the problem without triangles."""
+        if self.balance is not None:
+            both = np.concatenate([np.maximum(s, 0), np.maximum(-s, 0)])
+            of_sums = both if self.by_rows else s.sum()
+            self.multipliers[self.n_triangles :] = of_sums / self.scale
+
+    # ------------------------------------------------------------------ the primal
+
+    def wider(self, V: NDArray, seed: int) -> NDArray:
+        """Return V with n columns, where every local minimum is global."""
+        extra = max(self.n - V.shape[1], 0)
+        noise = NOISE * np.random.default_rng(seed).standard_normal((self.n, extra))
+        return _unit_rows(np.hstack([V, noise]))
+
+    def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
+        """Run L-BFGS over matrices whose rows are normalised on the way in."""
+        shape = V.shape
+
+        def scaled(flat: NDArray) -> tuple[float, NDArray]:
+            U = flat.reshape(shape)
+            norms = np.linalg.norm(U, axis=1, keepdims=True)
+            W = U / norms
+            value, slope = self._value_and_slope(W @ W.T)
+            gradient = 2 * (slope @ W)
+            gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
+            return value, (gradient / norms).ravel()
+
+        options = {
+            "maxiter": max_iter,
+            "maxfun": 2 * max_iter + 20,
+            "maxcor": 20,
+            "ftol": 1e-16,
+            "gtol": 1e-10,
+        }
+        found = minimize(scaled, V.ravel(), jac=True, method="L-BFGS-B", options=options)
+        return _unit_rows(found.x.reshape(shape)), int(found.nit)
+
+    def _value_and_slope(self, M: NDArray) -> tuple[float, NDArray]:
+        """Augmented Lagrangian and its gradient in M, by Danskin."""
+        point = self.inner.solve(self.Q * M)
+        pull = self._pull(self.violations(M))
+        value = point.value / self.scale + float(pull @ pull) / (2 * self.penalty)
+        weighted = self.Q * np.outer(point.a, point.a) / self.scale
+        return value, self.adjoint(pull) - weighted
+
+    def _pull(self, violations: NDArray) -> NDArray:
+        return np.maximum(self.multipliers + self.penalty * violations, 0.0)
+
+    def update_multipliers(self, M: NDArray) -> None:
+        """Take the multipliers over, and weigh the constraints more where they lag behind."""
+        self.multipliers = self._pull(self.violations(M))
+        worst = self._worst(M)
+        if worst > max(0.8 * self.violation, 1e-9):
+            self.penalty *= 2.0
+        self.violation = worst
+
+    # ------------------------------------------------------------------ the dual
+
+    def certified(self, V: NDArray, n_iter: int, tol: float) -> TriangleResult:
+        """Best value of a feasible point and best lower bound so far: neither needs the other."""
+        M = V @ V.T
+        bound = self._lower_bound(M)
+        if bound > self.bound:
+            self.bound, self.bound_multipliers = bound, self.scale * self.multipliers
+        M = self._feasible(M)
+        point = self.inner.solve(self.Q * M)
+        merit = (max(self._worst(M) - tol, 0.0), point.value + point.slack)
+        if merit < self.merit:
+            self.M, self.merit = M, merit
+        return self._result(n_iter, tol)
+
+    def _result(self, n_iter: int, tol: float) -> TriangleResult:
+        point = self.inner.solve(self.Q * self.M)
+        violations = np.maximum(self.violations(self.M), 0.0)
+        triangle = float(violations[: self.n_triangles].max(initial=0.0))
+        balance = float(violations[self.n_triangles :].max(initial=0.0)) / self.n
+        gap = max(point.value + point.slack - self.bound, 0.0)
+        is_close = gap <= tol * max(1.0, abs(point.value)) and max(triangle, balance) <= tol
+        multipliers = self.bound_multipliers
+        s = np.zeros(self.n) if self.balance is None else self.sums_multipliers(multipliers)
+        return TriangleResult(
+            objective=point.value,
+            gap=gap,
+            residuals={
+                "inner": point.slack / max(1.0, abs(point.value)),
+                "balance": balance,
+                "triangle": triangle,
+            },
+            status=Status.CONVERGED if is_close else Status.MAX_ITER,
+            n_iter=n_iter,
+            factor=_factor(self.M),
+            a=point.a,
+            lower_bound=self.bound,
+            balance_multipliers=s,
+            triangle_multipliers=multipliers[: self.n_triangles].reshape(4, -1),
+        )
+
+    def _feasible(self, M: NDArray) -> NDArray:
+        """Step from M towards the matrix of equal entries with row sums zero, if need be."""
+        inside = (self.n * np.eye(self.n) - 1.0) / (self.n - 1)
+        there, here = self.violations(inside), self.violations(M)
+        broken = (here > 0) & (there < 0)
+        step = float((here[broken] / (here[broken] - there[broken])).max(initial=0.0))
+        return (1 - step) * M + step * inside
+
+    def _lower_bound(self, M: NDArray) -> float:
+        point = self.inner.solve(self.Q * M)
+        multipliers = self.scale * self.multipliers
+        G = self.Q * np.outer(point.a, point.a) - self.adjoint(multipliers)
+        y = np.einsum("ij,ij->i", G, M)
+        largest = float(
+            linalg.eigh(G - np.diag(y), eigvals_only=True, subset_by_index=(self.n - 1,) * 2)[0]
+        )
+        total = 2 * point.a.sum() + multipliers @ self.constants
+        return float(total - y.sum() - self.n * max(largest, 0.0))
+
+
+def _triples(n: int) -> tuple[NDArray, NDArray, NDArray]:
+    """Return all i < j < k."""
+    i, j, k = np.meshgrid(*[np.arange(n)] * 3, indexing="ij")
+    kept = (i < j) & (j < k)
+    return i[kept], j[kept], k[kept]
+
+
+def _factor(M: NDArray) -> NDArray:
+    """Return V with M = VV' and unit rows."""
+    values, vectors = linalg.eigh(M)
+    kept = values > 1e-12 * values[-1]
+    return _unit_rows(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def _unit_rows(U: NDArray) -> NDArray:
+    return U / np.linalg.norm(U, axis=1, keepdims=True)

@@ -1,0 +1,107 @@
+"""The matrix Q of hard-label maximum volume clustering, and how much weight it bears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+# Above this size the ends of the spectrum are found by Lanczos.
+DENSE_UP_TO = 500
+
+
+@dataclass(frozen=True)
+class HardLabelProblem:
+    r"""Q = W + I/n with a diagonal that makes it positive semi-definite.
+
+    The diagonal of M is 1, and \|a\| = 1: a multiple c of the identity in Q takes
+    :math:`\gamma c` off the value of the relaxation and adds it to eta. M, a and the labels stay.
+
+    Attributes
+    ----------
+    Q : ndarray or CSR matrix of shape (n, n)
+        Positive semi-definite.
+    shift : float
+        c, what of Q's diagonal is not in W + I/n: 0 where that is positive semi-definite.
+    largest : float
+        Bound on the largest eigenvalue of Q.
+    """
+
+    Q: Any
+    shift: float
+    largest: float
+
+    @classmethod
+    def of(cls, W: Any) -> HardLabelProblem:
+        """Return the problem of similarities, dense or sparse."""
+        n = W.shape[0]
+        Q = _raised(W, 1.0 / n)
+        low, high = spectrum_ends(Q)
+        # Rounding leaves a semi-definite matrix with eigenvalues just below zero.
+        shift = -low if low < -1e-12 * high else 0.0
+        return cls(_raised(Q, shift) if shift else Q, shift, high + shift)
+
+    def safe_reg(self, C: float) -> float:
+        r"""Return a weight up to which eta is not positive, whatever M is.
+
+        Let :math:`H = \gamma Q \circ M`, of which no eigenvalue is beyond :math:`\gamma` times
+        the largest of Q because M is a correlation matrix, and a the maximiser at eta = 0. If
+        \|a\| < 1, fewer than :math:`1 / C^2` entries are at C; the other m have
+        :math:`(Ha)_i \ge 1`. So :math:`\sqrt m \le \|Ha\| < \gamma \lambda_1(Q)`: up to
+        :math:`\gamma = \sqrt m / \lambda_1(Q)`, a is 1 or longer, and eta takes it back to 1.
+        """
+        n = self.Q.shape[0]
+        n_at_end = int(np.ceil(1 / min(C, 1.0) ** 2 - 1e-9)) - 1
+        return float(np.sqrt(max(n - n_at_end, 1)) / self.largest)
+
+
+def spectrum_ends(Q: Any) -> tuple[float, float]:
+    """Return bounds on the eigenvalues of a symmetric matrix, from below and from above.
+
+    For more than 500 rows they are Lanczos' values with their residuals, or Gershgorin's where it
+    does not converge.
+    """
+    n = Q.shape[0]
+    if n <= DENSE_UP_TO:
+        values = linalg.eigvalsh(Q.toarray() if sparse.issparse(Q) else Q, check_finite=False)
+        return float(values[0]), float(values[-1])
+    radii = np.asarray(abs(Q).sum(axis=1)).ravel() - np.abs(Q.diagonal())
+    low = float((Q.diagonal() - radii).min())
+    high = float((Q.diagonal() + radii).max())
+    is_definite = low >= 0 or _is_definite(Q)
+    low = max(low, 0.0 if is_definite else _end(Q, "SA", low))
+    return low, min(high, _end(Q, "LA", high))
+
+
+def _is_definite(Q: Any) -> bool:
+    """Tell whether a dense Q has a Cholesky factor; of a sparse one there is none to be had."""
+    if sparse.issparse(Q):
+        return False
+    try:
+        linalg.cholesky(Q, lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return False
+    return True
+
+
+def _end(Q: Any, which: str, otherwise: float) -> float:
+    v0 = np.random.default_rng(0).standard_normal(Q.shape[0])
+    try:
+        value, vector = eigsh(Q, k=1, which=which, tol=1e-4, v0=v0, maxiter=500)
+    except ArpackNoConvergence:
+        return otherwise
+    residual = float(np.linalg.norm(Q @ vector[:, 0] - value[0] * vector[:, 0]))
+    return float(value[0]) + (residual if which == "LA" else -residual)
+
+
+def _raised(Q: Any, by: float) -> Any:
+    """Return Q + by I."""
+    if sparse.issparse(Q):
+        return sparse.csr_matrix(Q + by * sparse.identity(Q.shape[0]))
+    raised: NDArray = Q.copy()
+    raised.flat[:: len(raised) + 1] += by
+    return raised
