@@ -1,0 +1,395 @@
+"""SDPMMC: maximum margin clustering by its first semi-definite relaxation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar._memory import require_memory
+from volmar.base import Clusterer, Status
+from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.base.validation import check_choice, check_count, check_flag, check_number
+from volmar.base.warn import warn_user
+from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
+from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.elliptope_rounding import (
+    SPREAD,
+    Rounded,
+    round_as_printed,
+    round_centred,
+    round_randomly,
+)
+
+ROUNDINGS = ("centred", "random")
+N_RANDOM = 100
+# A negative eigenvalue of K below this share of the largest is rounding.
+INDEFINITE = 1e-6
+
+# ---------------------------------------------------------------------------------- problem
+
+
+@dataclass(frozen=True)
+class SDPMMCProblem:
+    r"""Labels of the kernel support vector machine with the largest margin, no intercept.
+
+    For labels y the machine is
+    :math:`\min_w \|w\|^2 + C \sum_i \max(0, 1 - y_i \langle w, \phi(x_i) \rangle)`. Its Lagrangian
+    is least at :math:`w = \frac12 \sum_i \lambda_i y_i \phi(x_i)` with
+    :math:`0 \le \lambda \le C`; with :math:`\lambda = 2a` the dual is
+
+    .. math:: \max_{0 \le a \le C/2} \; 2 \cdot 1'a - a'(K \circ yy')a,
+              \qquad w = \sum_i a_i y_i \phi(x_i)
+
+    Attributes
+    ----------
+    K : ndarray of shape (n, n)
+        Positive semi-definite kernel matrix.
+    box : float
+        Upper end of a: C / 2.
+    """
+
+    K: NDArray
+    box: float
+
+    def machine(self, y: NDArray) -> BoxPoint:
+        """Dual solution of the machine of these labels; its value is that of the primal, too."""
+        return BoxQP(y.size, self.box, unit_norm=False).solve(self.K * np.outer(y, y))
+
+
+def definite(K: NDArray) -> NDArray:
+    """Return K, its diagonal raised where rounding has left a negative eigenvalue."""
+    values = linalg.eigvalsh(K)
+    lowest, highest = float(values[0]), float(values[-1])
+    if lowest < -INDEFINITE * max(highest, 0.0):
+        raise ValueError(
+            "the kernel matrix must be positive semidefinite, its smallest eigenvalue is "
+            f"{lowest:.3g}. Use another kernel, or add {-lowest:.3g} to its diagonal."
+        )
+    return K if lowest >= 0 else K + abs(lowest) * np.eye(len(K))
+
+
+# ----------------------------------------------------------------------------------- solver
+
+
+@dataclass(frozen=True, repr=False)
+class SDPMMCResult(ElliptopeResult):
+    """Solution of the relaxation, with the labels rounded from it and their machine.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Clusters, 0 and 1.
+    scores : ndarray of shape (n,)
+        Entries of the vector whose signs the labels are.
+    rank : int
+        Numerical rank of M.
+    spread : float
+        Second over first eigenvalue of the centred M; labels mean little above 1/2.
+    dual : ndarray of shape (n,)
+        a of the machine of the labels.
+    labelled_objective : float
+        Value of that machine. No labels (that satisfy the balance) have one below `lower_bound`.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    rank: int = 0
+    spread: float = 1.0
+    dual: NDArray = field(default_factory=lambda: np.empty(0))
+    labelled_objective: float = float("nan")
+
+
+def labelled(problem: SDPMMCProblem, found: ElliptopeResult, rounded: Rounded) -> SDPMMCResult:
+    """Return the relaxation's result with labels and the machine that is trained on them."""
+    known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
+    if found.status.ok and not rounded.determined:
+        known["status"] = Status.DEGENERATE
+    machine = problem.machine(rounded.y)
+    return SDPMMCResult(
+        **known,
+        labels=np.unique(rounded.y, return_inverse=True)[1],
+        scores=rounded.scores,
+        rank=rounded.rank,
+        spread=rounded.spread,
+        dual=machine.a,
+        labelled_objective=machine.value,
+    )
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class Prepared(NamedTuple):
+    """The problem of a fit, with what new rows need to be compared with its rows.
+
+    `means` are the row means that were taken off the kernel matrix, None for none.
+    """
+
+    problem: SDPMMCProblem
+    means: NDArray | None
+    expansion: KernelExpansion
+
+
+class SDPMMC(KernelMixin, Clusterer):
+    r"""Maximum margin clustering (Xu, Neufeld, Larson and Schuurmans, NIPS 2004).
+
+    Finds the labels y whose support vector machine has the largest soft margin,
+
+    .. math:: \min_y \min_w \; \|w\|^2 + C \sum_i \max(0, 1 - y_i \langle w, \phi(x_i) \rangle)
+
+    with yy' relaxed to a correlation matrix M (JMLR eq. 22, in saddle form)
+
+    .. math:: \min_M \; \max_{0 \le a \le C/2} \; 2 \cdot 1'a - a'(K \circ M)a
+              \quad \text{s.t.} \quad M \succeq 0, \; M_{ii} = 1, \; 1'M1 \le n b
+
+    to a certified gap. Labels are the signs of the leading eigenvector of the centred M.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2.
+    kernel : str or callable, default="rbf"
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
+        positive semidefinite.
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    center : bool, default=True
+        Whether the hyperplane goes through the mean of the rows in feature space, and not through
+        its origin; see Notes. Without effect with ``mode="paper"``.
+    C : float, default=1.0
+        Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
+        of 1/2) its effect depends on the size of the kernel.
+    balance : float or None, default=1.0
+        b, a bound on the mean of M's row sums: for labels, :math:`(n_1 - n_0)^2 \le n b`. None
+        for no constraint. Where clusters differ in size by more, None or a larger b is right.
+        Without effect with ``mode="paper"``.
+    row_balance : bool, default=False
+        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`: for labels
+        :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
+        and the kernel is wide, its dual bound is not reached. Without effect where there is no
+        balance.
+    triangle : bool, default=False
+        Whether M must satisfy Xu's triangle constraints, too:
+        :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for all
+        three rows. The bound is tighter; for at most 60 rows.
+    rounding : {"centred", "random"}, default="centred"
+        "random" takes the best of 100 random projections of M besides. Without effect with
+        ``mode="paper"``.
+    mode : {"default", "paper"}, default="default"
+        "paper" is eq. 22 as printed: the kernel not centred, no balance, 2C for the right C (a
+        misprint: a is bounded by C), and labels from the leading eigenvector of M cut at its mean.
+    tol : float, default=1e-5
+        Relative gap to stop at.
+    max_iter : int, default=1000
+        Most iterations of the outer descent.
+    random_state : int, RandomState or None, default=None
+        Seed of the start, and of random rounding.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    alpha_ : ndarray of shape (n_samples,)
+        Inner maximiser of the relaxation.
+    dual_coef_ : ndarray of shape (n_samples,)
+        Coefficients of `decision_function`.
+    intercept_ : float
+        Its constant; 0 where `center` is False.
+    objective_ : float
+        Value of the relaxation.
+    result_ : SDPMMCResult
+        Certified result: `gap` bounds the distance to the optimum by a dual point; `rank` and
+        `spread` say how near M is to two groups, `labelled_objective` how far the labels are from
+        the bound; `factor` is V with M = VV'.
+    n_iter_ : int
+        Iterations of the outer descent.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    GMMC : The same with an intercept and a relaxation in n variables.
+    HardLabelMVC : The volume in place of the margin, by the same solver.
+
+    Notes
+    -----
+    *The scale.* With the price C of the primal above, the corner of eq. 22 is
+    :math:`t - C \mu'1`; the printed 2C belongs to twice that price.
+
+    *Centring.* The machine has no intercept. Values of a Gaussian kernel are all positive: seen
+    from the origin all rows lie on one side, and without a balance one cluster is best. With a
+    balance the labels are sensible, but the relaxation is so badly conditioned (a wide kernel is
+    nearly constant) that from some hundred rows on it may not reach its gap. Centring takes the
+    constant out, and makes labels independent of the origin of the rows for a linear kernel.
+    ``center=False`` is for kernels whose origin has a meaning, and for narrow ones, whose rows are
+    nearly orthogonal and have no common direction to remove.
+
+    *New rows.* `decision_function` is the machine trained on the labels,
+    :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
+    vectors at the margin score -1 and 1. Rows inside it may be on the wrong side, as in any soft
+    margin.
+
+    References
+    ----------
+    L. Xu, J. Neufeld, B. Larson and D. Schuurmans (2004), Maximum margin clustering, NIPS 17.
+    Niu, Dai, Shang and Sugiyama (2013), JMLR 14, section 7.1.
+
+    Examples
+    --------
+    >>> from volmar import SDPMMC
+    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_circles(50, noise=0.02, factor=0.2, random_state=0)
+    >>> model = SDPMMC(random_state=0).fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    >>> model.result_.is_certified(1e-5)
+    True
+    """
+
+    _max_clusters = 2
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        center=True,
+        C=1.0,
+        balance=1.0,
+        row_balance=False,
+        triangle=False,
+        rounding="centred",
+        mode="default",
+        tol=1e-5,
+        max_iter=1000,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.center = center
+        self.C = C
+        self.balance = balance
+        self.row_balance = row_balance
+        self.triangle = triangle
+        self.rounding = rounding
+        self.mode = mode
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
+    def _scores(self, X: Any) -> NDArray:
+        return self._expansion(X, self.dual_coef_) + self.intercept_
+
+    def _check_parameters(self) -> None:
+        self._check_kernel()
+        check_choice("mode", self.mode, ("default", "paper"))
+        check_choice("rounding", self.rounding, ROUNDINGS)
+        for name in ("C", "tol"):
+            check_number(name, getattr(self, name), low=0.0, open_low=True)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
+        for name in ("center", "row_balance", "triangle"):
+            check_flag(name, getattr(self, name))
+        check_count("max_iter", self.max_iter)
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+        n = X.shape[0]
+        require_memory(
+            8 * 8.0 * n**2,
+            f"the relaxation of {n} rows",
+            "Cluster a sample and use predict for the rest, or use SoftLabelMVC.",
+        )
+        K, expansion = self._kernel_matrix(X)
+        K = K.astype(np.float64, copy=False)
+        means = None
+        if self.center and self.mode != "paper":
+            means = K.mean(axis=1)
+            K = K - means - means[:, None] + means.mean()
+        box = float(self.C) if self.mode == "paper" else float(self.C) / 2
+        return Prepared(SDPMMCProblem(definite((K + K.T) / 2), box), means, expansion)
+
+    def _run(self, prepared: Prepared, seed: int) -> SDPMMCResult:
+        problem = prepared.problem
+        settings: dict[str, Any] = {
+            "C": problem.box,
+            "balance": None if self.mode == "paper" else self.balance,
+            "balance_of": "rows" if self.row_balance else "mean",
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "random_state": seed,
+        }
+        found: ElliptopeResult
+        if self.triangle:
+            found = solve_elliptope_triangles(problem.K, **settings)
+        else:
+            found = solve_elliptope_saddle(problem.K, unit_norm=False, **settings)
+        return labelled(problem, found, self._round(problem, found.factor, seed))
+
+    def _round(self, problem: SDPMMCProblem, V: NDArray, seed: int) -> Rounded:
+        if self.mode == "paper":
+            return round_as_printed(V)
+        if self.rounding == "centred":
+            return round_centred(V)
+        return round_randomly(V, lambda y: problem.machine(y).value, N_RANDOM, seed)
+
+    def _publish(self, prepared: Prepared, result: SDPMMCResult) -> None:
+        self._expansion = prepared.expansion
+        self.alpha_ = result.a
+        # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
+        coefficients = result.dual * (2.0 * result.labels - 1.0)
+        self.intercept_ = 0.0
+        if prepared.means is not None:
+            coefficients = coefficients - coefficients.mean()
+            self.intercept_ = -float(coefficients @ prepared.means)
+        self.dual_coef_ = coefficients
+        if result.status is Status.MAX_ITER:
+            warn_user(
+                f"The gap is {result.gap / max(1.0, result.objective):.1e} of the objective after "
+                f"{result.n_iter} iterations, and the balance missed by "
+                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol.",
+                ConvergenceWarning,
+            )
+        if result.spread > SPREAD:
+            warn_user(
+                "The best M does not determine two clusters (second over first eigenvalue of the "
+                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. Use "
+                "a narrower kernel, or another balance."
+            )

@@ -1,0 +1,432 @@
+"""SDPMMC and its triangle constraints: cvxpy, brute force over labels, certificates, edges."""
+
+import itertools
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy import linalg, sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
+
+from volmar import SDPMMC
+from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
+from volmar.graphs import mean_distance
+from volmar.margin import SDPMMCProblem
+from volmar.metrics import clustering_error
+from volmar.solvers import Status, solve_elliptope_saddle, solve_elliptope_triangles
+
+
+def kernel(make, n, gamma=2.0, center=False):
+    K = rbf_kernel(make(n, random_state=0)[0], gamma=gamma)
+    if center:
+        H = np.eye(n) - 1 / n
+        K = H @ K @ H
+    return (K + K.T) / 2
+
+
+def groups(rng, n=30, apart=6.0):
+    X = rng.standard_normal((n, 2))
+    X[n // 2 :, 0] += apart
+    return X, np.repeat([0, 1], [n // 2, n - n // 2])
+
+
+def quietly(model, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return model.fit(X)
+
+
+def triangles(M):
+    """Both kinds of Xu's constraints, for all triples of different rows."""
+    i, j, k = np.array(list(itertools.permutations(range(M.shape[0]), 3))).T
+    return [M[i, j] + M[j, k] + M[i, k] + 1, M[i, j] - M[j, k] - M[i, k] + 1]
+
+
+def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=None):
+    """Eq. 22 with `box` where it prints C; with a variable eta, AISTATS eq. 10 with Q = K."""
+    n = len(K)
+    M = cp.Variable((n, n), PSD=True)
+    mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
+    t = cp.Variable()
+    column = cp.reshape(1 - mu + nu, (n, 1), order="C")
+    constraints = [cp.diag(M) == 1]
+    if eta is None:
+        top, corner = cp.multiply(K, M), t - 2 * box * cp.sum(mu)
+    else:
+        multiplier = cp.Variable()
+        constraints.append(multiplier == eta)
+        top = cp.multiply(K, M) - multiplier * np.eye(n)
+        corner = t + multiplier - 2 * box * cp.sum(mu)
+    corner = cp.reshape(corner, (1, 1), order="C")
+    constraints.append(cp.bmat([[top, column], [column.T, corner]]) >> 0)
+    if balance is not None and row_balance:
+        constraints.append(cp.abs(cp.sum(M, axis=1)) <= balance)
+    elif balance is not None:
+        constraints.append(cp.sum(M) <= n * balance)
+    if triangle:
+        constraints += [slack >= 0 for slack in triangles(M)]
+    program = cp.Problem(cp.Minimize(t), constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
+        program.solve(solver=cp.CLARABEL)
+    return program.value
+
+
+# The scale of eq. 22, from labels
+
+
+def machines(K, C, balance=None):
+    """Value of the primal for every labelling: |w|^2 + C sum of hinges, w in feature space."""
+    n = len(K)
+    F = linalg.cholesky(K + 1e-12 * np.eye(n), lower=True)
+    w, y = cp.Variable(n), cp.Parameter(n)
+    hinges = cp.sum(cp.pos(1 - cp.multiply(y, F @ w)))
+    program = cp.Problem(cp.Minimize(cp.sum_squares(w) + C * hinges))
+    values = {}
+    for tail in itertools.product([-1.0, 1.0], repeat=n - 1):
+        y.value = np.array((1.0, *tail))
+        if balance is None or abs(y.value.sum()) <= balance:
+            values[tuple(y.value)] = program.solve(solver=cp.CLARABEL)
+    return values
+
+
+@pytest.mark.parametrize(("C", "apart"), [(0.2, 3.0), (1.0, 3.0), (5.0, 1.0)])
+def test_no_labels_are_below_the_bound(C, apart, rng):
+    """With a <= C / 2 the dual is the primal for every labelling, and its relaxation below all."""
+    X, _ = groups(rng, 6, apart)
+    K = rbf_kernel(X, gamma=0.2)
+    values = machines(K, C, balance=1.0)
+    problem = SDPMMCProblem(K, C / 2)
+    for y, value in values.items():
+        assert problem.machine(np.array(y)).value == pytest.approx(value, rel=1e-5)
+    relaxed = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=1.0, max_iter=3000)
+    assert relaxed.lower_bound <= min(values.values()) * (1 + 1e-7)
+    assert relaxed.gap <= 1e-3 * relaxed.objective
+    model = quietly(
+        SDPMMC(kernel="precomputed", C=C, center=False, triangle=True, random_state=0), K
+    )
+    assert model.result_.lower_bound <= min(values.values()) * (1 + 1e-7)
+    assert model.result_.lower_bound >= relaxed.lower_bound - 1e-6
+    y = tuple(np.where(model.labels_ == model.labels_[0], 1.0, -1.0))
+    if y in values:
+        assert model.result_.labelled_objective == pytest.approx(values[y], rel=1e-5)
+
+
+def test_the_bound_is_tight_and_the_printed_scale_is_not_one():
+    """Two tight groups: with C for the printed 2C the relaxation is the best machine."""
+    X = np.repeat([[0.0], [1.0]], 3, axis=0)
+    K = rbf_kernel(X, gamma=1.0) + 0.01 * np.eye(6)
+    C = 0.1
+    best = min(machines(K, C, balance=0.0).values())
+    right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=0.0)
+    assert right.objective == pytest.approx(best, rel=1e-5)
+    printed = solve_elliptope_saddle(K, C=C, unit_norm=False, balance=0.0)
+    assert printed.lower_bound > 1.2 * best  # no bound at all
+    doubled = min(machines(K, 2 * C, balance=0.0).values())
+    assert printed.objective == pytest.approx(doubled, rel=1e-5)
+
+
+# Agreement with Clarabel
+
+
+@pytest.mark.parametrize(
+    ("make", "box", "balance", "row_balance", "center"),
+    [
+        (make_two_moons, 0.5, None, False, True),
+        (make_two_gaussians, 0.5, None, False, False),
+        (make_two_moons, 0.5, 1.0, True, True),
+        (make_two_moons, 0.5, 0.2, False, False),
+        (make_two_circles, 50.0, 1.0, True, True),
+        (make_two_circles, 50.0, 0.05, False, True),
+    ],
+)
+def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
+    K = kernel(make, 20, center=center)
+    found = solve_elliptope_saddle(
+        K,
+        C=box,
+        unit_norm=False,
+        balance=balance,
+        balance_of="rows" if row_balance else "mean",
+        tol=1e-6,
+        max_iter=3000,
+    )
+    value = equation_22(K, box, balance, row_balance=row_balance)
+    assert found.objective == pytest.approx(value, rel=1e-5)
+    assert found.lower_bound <= value * (1 + 1e-6)
+    model = SDPMMC(
+        kernel="precomputed",
+        C=2 * box,
+        balance=balance,
+        row_balance=row_balance,
+        center=center,
+        tol=1e-6,
+        random_state=0,
+    )
+    quietly(model, K)  # centred twice is centred
+    assert model.objective_ == pytest.approx(value, rel=1e-5)
+    assert model.result_.gap <= 1e-4 * value
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "balance", "row_balance", "center"),
+    [
+        (make_two_moons, 12, None, False, True),
+        (make_two_circles, 15, 1.0, True, True),
+        (make_two_circles, 15, 0.2, False, True),
+        (make_two_gaussians, 12, 1.0, True, True),
+        (make_two_gaussians, 12, 1.0, False, False),
+        (make_two_gaussians, 14, None, False, False),
+    ],
+)
+def test_triangles_against_clarabel(make, n, balance, row_balance, center):
+    K = kernel(make, n, center=center)
+    of = "rows" if row_balance else "mean"
+    found = solve_elliptope_triangles(K, C=0.5, balance=balance, balance_of=of)
+    value = equation_22(K, 0.5, balance, row_balance=row_balance, triangle=True)
+    assert found.objective == pytest.approx(value, rel=1e-5)
+    assert found.gap <= 1e-5 * value
+    M = found.factor @ found.factor.T
+    np.testing.assert_allclose(M.diagonal(), 1.0)
+    assert min(slack.min() for slack in triangles(M)) >= -1e-9
+    if balance is not None:
+        sums = M.sum(axis=1)
+        assert (np.abs(sums).max() if row_balance else sums.mean()) <= balance + 1e-9
+
+
+@pytest.mark.parametrize("of", ["mean", "rows"])
+def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
+    """The dual value from the published multipliers alone, and at labels that obey them."""
+    K = kernel(make_two_moons, 12, center=True)
+    found = solve_elliptope_triangles(K, C=0.5, balance=1.0, balance_of=of, max_iter=400)
+    free = solve_elliptope_saddle(K, C=0.5, unit_norm=False, balance=1.0, balance_of=of)
+    assert found.triangle_multipliers.min() >= 0
+    assert found.triangle_multipliers.max() > 1e-3
+    assert found.lower_bound > free.objective  # the constraints count here
+    n = len(K)
+    G = K * np.outer(found.a, found.a)
+    s, shift = found.balance_multipliers, found.triangle_multipliers
+    G -= (s[:, None] + s) / 2
+    signs = [(1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1)]
+    for t, (i, j, k) in enumerate(itertools.combinations(range(n), 3)):
+        for sign, weight in zip(signs, shift[:, t], strict=True):
+            for size, (p, q) in zip(sign, [(i, j), (j, k), (i, k)], strict=True):
+                G[p, q] += weight * size / 2
+                G[q, p] += weight * size / 2
+    y = cp.Variable(n)
+    program = cp.Problem(cp.Minimize(cp.sum(y)), [cp.diag(y) >> (G + G.T) / 2])
+    program.solve(solver=cp.CLARABEL)
+    bound = 2 * found.a.sum() - program.value - np.abs(s).sum() - shift.sum()
+    assert found.lower_bound <= bound + 1e-4
+    assert bound <= found.objective + 1e-6
+    problem, rng = SDPMMCProblem(K, 0.5), np.random.default_rng(0)
+    for _ in range(30):
+        labels = rng.permutation(np.repeat([-1.0, 1.0], n // 2))
+        assert problem.machine(labels).value >= found.lower_bound
+
+
+def test_few_rows_and_many_with_triangles(rng):
+    two = SDPMMC(triangle=True, random_state=0).fit(np.array([[0.0], [1.0]]))
+    assert set(two.labels_) == {0, 1}
+    for n in (3, 4, 5):
+        X, _ = groups(rng, n)
+        model = quietly(SDPMMC(triangle=True, random_state=0), X)
+        assert model.result_.residuals["balance"] <= 1e-5
+        assert model.result_.gap <= 1e-3
+    with pytest.raises(ValueError, match="at most 60 rows, got 61"):
+        SDPMMC(triangle=True).fit(groups(rng, 61)[0])
+    with pytest.raises(ValueError, match="balance=0 contradicts the triangle constraints"):
+        SDPMMC(triangle=True, balance=0.0).fit(groups(rng, 3)[0])
+
+
+# AISTATS theorem 2
+
+
+def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
+    """Q = K, gamma = 1 and eta = 0 make AISTATS eq. 10 the program of eq. 22."""
+    K = kernel(make_two_moons, 16)
+    found = solve_elliptope_saddle(K, reg=1.0, C=1.0, unit_norm=False)
+    volume, margin = equation_22(K, 1.0, eta=0.0), equation_22(K, 1.0)
+    assert volume == pytest.approx(margin, rel=1e-5)
+    assert found.objective == pytest.approx(margin, rel=1e-5)
+    assert found.eta == 0.0
+    assert found.is_certified(1e-5)
+    # Eta is what sets them apart.
+    assert equation_22(K, 1.0, eta=-1.0) != pytest.approx(margin, rel=1e-2)
+    paper = quietly(SDPMMC(kernel="precomputed", mode="paper", random_state=0), K)
+    assert paper.objective_ == pytest.approx(margin, rel=1e-5)
+
+
+# Labels
+
+
+@pytest.mark.parametrize("make", [make_two_gaussians, make_two_circles])
+def test_balance_saves_the_relaxation(make):
+    """The papers' narrow kernel, five draws of 50 rows; as printed it is far worse."""
+    errors = {"default": [], "paper": []}
+    for seed in range(5):
+        X, y = make(50, random_state=seed)
+        gamma = 0.5 / (mean_distance(X) / 10) ** 2
+        for mode, found in errors.items():
+            model = SDPMMC(gamma=gamma, center=False, mode=mode, tol=1e-4, random_state=0)
+            found.append(clustering_error(y, quietly(model, X).labels_))
+            assert model.result_.gap <= 1e-3 * model.objective_
+    assert np.mean(errors["default"]) <= 0.05
+    assert np.mean(errors["paper"]) > 0.1
+
+
+def test_defaults_on_groups_and_circles():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = groups(rng, 50)
+        model = SDPMMC(random_state=0).fit(X)
+        assert clustering_error(y, model.labels_) <= 0.02
+        assert model.result_.is_certified(1e-5)
+        assert np.mean(model.predict(X) == model.labels_) >= 0.95
+        new, truth = groups(rng, 50)
+        swapped = int(model.labels_[0] != y[0])
+        assert np.mean(model.predict(new) == (truth ^ swapped)) >= 0.95
+        X, y = make_two_circles(50, noise=0.02, factor=0.2, random_state=seed)
+        assert clustering_error(y, SDPMMC(random_state=0).fit(X).labels_) == 0.0
+
+
+def test_random_rounding_is_never_dearer():
+    X, _ = make_two_moons(40, random_state=0)
+    one = quietly(SDPMMC(random_state=0), X).result_
+    two = quietly(SDPMMC(rounding="random", random_state=0), X).result_
+    assert one.lower_bound <= two.labelled_objective <= one.labelled_objective + 1e-9
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_scores_are_in_units_of_the_margin(center, rng):
+    """Free support vectors are at the margin, those at the bound inside, other rows outside."""
+    X, _ = groups(rng, 30, apart=4.0)
+    model = quietly(SDPMMC(C=0.6, center=center, gamma=0.2, random_state=0), X)
+    margins = (2 * model.labels_ - 1) * model.decision_function(X)
+    dual = model.result_.dual
+    free = (dual > 1e-6) & (dual < 0.3 - 1e-6)
+    assert free.any()
+    np.testing.assert_allclose(margins[free], 1.0, atol=1e-6)
+    assert margins[dual <= 1e-6].min(initial=np.inf) >= 1 - 1e-6
+    assert margins[dual >= 0.3 - 1e-6].max(initial=-np.inf) <= 1 + 1e-6
+    np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+    assert model.alpha_.shape == (30,)
+    if center:
+        assert abs(model.dual_coef_.sum()) < 1e-12
+    else:
+        assert model.intercept_ == 0.0
+
+
+# Equal answers
+
+
+def test_precomputed_sparse_and_single_precision(rng):
+    X, _ = groups(rng)
+    new, _ = groups(rng, 10)
+    settings = {"tol": 1e-7, "random_state": 0}
+    model = SDPMMC(gamma=0.2, **settings).fit(X)
+    scores = model.decision_function(new)
+    given = SDPMMC(kernel="precomputed", **settings).fit(rbf_kernel(X, gamma=0.2))
+    np.testing.assert_array_equal(given.labels_, model.labels_)
+    K_new = rbf_kernel(new, X, gamma=0.2)
+    np.testing.assert_allclose(given.decision_function(K_new), scores, atol=1e-6)
+    rows = SDPMMC(gamma=0.2, **settings).fit(sparse.csr_matrix(X))
+    np.testing.assert_array_equal(rows.labels_, model.labels_)
+    np.testing.assert_allclose(rows.decision_function(sparse.csr_matrix(new)), scores, atol=1e-6)
+    single = SDPMMC(gamma=0.2, random_state=0).fit(X.astype(np.float32))
+    np.testing.assert_array_equal(single.labels_, model.labels_)
+    assert single.objective_ == pytest.approx(model.objective_, rel=1e-4)
+
+
+def test_the_origin_of_a_linear_kernel_does_not_matter(rng):
+    X, y = groups(rng)
+    model = SDPMMC(kernel="linear", random_state=0).fit(X)
+    far = SDPMMC(kernel="linear", random_state=0).fit(X + 100.0)
+    assert clustering_error(y, model.labels_) == 0.0
+    np.testing.assert_array_equal(far.labels_, model.labels_)
+    np.testing.assert_allclose(
+        far.decision_function(X + 100.0), model.decision_function(X), atol=1e-6
+    )
+
+
+# What says less than it seems to
+
+
+def test_degenerate_data(rng):
+    with pytest.warns(UserWarning, match="does not determine two clusters"):
+        constant = SDPMMC(random_state=0).fit(np.ones((8, 2)))
+    assert constant.result_.gap == pytest.approx(0.0, abs=1e-9)
+    assert constant.result_.status is Status.DEGENERATE
+    assert np.isfinite(constant.decision_function(np.zeros((2, 2)))).all()
+    X, y = groups(rng, 20)
+    twice = SDPMMC(random_state=0).fit(np.vstack([X, X]))
+    np.testing.assert_array_equal(twice.labels_[:20], twice.labels_[20:])
+    assert clustering_error(np.append(y, y), twice.labels_) == 0.0
+
+
+def test_an_iteration_limit_keeps_the_certificate(rng):
+    X, _ = groups(rng)
+    with pytest.warns(
+        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol"
+    ) as seen:
+        model = SDPMMC(max_iter=2, random_state=0).fit(X)
+    assert seen[0].filename == __file__
+    assert model.result_.status is Status.MAX_ITER
+    best = SDPMMC(random_state=0).fit(X).objective_
+    assert model.result_.lower_bound <= best * (1 + 1e-6)
+    assert model.objective_ <= model.result_.lower_bound + model.result_.gap + 1e-9
+
+
+def test_unequal_groups_without_balance(rng):
+    """Centring alone keeps the rows from one cluster, where the printed problem does not."""
+    X = np.vstack([rng.normal(-2, 1, (40, 3)), rng.normal(2, 1, (30, 3))])
+    y = np.repeat([0, 1], [40, 30])
+    model = SDPMMC(balance=None, random_state=0).fit(X)
+    assert clustering_error(y, model.labels_) == 0.0
+    assert model.result_.is_certified(1e-5)
+    # With the default balance, which has one multiplier, no warning and no gap either.
+    assert SDPMMC(random_state=0).fit(X).result_.is_certified(1e-5)
+    assert SDPMMC(kernel="linear", random_state=0).fit(X).result_.is_certified(1e-5)
+    printed = quietly(SDPMMC(mode="paper", random_state=0), X)
+    M = printed.result_.factor @ printed.result_.factor.T
+    assert M.mean() > 0.9  # next to all ones
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
+        ({"balance": -1.0}, ValueError, "balance must be at least 0"),
+        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
+        ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
+        ({"mode": "printed"}, ValueError, "mode must be one of"),
+        ({"rounding": "best"}, ValueError, "rounding must be one of"),
+        ({"triangle": "yes"}, TypeError, "triangle must be True or False, got 'yes'"),
+        ({"row_balance": None}, TypeError, "row_balance must be True or False, got None"),
+        ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
+        ({"center": 1}, TypeError, "center must be True or False, got 1"),
+        ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
+        ({"n_clusters": 3}, NotImplementedError, "no rule for more than 2 clusters"),
+    ],
+)
+def test_bad_parameters(parameters, error, message, rng):
+    with pytest.raises(error, match=message):
+        SDPMMC(**parameters).fit(groups(rng)[0])
+
+
+def test_bad_kernel_matrices(rng):
+    A = rng.standard_normal((12, 12))
+    with pytest.raises(ValueError, match=r"must be symmetric.*\(K \+ K.T\) / 2"):
+        SDPMMC(kernel="precomputed").fit(A)
+    with pytest.raises(ValueError, match="positive semidefinite, its smallest eigenvalue") as seen:
+        SDPMMC(kernel="precomputed").fit(A + A.T)
+    shift = float(str(seen.value).split("add ")[1].split()[0])  # the remedy is one
+    mended = SDPMMC(kernel="precomputed", random_state=0)
+    quietly(mended, A + A.T + 1.01 * shift * np.eye(12))
+    assert np.isfinite(mended.objective_)
