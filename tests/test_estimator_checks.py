@@ -16,9 +16,29 @@ RACE = (
     "given labels it is the same, and test_mspc.py checks that"
 )
 
+STARTS = (
+    "starts are drawn, and a row written twice is not drawn as one of weight 2; from given labels "
+    "it is the same, and test_cpmmc.py and test_skmmc.py check that"
+)
+
 # Checks that cannot pass, each with the reason. Anything else that fails fails the suite.
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "GMMC": {
+        "check_clustering": "asks for three clusters; the method cuts in two",
+    },
+    **{
+        name: {
+            "check_clustering": "asks for three clusters; the method cuts in two",
+            "check_sample_weight_equivalence_on_dense_data": STARTS,
+            "check_sample_weight_equivalence_on_sparse_data": STARTS,
+        }
+        for name in ("KernelCPMMC", "SKMMC")
+    },
+    "CPMMC": {
+        "check_clustering": "asks for three clusters; the method cuts in two",
+        "check_sample_weight_equivalence_on_dense_data": STARTS,
+    },
+    "MultivariateMMC": {
         "check_clustering": "asks for three clusters; the method cuts in two",
     },
     "MSPC": {
@@ -27,6 +47,9 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
         "check_sample_weight_equivalence_on_sparse_data": RACE,
     },
     "HardLabelMVC": {
+        "check_clustering": "asks for three clusters; the method cuts in two",
+    },
+    "SDPMMC": {
         "check_clustering": "asks for three clusters; the method cuts in two",
     },
     "NormalizedCut": {

@@ -19,35 +19,45 @@ if TYPE_CHECKING:
         NormalizedCut,
         NormalizedSpectralClustering,
     )
-    from volmar.margin import GMMC
+    from volmar.margin import CPMMC, GMMC, SDPMMC, SKMMC, KernelCPMMC, MultivariateMMC
     from volmar.separation import MSPC, MinimaxProbabilityMachine
     from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
 _HOMES = {
+    "CPMMC": "volmar.margin",
     "DiscriminativeKMeans": "volmar.baselines",
     "GMMC": "volmar.margin",
     "LDAKMeans": "volmar.baselines",
     "HardLabelMVC": "volmar.volume",
+    "KernelCPMMC": "volmar.margin",
     "KernelKMeans": "volmar.baselines",
     "MSPC": "volmar.separation",
     "MinimaxProbabilityMachine": "volmar.separation",
+    "MultivariateMMC": "volmar.margin",
     "NormalizedCut": "volmar.baselines",
     "NormalizedSpectralClustering": "volmar.baselines",
+    "SDPMMC": "volmar.margin",
+    "SKMMC": "volmar.margin",
     "SMIC": "volmar.baselines",
     "SoftLabelMVC": "volmar.volume",
     "VolumeRegularizedClassifier": "volmar.volume",
 }
 
 __all__ = [
+    "CPMMC",
     "GMMC",
     "MSPC",
+    "SDPMMC",
+    "SKMMC",
     "SMIC",
     "DiscriminativeKMeans",
     "HardLabelMVC",
+    "KernelCPMMC",
     "KernelKMeans",
     "LDAKMeans",
     "MinimaxProbabilityMachine",
+    "MultivariateMMC",
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "SoftLabelMVC",

@@ -1,6 +1,27 @@
 """Maximum margin clustering."""
 
+from volmar.margin.cpmmc import CPMMC
+from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.gmmc import GMMC, GMMCResult
 from volmar.margin.gmmc_problem import GMMCProblem
+from volmar.margin.kernel_cpmmc import KernelCPMMC
+from volmar.margin.multivariate_mmc import MultivariateMMC
+from volmar.margin.problem import MarginProblem
+from volmar.margin.sdp_mmc import SDPMMC, SDPMMCProblem, SDPMMCResult
+from volmar.margin.skmmc import SKMMC
 
-__all__ = ["GMMC", "GMMCProblem", "GMMCResult"]
+__all__ = [
+    "CPMMC",
+    "GMMC",
+    "SDPMMC",
+    "SKMMC",
+    "GMMCProblem",
+    "GMMCResult",
+    "KernelCPMMC",
+    "MarginProblem",
+    "MarginResult",
+    "MultivariateMMC",
+    "SDPMMCProblem",
+    "SDPMMCResult",
+    "maximise_margin",
+]

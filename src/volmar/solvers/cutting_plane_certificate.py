@@ -12,11 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-__all__ = ["CertifiedPoint", "WorkingSet"]
+__all__ = ["CertifiedPoint", "NotAGramMatrixError", "WorkingSet"]
 
 # Relative distance to a Gram matrix up to which G may be one in single precision.
 _GRAM_TOLERANCE = 1e-4
 _ROUNDING = 1e-15
+
+
+class NotAGramMatrixError(ValueError):
+    """G is not symmetric and positive semi-definite."""
 
 
 class CertifiedPoint(NamedTuple):
@@ -206,7 +210,7 @@ def _factor(G: np.ndarray) -> tuple[float, np.ndarray, float]:
             F = vectors * np.sqrt(np.maximum(values, 0.0))
             defect = float(np.abs(F @ F.T - scaled).max())
     if defect > _GRAM_TOLERANCE:
-        raise ValueError(
+        raise NotAGramMatrixError(
             "G must be the Gram matrix of the cuts, symmetric and positive semi-definite; got one "
             f"that is {defect:.1e} of its largest diagonal entry away. Pass G = A @ A.T."
         )

@@ -1,0 +1,253 @@
+"""The search for basis vectors: modes of weighted densities, and the fixed points of SKMMC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["Field", "KernelRows", "Pilot", "drawn", "far_mean", "rbf", "shifted", "squares"]
+
+# Rows that basis vectors are searched on. Every vector is a valid one: a sample costs nothing
+# but a little of the length that its vectors catch.
+PILOT_ROWS = 2000
+# Rows of the sample tried as starts of a search, beside the mean.
+N_STARTS = 32
+# Algorithm 4: rows averaged to a start, and new starts after a divergence.
+N_AVERAGED, MAX_RESTARTS = 3, 5
+MAX_STEPS, MAX_HALVINGS = 100, 20
+# Squared step of a search, in units of sigma^2, at which it ends (delta of Algorithm 4, which is
+# printed as an absolute number).
+STEP_TOL = 1e-3
+# |mean|^2 over mean |x - mean|^2 beyond which dense rows are moved to their mean: squared
+# distances are differences of squared norms, and lose as many digits as this ratio has.
+FAR = 10.0
+
+
+class KernelRows:
+    """Rows with their squared norms."""
+
+    def __init__(self, X: Any, gamma: float):
+        self.X, self.gamma, self.squares = X, gamma, squares(X)
+
+    def kernel(self, b: NDArray) -> NDArray:
+        """Return k(x_i, b) of every row."""
+        b = b.astype(self.X.dtype, copy=False)
+        return rbf(self.X @ b, self.squares, b @ b, self.gamma)
+
+    def combine(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i x_i in float64."""
+        v = v.astype(self.X.dtype, copy=False)
+        return (self.X.T @ v if sparse.issparse(self.X) else v @ self.X).astype(np.float64)
+
+    def row(self, i: int) -> NDArray:
+        """Return one row, dense."""
+        return dense(self.X[[i]])[0].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Field:
+    """The function <R, phi(b)> of b, for R = sum_i r_i phi(x_i) - sum_k q_k phi(b_k)."""
+
+    rows: KernelRows
+    r: NDArray
+    vectors: NDArray
+    q: NDArray
+
+    def terms(self, b: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the terms r_i k(x_i, b) and q_k k(b_k, b)."""
+        k = rbf(self.vectors @ b, squares(self.vectors), b @ b, self.rows.gamma)
+        return self.r * self.rows.kernel(b), self.q * k
+
+    def fixed_point(self, terms: tuple[NDArray, NDArray], value: float) -> NDArray:
+        """Return the right-hand side of eq. 46, with m >= 1 in it, or of eq. 47."""
+        return (self.rows.combine(terms[0]) - terms[1] @ self.vectors) / value
+
+
+class Pilot:
+    """A sample of the rows, with the probability of each to be in it: where searches are run."""
+
+    def __init__(
+        self,
+        rows: KernelRows,
+        index: NDArray,
+        inclusion: NDArray,
+        shares: NDArray | None,
+        random: np.random.RandomState,
+    ):
+        dtype = rows.X.dtype
+        whole = index.size == rows.X.shape[0]
+        self.rows = rows if whole else KernelRows(rows.X[index], rows.gamma)
+        self.index, self.random = index, random
+        self.inverse = (1.0 / inclusion).astype(dtype)
+        p = self.inverse if shares is None else shares[index] * self.inverse
+        self.shares = (p / p.sum()).astype(dtype)
+        self.images = np.empty((0, index.size), dtype=dtype)
+        few = random.choice(index.size, min(N_STARTS, index.size), replace=False)
+        self.starts = dense(self.rows.X[np.sort(few)]).astype(np.float64)
+        self.start_images = np.array([self.rows.kernel(b) for b in self.starts])
+        self.centre = self.rows.combine(self.shares)
+        far = self.rows.squares - 2 * (self.rows.X @ self.centre.astype(dtype))
+        self.radius = float(np.sqrt(max(far.max() + self.centre @ self.centre, 0.0)))
+        self.n_diverged = self.n_steps = 0
+
+    def restricted(self, v: NDArray) -> NDArray:
+        """Return coefficients of the sample's rows that stand for those of all rows."""
+        return v[self.index].astype(self.inverse.dtype) * self.inverse
+
+    def centred(self, r: NDArray) -> NDArray:
+        """Return the coefficients in phi(x_i) of the combination r of the z_i."""
+        return r - r.sum() * self.shares
+
+    def field(self, r: NDArray) -> Field:
+        """Return the function <sum_i r_i phi(x_i), phi(b)> of b."""
+        return Field(self.rows, r, np.empty((0, self.starts.shape[1])), np.empty(0))
+
+    def mode(self, weights: NDArray) -> NDArray:
+        """Return a mode of the density with weights >= 0, by mean shift from the best start."""
+        field = self.field(weights)
+        mean = self.rows.combine(weights) / float(weights.sum(dtype=np.float64))
+        return self.climb(field, self.best_start(field, mean))
+
+    def best_start(self, field: Field, mean: NDArray | None = None) -> NDArray:
+        """Return the start where the field is largest in size."""
+        values = self.start_images @ field.r
+        if len(field.q):
+            dots = self.starts @ field.vectors.T
+            both = squares(self.starts)[:, None], squares(field.vectors)
+            values = values - rbf(dots, *both, field.rows.gamma) @ field.q
+        values = np.abs(values)
+        best = int(values.argmax())
+        if mean is not None and _value(field.terms(mean)) >= values[best] > 0:
+            return mean
+        if values[best] > 0:
+            return self.starts[best]
+        # A kernel so narrow that the starts see none of the weighted rows.
+        return self.rows.row(int(np.abs(field.r).argmax()))
+
+    def climb(self, field: Field, b: NDArray) -> NDArray:
+        """Return the fixed point of eq. 46 that steps lead to which never lower the field's size.
+
+        The denominator is the field itself, and the step its gradient over it: an ascent
+        direction of the size. With weights of one sign the whole step ascends (mean shift); with
+        both, it may be too long and is halved.
+        """
+        terms = field.terms(b)
+        value = _value(terms)
+        slack = 1.0 - 8 * np.finfo(self.inverse.dtype).eps
+        for _ in range(MAX_STEPS):
+            if _vanishes(value, terms):
+                break
+            self.n_steps += 1
+            step = field.fixed_point(terms, value) - b
+            for _ in range(MAX_HALVINGS):
+                terms = field.terms(b + step)
+                if abs(_value(terms)) >= slack * abs(value):
+                    break
+                step /= 2
+            else:
+                break
+            b, value = b + step, _value(terms)
+            if 2 * field.rows.gamma * (step @ step) <= STEP_TOL:
+                break
+        return b
+
+    def printed(self, field: Field) -> NDArray:
+        """Return where Algorithm 4 ends, or the best point that it saw if it ends nowhere.
+
+        It starts from averages of rows. An iteration is given up where the denominator vanishes
+        or changes sign, and where b is 3 sigma outside the data: fixed points of a wide kernel
+        lie outside, too, at about sigma.
+        """
+        best, largest = self.centre, -1.0
+        reach = self.radius + 3 / np.sqrt(2 * field.rows.gamma)
+        for _ in range(1 + MAX_RESTARTS):
+            few = self.random.choice(
+                self.index.size, min(N_AVERAGED, self.index.size), replace=False
+            )
+            b = np.mean([self.rows.row(i) for i in few], axis=0)
+            terms = field.terms(b)
+            value = _value(terms)
+            for _ in range(MAX_STEPS):
+                if abs(value) > largest:
+                    best, largest = b, abs(value)
+                if _vanishes(value, terms):
+                    break
+                self.n_steps += 1
+                before, last = b, value
+                b = field.fixed_point(terms, value)
+                if np.linalg.norm(b - self.centre) > reach:
+                    break
+                terms = field.terms(b)
+                value = _value(terms)
+                if value * last <= 0:
+                    break
+                if 2 * field.rows.gamma * np.sum((b - before) ** 2) <= STEP_TOL:
+                    return b
+            self.n_diverged += 1
+        return best
+
+
+def _value(terms: tuple[NDArray, NDArray]) -> float:
+    return float(terms[0].sum(dtype=np.float64)) - float(terms[1].sum())
+
+
+def _vanishes(value: float, terms: tuple[NDArray, NDArray]) -> bool:
+    """Whether a sum is zero but for the rounding of its terms."""
+    size = float(np.abs(terms[0]).sum(dtype=np.float64)) + float(np.abs(terms[1]).sum())
+    return abs(value) <= np.finfo(terms[0].dtype).eps * size
+
+
+def drawn(
+    n: int, shares: NDArray | None, random: np.random.RandomState
+) -> tuple[NDArray, NDArray]:
+    """Draw the pilot rows by their shares, with the probabilities of having them."""
+    pool = np.arange(n) if shares is None else np.flatnonzero(shares)
+    if pool.size <= PILOT_ROWS:
+        return pool, np.ones(pool.size)
+    index = np.sort(random.choice(n, PILOT_ROWS, replace=False, p=shares))
+    if shares is None:
+        return index, np.full(PILOT_ROWS, PILOT_ROWS / n)
+    p = shares[index]
+    certain = PILOT_ROWS * p >= 1.0
+    # Rows that are sure to be drawn leave their places in excess of one to the others.
+    p *= np.count_nonzero(~certain) / max(1.0 - p[certain].sum(), np.finfo(float).tiny)
+    return index, np.where(certain, 1.0, np.minimum(p, 1.0))
+
+
+def far_mean(X: Any) -> NDArray | None:
+    """Return the mean of dense rows, if it is so far that squared norms would hide distances."""
+    if sparse.issparse(X):
+        return None
+    mean = X.mean(axis=0, dtype=np.float64)
+    spread = float(squares(X - mean).mean())
+    return mean if mean @ mean > FAR * spread else None
+
+
+def shifted(X: Any, offset: NDArray | None) -> Any:
+    """Rows less `offset`, in their own dtype."""
+    return X if offset is None else (dense(X) - offset).astype(X.dtype, copy=False)
+
+
+def dense(X: Any) -> NDArray:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def squares(X: Any) -> NDArray:
+    """Squared norms of the rows."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=X.dtype).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+def rbf(dots: NDArray, squares: NDArray, others: Any, gamma: float) -> NDArray:
+    """Return exp(-gamma |x - y|^2) from x'y, which it overwrites, and the squared norms."""
+    dots *= -2
+    dots += squares
+    dots += others
+    np.maximum(dots, 0, out=dots)
+    dots *= -gamma
+    return np.exp(dots, out=dots)

@@ -1,0 +1,326 @@
+"""What the estimators on the margin engine share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.base import Clusterer, Status
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
+from volmar.base.warn import warn_user
+from volmar.margin.engine import MarginResult, maximise_margin
+from volmar.margin.losses import HingeLoss, Loss
+from volmar.margin.nested import relabelling_outside
+from volmar.margin.problem import MarginProblem
+from volmar.margin.starts import best_start, k_means_start, principal_start, random_start
+from volmar.margin.views import View
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+
+# Price of the hinge loss at which starts are compared; 1 is the least possible.
+SCREENING_C = 1.2
+SCREENING_TOL = 0.1
+# Ratio of successive prices on the way to C.
+ANNEALING_STEP = 2.5
+# Rows on which they are.
+SAMPLE = 2000
+
+
+class Prepared(NamedTuple):
+    """What all starts share."""
+
+    view: Any  # a View
+    weights: NDArray | None
+
+
+class MarginClusterer(Clusterer):
+    """Parameters, starts and descent of a clusterer on the margin engine.
+
+    A subclass says how it sees rows (`_view`) and what errors cost (`_loss`).
+    """
+
+    _max_clusters = 2
+
+    C: float
+    threshold: str
+    balance: float
+    balance_unit: str
+    anneal: Any
+    init: Any
+    n_init: int
+    tol: float
+    max_iter: int | None
+    mode: str
+    cut_tol: float | None
+    cccp_tol: float | None
+    _hyperplane: Any
+
+    # ------------------------------------------------------------------ for the subclass
+
+    @abstractmethod
+    def _view(self, X: Any, weights: NDArray | None) -> View:
+        """Return how the rows are seen."""
+
+    @abstractmethod
+    def _loss(self, view: View) -> Loss:
+        """Return what margin errors cost."""
+
+    # ------------------------------------------------------------------ parameters
+
+    def _check_parameters(self) -> None:
+        check_choice("mode", self.mode, ["default", "paper"])
+        check_choice("threshold", self.threshold, ["adaptive", "fixed"])
+        check_choice("balance_unit", self.balance_unit, ["margin", "score"])
+        check_number("C", self.C, low=0.0, open_low=True)
+        check_number("balance", self.balance, low=0.0)
+        check_count("n_init", self.n_init)
+        if self.max_iter is not None:
+            check_count("max_iter", self.max_iter)
+        check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
+        for name in ("cut_tol", "cccp_tol"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value, low=0.0, open_low=True)
+                if self.mode != "paper":
+                    raise ValueError(
+                        f"{name}={value:g} is a stopping test of the papers' loops. Use it with "
+                        "mode='paper', or tol otherwise."
+                    )
+        if isinstance(self.anneal, str):
+            check_choice("anneal", self.anneal, ["auto"])
+        elif np.ndim(self.anneal) != 1:
+            raise TypeError(
+                f"anneal must be 'auto' or a tuple of prices below C, got {self.anneal!r}."
+            )
+        else:
+            for price in self.anneal:
+                check_number("anneal", price, low=1.0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["auto", "k-means", "random"])
+        if self.threshold == "adaptive":
+            self._check_bounded()
+
+    def _check_bounded(self) -> None:
+        """Refuse prices at which rho grows without limit, where that can be told beforehand."""
+        relative = self.balance_unit == "margin" and self.mode != "paper"
+        if relative and self.balance >= 1.0:
+            raise ValueError(
+                f"balance={self.balance:g} allows all scores to be beyond the margin on one side. "
+                "Use a balance below 1 (0.05 by default), or balance_unit='score'."
+            )
+        least = 1.0 / (1.0 - self.balance) if relative else 1.0
+        if least > self.C:
+            raise ValueError(
+                f"C={self.C:g} is too small: with the adaptive threshold the margin grows without "
+                f"limit below C={least:.4g}. Raise C, or use threshold='fixed'."
+            )
+
+    def _prices(self) -> list[float]:
+        """Return the prices to pass through before C, ascending."""
+        if not isinstance(self.anneal, str):
+            return sorted(float(price) for price in self.anneal)
+        # Of the fixed threshold C says nothing about the share of margin errors.
+        end = self.C if self.threshold == "adaptive" else 1.5 * SCREENING_C
+        prices = [SCREENING_C]
+        while prices[-1] * ANNEALING_STEP < end:
+            prices.append(prices[-1] * ANNEALING_STEP)
+        return prices
+
+    def _most_steps(self) -> int:
+        if self.max_iter is None:
+            return 100 if self.mode == "paper" else 1000
+        return self.max_iter
+
+    def _unit(self) -> float:
+        """Return the price of the loss at C = 1, the least at which rho is bounded."""
+        return 1.0
+
+    def _n_starts(self) -> int:
+        return 1  # starts are compared inside a run
+
+    # ------------------------------------------------------------------ fit
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+        return Prepared(self._view(X, weights), weights)
+
+    def _margin_problem(
+        self, view: View, threshold: Any = None, loss: Loss | None = None
+    ) -> MarginProblem:
+        threshold = self.threshold if threshold is None else threshold
+        relative = self.balance_unit == "margin" and self.mode != "paper"
+        return MarginProblem(
+            view.source,
+            self._loss(view) if loss is None else loss,
+            tau=float(self.balance),
+            threshold=threshold,
+            balance="relative" if relative else "absolute",
+        )
+
+    def _run(self, prepared: Prepared, seed: int) -> MarginResult:
+        try:
+            return self._solve(prepared, seed)
+        except NotAGramMatrixError as error:
+            kernel = getattr(self, "kernel", "linear")
+            raise ValueError(
+                f"kernel={kernel!r} is not positive semi-definite on these rows, so that there is "
+                "no margin. Use another, 'rbf' say, or other parameters of it."
+            ) from error
+
+    def _solve(self, prepared: Prepared, seed: int) -> MarginResult:
+        view = prepared.view
+        labels = self._start(prepared, seed)
+        problem = self._margin_problem(view)
+        if self.mode == "paper":
+            result = self._paper(problem, labels)
+        else:
+            prices = self._prices()
+            if self.threshold == "fixed" and prices:
+                # Annealing is in prices of the adaptive threshold, which have no units.
+                adaptive = self._margin_problem(view, "adaptive")
+                found = self._descend(adaptive, labels, prices[-1])
+                labels = found.labels if found.labels.size else labels
+            result = self._descend(problem, labels, float(self.C))
+        return self._checked(result, problem)
+
+    def _descend(self, problem: MarginProblem, labels: NDArray, C: float) -> MarginResult:
+        unit = self._unit()
+        path = [unit * price for price in self._prices() if price < C]
+        if problem.threshold == "fixed":
+            path = []
+        return maximise_margin(
+            problem, labels, C=unit * C, path=path, tol=self.tol, max_iter=self._most_steps()
+        )
+
+    def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
+        return relabelling_outside(
+            problem,
+            labels,
+            C=self._unit() * float(self.C),
+            cut_tol=0.01 if self.cut_tol is None else self.cut_tol,
+            cccp_tol=0.1 if self.cccp_tol is None else self.cccp_tol,
+            max_iter=self._most_steps(),
+        )
+
+    def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
+        if result.status is Status.UNBOUNDED:
+            raise ValueError(
+                f"at C={self.C:g} and balance={self.balance:g} the margin grows without limit. "
+                "Raise C, or lower balance."
+            )
+        if result.labels.size == 0 and result.status is Status.FAILED:
+            raise ValueError(
+                "the quadratic programme of the cuts cannot be solved in floating point at "
+                f"C={self.C:g} for rows of this scale. Scale X, or lower C."
+            )
+        if result.labels.size == 0 or np.ptp(result.labels) == 0:
+            absolute = problem.balance == "absolute" or problem.threshold == "fixed"
+            if absolute and problem.tau > 0 and result.labels.size:
+                raise ValueError(
+                    f"all rows are on one side: balance={self.balance:g} is wide in the units of "
+                    "the scores. Lower it, or use balance_unit='margin' (with mode='default')."
+                )
+            if problem.threshold == "fixed":
+                raise ValueError(
+                    f"at C={self.C:g} the fixed margin of 1 is out of reach for rows of this "
+                    "scale. Raise C, scale X, or use threshold='adaptive'."
+                )
+            raise ValueError(
+                "no hyperplane found has rows on both sides: check that the rows of X differ, or "
+                "start from other labels (init)."
+            )
+        return result
+
+    # ------------------------------------------------------------------ starts
+
+    def _start(self, prepared: Prepared, seed: int) -> NDArray:
+        view = prepared.view
+        n = view.source.n_rows
+        if not isinstance(self.init, str):
+            return check_start_labels("init", self.init, n, 2)
+        if self.mode == "paper" and self.init == "auto":
+            return self._candidates(view, prepared.weights, seed, ["k-means"])[0]
+        small, weights = self._part(view, prepared.weights, seed)
+        kinds = ["random"] * self.n_init
+        if self.init != "random":
+            kinds[0] = "k-means"
+        if self.init == "k-means":
+            kinds = ["k-means"]
+        candidates = self._candidates(small, weights, seed, kinds)
+        if len(candidates) == 1 and small is view:
+            return candidates[0]
+        best = best_start(
+            self._margin_problem(small, "adaptive", HingeLoss(small.source.shares)),
+            candidates,
+            C=self._screening_price(),
+            tol=SCREENING_TOL,
+        )
+        if best.normal is None:
+            return self._candidates(view, prepared.weights, seed, kinds[:1])[0]
+        if small is view:
+            return best.labels
+        return (small.hyperplane(best)(view.start_rows()) > 0).astype(np.int64)
+
+    def _part(self, view: View, weights: NDArray | None, seed: int) -> tuple[View, NDArray | None]:
+        """Return the rows on which starts are compared: not too many, and not the fit's own."""
+        n = view.source.n_rows
+        if n <= SAMPLE and not view.is_stateful:
+            return view, weights
+        pool = np.arange(n) if weights is None else np.flatnonzero(weights)
+        chosen = pool
+        if pool.size > SAMPLE:
+            rng = np.random.default_rng(seed)
+            chosen = np.sort(rng.choice(pool, SAMPLE, replace=False))
+        part = view.sampled(chosen)
+        if part is None:
+            return view, weights
+        return part, None if weights is None else weights[chosen]
+
+    def _screening_price(self) -> float:
+        price = SCREENING_C
+        if self.balance_unit == "margin" and self.mode != "paper":
+            price /= 1.0 - min(float(self.balance), 0.99)
+        return price
+
+    def _candidates(
+        self, view: View, weights: NDArray | None, seed: int, kinds: list[str]
+    ) -> list[NDArray]:
+        rng = np.random.default_rng(seed)
+        labels = []
+        for kind in kinds:
+            if kind == "random":
+                labels.append(random_start(view.source, rng))
+            elif view.start_rows() is None:
+                labels.append(principal_start(view.source, rng))
+            else:
+                labels.append(k_means_start(view.start_rows(), weights, seed))
+        return labels
+
+    # ------------------------------------------------------------------ fitted
+
+    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
+        self._hyperplane = prepared.view.hyperplane(result)
+        self.status_ = result.status
+        if result.status is Status.DEGENERATE:
+            warn_user(
+                f"At C={self.C:g} no hyperplane has a margin with its own labels: the rows are "
+                "too mixed for it. The clusters are those of a smaller C. Lower C.",
+                ConvergenceWarning,
+            )
+        elif result.status in (Status.MAX_ITER, Status.FAILED):
+            name, share = next(iter(result.residuals.items()))
+            warn_user(
+                f"The descent ended early after {result.n_iter} steps ({result.status.value}), "
+                f"with a {name} of {share:.1e}. Raise max_iter or tol, or scale X.",
+                ConvergenceWarning,
+            )
+
+    def _scores(self, X: Any) -> NDArray:
+        return self._hyperplane(X)

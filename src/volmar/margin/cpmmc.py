@@ -1,0 +1,184 @@
+"""CPMMC: cutting-plane maximum margin clustering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.clusterer import MarginClusterer, Prepared
+from volmar.margin.engine import MarginResult
+from volmar.margin.losses import HingeLoss
+from volmar.margin.views import LinearView, View
+
+
+class CPMMC(MarginClusterer):
+    r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
+
+    Finds the hyperplane with the widest soft margin over all labels:
+
+    .. math:: \min_{w, t, \rho \ge 0} \; \tfrac12 \|w\|^2 - \rho
+              + \frac{C}{n} \sum_i \max(0, \rho - |f_i|),
+              \qquad f_i = w'(x_i - \bar x) + t, \quad |t| \le b \rho
+
+    (SKMMC eq. 10, centred; ``threshold="fixed"`` has :math:`\rho = 1`, eq. 9). About one in
+    C of the rows is inside the margin, so that C has no units. A handful of passes over X.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2 yet.
+    C : float, default=2.0
+        Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
+        C of the rows are inside the margin there. Large values chase thin gaps.
+    threshold : {"adaptive", "fixed"}, default="adaptive"
+        Whether the margin :math:`\rho` is found (SKMMC's Algorithm 1), or is 1 (the original
+        CPMMC), where C depends on the scale of X.
+    balance : float, default=0.05
+        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance_unit : {"margin", "score"}, default="margin"
+        Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
+        latter. With mode="paper" and with the fixed threshold it is the latter always.
+    anneal : "auto" or tuple of float, default="auto"
+        Prices below C to pass through first, from a price near 1, where most starts lead to the
+        same labels: 1.2, 3, 7.5 and so on, those given, or none, ().
+    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
+        "auto": k-means and ``n_init - 1`` random directions, of which the one with the lowest
+        objective at C = 1.2 goes on, on at most 2000 rows. "k-means": that one alone. "random":
+        random directions. Or the labels to start from.
+    n_init : int, default=4
+        Starts to compare.
+    tol : float, default=0.01
+        Certified gap, relative to the objective, at which to stop.
+    max_iter : int, optional
+        Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
+        each, 100 if not given.
+    mode : {"default", "paper"}, default="default"
+        "paper": the nested loops as printed (misprints mended), from k-means, without annealing.
+    cut_tol : float, optional
+        The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
+    cccp_tol : float, optional
+        The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
+    random_state : int, RandomState or None, default=None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    coef_ : ndarray of shape (1, n_features)
+        w in units of the margin.
+    intercept_ : ndarray of shape (1,)
+        Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
+    status_ : Status
+        How the descent ended.
+    objective_ : float
+        The minimised objective, below 0 with the adaptive threshold. It compares starts, not
+        values of C, scalings or kernels.
+    result_ : MarginResult
+        Certified result: with the labels found no hyperplane is better by more than `gap`;
+        `n_passes` counts products with X.
+    n_iter_ : int
+        Steps.
+    n_features_in_ : int
+        Number of features.
+
+    See Also
+    --------
+    KernelCPMMC : The same in the feature space of a kernel.
+    MSPC : Separation probability in place of the margin; does not depend on the features' scales.
+
+    Notes
+    -----
+    `decision_function` is in units of the margin: rows beyond -1 and 1 are outside of it.
+
+    The papers' nested loops ask for a precision of the inner one. Here its lower bound says when a
+    relabelling is worth more than another cut (see `volmar.margin.maximise_margin`), and the
+    objective never rises. The objective :math:`J_o` that the paper stops on may rise.
+
+    The margin has the units of X: scale features that have different ones. The defaults C = 2 and
+    balance = 0.05 come from a prototype that saw labels; on sets that it had not seen it did not
+    beat k-means on average.
+
+    References
+    ----------
+    F. Wang, B. Zhao, C. Zhang (2010), Linear time maximum margin clustering, IEEE Trans. Neural
+    Networks 21. J. Wu, X.-L. Zhang (2012), Sparse kernel maximum margin clustering, Neural
+    Network World 22.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from volmar import CPMMC
+    >>> from volmar.metrics import clustering_error
+    >>> digits = load_digits()
+    >>> pair = (digits.target == 2) | (digits.target == 7)
+    >>> model = CPMMC(C=10, random_state=0).fit(digits.data[pair])
+    >>> bool(clustering_error(digits.target[pair], model.labels_) < 0.01)
+    True
+    >>> bool(model.result_.gap <= 0.01 * abs(model.objective_))
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        C=2.0,
+        threshold="adaptive",
+        balance=0.05,
+        balance_unit="margin",
+        anneal="auto",
+        init="auto",
+        n_init=4,
+        tol=0.01,
+        max_iter=None,
+        mode="default",
+        cut_tol=None,
+        cccp_tol=None,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.C = C
+        self.threshold = threshold
+        self.balance = balance
+        self.balance_unit = balance_unit
+        self.anneal = anneal
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.mode = mode
+        self.cut_tol = cut_tol
+        self.cccp_tol = cccp_tol
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, dense or CSR.
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    def _view(self, X: Any, weights: NDArray | None) -> LinearView:
+        return LinearView(X, weights)
+
+    def _loss(self, view: View) -> HingeLoss:
+        return HingeLoss(view.source.shares)
+
+    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
+        super()._publish(prepared, result)
+        self.coef_ = self._hyperplane.coef[None, :]
+        self.intercept_ = np.array([self._hyperplane.intercept])

@@ -1,0 +1,256 @@
+"""Kernel CPMMC: cutting-plane maximum margin clustering in the feature space of a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar._memory import require_memory
+from volmar.base.kernel import KernelMixin
+from volmar.base.validation import check_choice, check_count
+from volmar.margin.clusterer import MarginClusterer, Prepared
+from volmar.margin.engine import MarginResult
+from volmar.margin.losses import HingeLoss
+from volmar.margin.views import ExactKernelView, FeatureView, View
+from volmar.rows import NystroemMap
+
+
+class KernelView(KernelMixin):
+    """Rows under the kernel of an estimator: exactly, or by landmarks."""
+
+    # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
+    _kernels_of_differences = ("rbf", "laplacian", "linear")
+
+    random_state: Any
+
+    def _exact_view(self, X: Any, weights: NDArray | None) -> ExactKernelView:
+        n = X.shape[0]
+        require_memory(
+            3.0 * 8 * n**2,
+            f"the kernel matrix of {n} rows",
+            "Use method='nystroem', or cluster a sample and use predict for the rest.",
+        )
+        K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
+        return ExactKernelView(K, expansion, weights)
+
+    def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
+        n = X.shape[0]
+        require_memory(
+            2.0 * X.dtype.itemsize * n * n_landmarks,
+            f"{n_landmarks} features of {n} rows",
+            "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+        )
+        feature_map = NystroemMap(
+            self.kernel,
+            landmarks=min(n_landmarks, n),
+            random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            gamma=self._resolved_gamma(X, weights),
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        ).fit(X)
+        return FeatureView(feature_map, feature_map.transform(X), weights)
+
+
+class KernelCPMMC(KernelView, MarginClusterer):
+    r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
+
+    The problem of `CPMMC` in the feature space of a kernel, centred there:
+
+    .. math:: \min_{w, t, \rho \ge 0} \; \tfrac12 \|w\|^2 - \rho
+              + \frac{C}{n} \sum_i \max(0, \rho - |f_i|),
+              \qquad f_i = \langle w, \phi(x_i) - \bar\phi \rangle + t, \quad |t| \le b \rho
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2 yet.
+    kernel : str or callable, default="rbf"
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    method : {"exact", "nystroem"}, default="exact"
+        "exact": the whole kernel matrix, quadratic in the number of rows (2500 rows take a
+        second or two). "nystroem": `n_landmarks` rows represent the feature space; linear.
+    n_landmarks : int, default=100
+        Landmarks of method="nystroem".
+    C : float, default=2.0
+        Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
+        C of the rows are inside the margin there.
+    threshold : {"adaptive", "fixed"}, default="adaptive"
+        Whether the margin :math:`\rho` is found, or is 1.
+    balance : float, default=0.05
+        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance_unit : {"margin", "score"}, default="margin"
+        Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
+        latter. With mode="paper" and with the fixed threshold it is the latter always.
+    anneal : "auto" or tuple of float, default="auto"
+        Prices below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
+        "auto": k-means (of the rows; of the landmarks' features; the leading kernel principal
+        component where the kernel is precomputed) and ``n_init - 1`` random directions, of which
+        the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
+        random directions. Or the labels to start from.
+    n_init : int, default=4
+        Starts to compare.
+    tol : float, default=0.01
+        Certified gap, relative to the objective, at which to stop.
+    max_iter : int, optional
+        Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
+        each, 100 if not given.
+    mode : {"default", "paper"}, default="default"
+        "paper": Algorithm 2 as printed (misprints mended), from k-means, without annealing.
+    cut_tol : float, optional
+        The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
+    cccp_tol : float, optional
+        The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
+    random_state : int, RandomState or None, default=None
+        Seed of starts and landmarks.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    dual_coef_ : ndarray of shape (n_samples,)
+        Coefficients of k(x_j, x) in units of the margin, of (weighted) sum zero; only for
+        method="exact".
+    intercept_ : float
+        Constant of the decision function.
+    status_ : Status
+        How the descent ended.
+    objective_ : float
+        The minimised objective. It compares starts, not values of C or kernels.
+    result_ : MarginResult
+        Certified result: with the labels found no hyperplane is better by more than `gap`.
+    n_iter_ : int
+        Steps.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    CPMMC : Linear, for many rows.
+    SKMMC : A few basis vectors in place of the kernel matrix.
+
+    Notes
+    -----
+    `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
+    wherever there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
+
+    References
+    ----------
+    J. Wu, X.-L. Zhang (2012), Sparse kernel maximum margin clustering, Neural Network World 22.
+
+    Examples
+    --------
+    >>> from volmar import KernelCPMMC
+    >>> from volmar.datasets import make_two_circles
+    >>> from volmar.metrics import clustering_error
+    >>> X, y = make_two_circles(200, noise=0.02, factor=0.2, random_state=0)
+    >>> model = KernelCPMMC(random_state=0).fit(X)
+    >>> clustering_error(y, model.labels_)
+    0.0
+    """
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        method="exact",
+        n_landmarks=100,
+        C=2.0,
+        threshold="adaptive",
+        balance=0.05,
+        balance_unit="margin",
+        anneal="auto",
+        init="auto",
+        n_init=4,
+        tol=0.01,
+        max_iter=None,
+        mode="default",
+        cut_tol=None,
+        cccp_tol=None,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.method = method
+        self.n_landmarks = n_landmarks
+        self.C = C
+        self.threshold = threshold
+        self.balance = balance
+        self.balance_unit = balance_unit
+        self.anneal = anneal
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.mode = mode
+        self.cut_tol = cut_tol
+        self.cccp_tol = cccp_tol
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_kernel()
+        check_choice("method", self.method, ["exact", "nystroem"])
+        check_count("n_landmarks", self.n_landmarks, low=2)
+        if self.method == "nystroem" and self._is_pairwise():
+            raise ValueError(
+                "method='nystroem' needs rows to take landmarks from, and kernel is "
+                "'precomputed'. Use method='exact', or give rows and a kernel's name."
+            )
+
+    def _view(self, X: Any, weights: NDArray | None) -> View:
+        if self.method == "exact":
+            return self._exact_view(X, weights)
+        return self._nystroem_view(X, weights, self.n_landmarks)
+
+    def _loss(self, view: View) -> HingeLoss:
+        return HingeLoss(view.source.shares)
+
+    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
+        super()._publish(prepared, result)
+        if self.method == "exact":
+            self.dual_coef_ = self._hyperplane.coef
+            self.intercept_ = self._hyperplane.intercept
+        else:
+            self.intercept_ = self._hyperplane.linear.intercept

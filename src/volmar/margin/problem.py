@@ -1,0 +1,79 @@
+"""The maximum margin problem on centred rows, and its objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.losses import Loss, Violated
+from volmar.margin.sources import CutSource
+
+__all__ = ["Cut", "MarginProblem"]
+
+
+class Cut(NamedTuple):
+    """A cut in the space of w: rho m - <w, a> - t s <= xi."""
+
+    a: object
+    s: float
+    m: float
+
+
+@dataclass(frozen=True)
+class MarginProblem:
+    r"""Labels by the widest margin, over hyperplanes whose mean score is in a box.
+
+    With rows :math:`z_i` centred, scores :math:`f_i = \langle w, z_i \rangle + t` have the mean t,
+    and the papers' balance constraint :math:`|\sum_i f_i| \le l` is :math:`|t| \le \tau`. The
+    adaptive problem (SKMMC eq. 10 without its labels) is to minimise
+
+    .. math:: J = \tfrac12 \|w\|^2 - \rho + C \, L(\mathrm{sign} f, f, \rho)
+
+    over w, t and :math:`\rho \ge 0`, with the hinge
+    :math:`L = \sum_i p_i \max(0, \rho - |f_i|)` or another loss; the fixed one has
+    :math:`\rho = 1` and no :math:`-\rho`. For given labels it is convex, and its optimal value
+    falls with every relabelling by sign f.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows.
+    loss : Loss
+        The loss.
+    tau : float, default=0
+        Half width of the balance box.
+    threshold : {"adaptive", "fixed"}, default="adaptive"
+        Whether rho is a variable or 1.
+    balance : {"relative", "absolute"}, default="relative"
+        Whether tau bounds t / rho or t.
+    """
+
+    source: CutSource
+    loss: Loss
+    tau: float = 0.0
+    threshold: Literal["adaptive", "fixed"] = "adaptive"
+    balance: Literal["relative", "absolute"] = "relative"
+
+    def objective(self, square: float, rho: float, slack: float, C: float) -> float:
+        """Return J of ``|w|^2``, rho and the loss."""
+        return 0.5 * square + C * slack - (rho if self.threshold == "adaptive" else 0.0)
+
+    def at_zero(self, labels: NDArray, C: float) -> float:
+        """Return J at w = 0 and t = 0, where every J starts."""
+        if self.threshold == "adaptive":
+            return 0.0
+        zeros = np.zeros(labels.size, dtype=self.source.dtype)
+        return C * self.loss.violated(labels, zeros, 1.0).xi
+
+    def cut(self, labels: NDArray, violated: Violated) -> Cut:
+        """Return the cut of a set of rows in the space of w: one pass."""
+        v = self.loss.scale * (labels * violated.chosen)
+        v = v / self.source.n_rows if self.source.shares is None else v * self.source.shares
+        return Cut(self.source.vector(v), float(v.sum(dtype=np.float64)), violated.m)
+
+    def labels(self, f: NDArray) -> NDArray:
+        """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""
+        return np.where(f > 0, 1, -1).astype(self.source.dtype, copy=False)

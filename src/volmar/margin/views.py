@@ -1,0 +1,181 @@
+"""How rows are seen by a margin method: as they are, under a kernel, or under a feature map."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar.base.kernel import KernelExpansion
+from volmar.margin.engine import MarginResult
+from volmar.margin.sources import CutSource, KernelSource, LinearSource
+from volmar.rows import MappedRows, as_rows
+
+__all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
+
+# Float32 rows this many of their own spreads away from zero lose too many digits to it.
+FAR_AWAY = 30.0
+
+
+class Hyperplane(ABC):
+    """Scores of new rows in units of the margin; holds no more of the data than that needs."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> NDArray:
+        """Return f(x) / rho of each row."""
+
+
+class View(ABC):
+    """The rows of a fit."""
+
+    source: CutSource
+    #: Whether the source keeps something of every vector that it was asked for.
+    is_stateful: bool = False
+
+    @abstractmethod
+    def hyperplane(self, result: MarginResult) -> Hyperplane:
+        """Return what scores new rows."""
+
+    def start_rows(self) -> Any:
+        """Return rows in which k-means can find a start, or None."""
+        return None
+
+    def sampled(self, chosen: NDArray) -> View | None:  # noqa: ARG002 -- for those that can
+        """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot."""
+        return None
+
+
+@dataclass(frozen=True)
+class LinearHyperplane(Hyperplane):
+    """x'coef + intercept."""
+
+    coef: NDArray
+    intercept: float
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return x'coef + intercept."""
+        return as_rows(X).scores(self.coef) + X.dtype.type(self.intercept)
+
+
+class LinearView(View):
+    """Rows as they are, dense or CSR.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The rows.
+    weights : ndarray of shape (n,), optional
+        Their weights.
+    """
+
+    def __init__(self, X: Any, weights: NDArray | None = None):
+        rows = as_rows(X, sample_weight=weights)
+        self._mean = rows.mean()
+        if not sparse.issparse(X) and X.dtype == np.float32:
+            spread = np.sqrt(rows.centered().mean_squared_norm())
+            if np.linalg.norm(self._mean) > FAR_AWAY * spread:
+                X = (X - self._mean).astype(np.float32)
+                rows = as_rows(X, sample_weight=weights)
+        self.X, self.weights = X, weights
+        self.source = LinearSource(rows)
+
+    def hyperplane(self, result: MarginResult) -> LinearHyperplane:
+        """Return coefficients and intercept."""
+        coef = result.normal / result.rho
+        return LinearHyperplane(coef, float(result.t / result.rho - coef @ self._mean))
+
+    def start_rows(self) -> Any:
+        """Return the rows."""
+        return self.X
+
+    def sampled(self, chosen: NDArray) -> LinearView:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return LinearView(self.X[chosen], weights)
+
+
+@dataclass(frozen=True)
+class FeatureHyperplane(Hyperplane):
+    """A linear function of features."""
+
+    feature_map: Any
+    linear: LinearHyperplane
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return z(x)'coef + intercept, tile by tile."""
+        rows = MappedRows(X, self.feature_map)
+        return rows.scores(self.linear.coef) + self.linear.intercept
+
+
+class FeatureView(LinearView):
+    """Rows under a fitted feature map, whose features are held.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        The map.
+    features : ndarray of shape (n, D)
+        Features of the rows.
+    weights : ndarray of shape (n,), optional
+        Their weights.
+    """
+
+    def __init__(self, feature_map: Any, features: NDArray, weights: NDArray | None = None):
+        super().__init__(features, weights)
+        self.feature_map = feature_map
+
+    def hyperplane(self, result: MarginResult) -> Any:
+        """Return the map with coefficients and intercept."""
+        return FeatureHyperplane(self.feature_map, super().hyperplane(result))
+
+
+@dataclass(frozen=True)
+class KernelHyperplane(Hyperplane):
+    """sum_j coef_j k(x_j, x) + intercept."""
+
+    expansion: KernelExpansion
+    coef: NDArray
+    intercept: float
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return the expansion's value."""
+        return self.expansion(X, self.coef) + self.intercept
+
+
+class ExactKernelView(View):
+    """Rows in the feature space of a kernel, by the whole kernel matrix.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel matrix.
+    expansion : KernelExpansion
+        Kernel sums over new rows.
+    weights : ndarray of shape (n,), optional
+        Weights of the rows.
+    """
+
+    def __init__(self, K: NDArray, expansion: KernelExpansion, weights: NDArray | None = None):
+        self.expansion = expansion
+        shares = None if weights is None else weights / weights.sum()
+        self.source: KernelSource = KernelSource(K, shares)
+
+    def hyperplane(self, result: MarginResult) -> KernelHyperplane:
+        """Return dual coefficients and intercept.
+
+        f(x) = sum_j v_j k(x_j, x) less its (weighted) mean over the training rows, plus t: the
+        coefficients have sum zero, so that the mean embedding drops out of them.
+        """
+        v = result.normal[0]
+        p = self.source.p
+        K = self.source.K
+        mean = float(p @ (K @ v.astype(K.dtype, copy=False)))
+        return KernelHyperplane(self.expansion, v / result.rho, (result.t - mean) / result.rho)
+
+    def start_rows(self) -> Any:
+        """Return the training rows, where there are any."""
+        return self.expansion.rows
