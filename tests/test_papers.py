@@ -9,7 +9,7 @@ import pytest
 from volmar import MSPC, NormalizedSpectralClustering
 from volmar.datasets import data_folder, load
 from volmar.graphs import make_similarity
-from volmar.metrics import clustering_error
+from volmar.metrics import clustering_error, pair_f_measure
 from volmar.papers import (
     Cell,
     CellResult,
@@ -356,7 +356,6 @@ def test_published_figures():
 
 @pytest.mark.parametrize("name", list_experiments())
 def test_every_experiment_is_consistent(name):
-    import volmar
     from volmar import metrics
     from volmar.datasets import list_datasets
 
@@ -371,13 +370,52 @@ def test_every_experiment_is_consistent(name):
     for cell in cells:
         assert cell.dataset in list_datasets()
         assert (cell.dataset, cell.method) in figures or experiment.measures
-        getattr(volmar, cell.estimator)(**cell.parameters)
+        runner_module.find_estimator(cell.estimator)(**cell.parameters)
         if cell.similarity:
             make_similarity(**cell.similarity)
 
 
+AGREEMENT = """
+title = "A rival of scikit-learn's, judged by an agreement"
+paper = "mmc-multivariate-loss"
+table = "V"
+metric = "pair_f_measure"
+metric_params = { beta = 1.5 }
+
+[sampling]
+realizations = 1
+whole_sets = true
+
+[datasets]
+digits-1v7 = {}
+
+[methods.KM]
+estimator = "sklearn.cluster.KMeans"
+fixed = { n_clusters = 2, n_init = 1 }
+grid = { max_iter = [1, 100] }
+default = { n_clusters = 2, n_init = 10 }
+"""
+
+
+def test_of_an_agreement_the_largest_is_the_best(tmp_path):
+    experiment = parse_experiment("agreement", AGREEMENT)
+    assert experiment.larger_is_better
+    results = run_cells(experiment.cells(), Store(tmp_path / "cells.jsonl"))
+    values = [r.value for r in results.values() if r.cell.column == "hindsight"]
+    (line,) = summarise(experiment, results.values())
+    assert line.hindsight.mean == pytest.approx(100 * max(values))
+    assert line.paper.mean == pytest.approx(99.4)  # printed as a share
+    assert {r.status for r in results.values()} == {"done"}
+    (default,) = [r for r in results.values() if r.cell.column == "label-free"]
+    data = load("digits-1v7")
+    labels = runner_module.find_estimator("sklearn.cluster.KMeans")(
+        n_clusters=2, n_init=10, random_state=1
+    ).fit_predict(data.X)
+    assert default.value == pytest.approx(pair_f_measure(data.y, labels, beta=1.5))
+
+
 def test_unknown_experiment():
-    with pytest.raises(ValueError, match="no experiment is named 'table-9'; there are: mspc-aaai"):
+    with pytest.raises(ValueError, match="no experiment is named 'table-9'; there are: mmc-multi"):
         load_experiment("table-9")
 
 

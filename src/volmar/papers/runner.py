@@ -27,7 +27,7 @@ from volmar.papers.store import CellResult, Store
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell on one thread; an error is recorded as its status, not raised."""
     data = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
-    model = _estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
+    model = find_estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
         # What a warning says (components of a graph, say) belongs to the data, not to the run.
@@ -54,7 +54,7 @@ def run_cell(cell: Cell) -> CellResult:
     )
 
 
-def _estimator(name: str) -> Any:
+def find_estimator(name: str) -> Any:
     """Return a class of volmar, or of scikit-learn by its dotted path."""
     module, _, name = name.rpartition(".")
     return getattr(import_module(module) if module else volmar, name)
