@@ -181,14 +181,27 @@ class MarginClusterer(Clusterer):
         if self.mode == "paper":
             result = self._paper(problem, labels)
         else:
-            prices = self._prices()
-            if self.threshold == "fixed" and prices:
-                # Annealing is in prices of the adaptive threshold, which have no units.
-                adaptive = self._margin_problem(view, "adaptive")
-                found = self._descend(adaptive, labels, prices[-1])
-                labels = found.labels if found.labels.size else labels
+            labels = self._hinge_labels(view, problem, labels)
             result = self._descend(problem, labels, float(self.C))
         return self._checked(result, problem)
+
+    def _hinge_labels(self, view: View, problem: MarginProblem, labels: NDArray) -> NDArray:
+        """Return labels after the first price of the path with the hinge and adaptive threshold.
+
+        The fixed threshold has no prices without units, and the least prices of other losses are
+        those of the hinge several times over, where more starts stick.
+        """
+        prices = self._prices()
+        if not prices or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss)):
+            return labels
+        found = maximise_margin(
+            self._margin_problem(view, "adaptive", HingeLoss(view.source.shares)),
+            labels,
+            C=prices[0],
+            tol=self.tol,
+            max_iter=self._most_steps(),
+        )
+        return found.labels if found.labels.size else labels
 
     def _descend(self, problem: MarginProblem, labels: NDArray, C: float) -> MarginResult:
         unit = self._unit()
