@@ -61,6 +61,7 @@ pages = (
     "own_table",
     "ground_floor",
     "papers",
+    "margin",
     "theory",
     "references",
     "design",
