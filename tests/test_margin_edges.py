@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from volmar import SKMMC, MultivariateMMC
 from volmar.margin.cpmmc import CPMMC
 from volmar.margin.engine import maximise_margin
 from volmar.margin.kernel_cpmmc import KernelCPMMC
@@ -75,3 +77,85 @@ def test_fixed_balance_of_1_or_more_names_balance(rng):
     X = overlapping(0)
     with pytest.raises(ValueError, match="balance"):
         CPMMC(threshold="fixed", C=1, balance=1.5, random_state=0).fit(X)
+
+
+def two_groups(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return rng.standard_normal((n, 2)) + 5.0 * y[:, None] * np.eye(2)[0], y
+
+
+def test_sparse_single_precision_rows_far_from_the_origin():
+    X, _ = two_groups()
+    near = SKMMC(random_state=0).fit(X)
+    far = SKMMC(random_state=0).fit(sparse.csr_matrix((X + 300).astype(np.float32)))
+    # No RBF kernel has an objective below -1/2; rounded distances once gave -3.
+    assert far.objective_ == pytest.approx(near.objective_, rel=0.05)
+    assert np.mean(far.labels_ != near.labels_) in (0.0, 1.0)
+
+
+def test_rows_without_weight_are_no_landmarks():
+    X, y = two_groups()
+    rng = np.random.default_rng(1)
+    far = np.vstack([X, rng.uniform(-1000, 1000, (600, 2))])
+    weights = np.r_[np.ones(60), np.zeros(600)]
+    model = KernelCPMMC(method="nystroem", n_landmarks=20, gamma=0.1, random_state=0)
+    labels = model.fit(far, sample_weight=weights).labels_[:60]
+    assert np.mean(labels == y) in (0.0, 1.0)
+
+
+def test_more_landmarks_than_rows_are_no_matter_of_memory():
+    X, _ = two_groups()
+    KernelCPMMC(method="nystroem", n_landmarks=10**9, random_state=0).fit(X)
+
+
+def test_a_width_beyond_all_distances_is_told():
+    X, _ = two_groups()
+    with pytest.warns(UserWarning, match="so wide"):
+        SKMMC(sigma=1e7, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 1e300])
+def test_widths_whose_squares_do_not_fit_are_refused(sigma):
+    with pytest.raises(ValueError, match="does not fit"):
+        SKMMC(sigma=sigma).fit(two_groups()[0])
+
+
+def test_one_row_with_weight_is_refused():
+    X, _ = two_groups()
+    weights = np.zeros(60)
+    weights[3] = 1.0
+    with pytest.raises(ValueError, match="same point"):
+        SKMMC(random_state=0).fit(X, sample_weight=weights)
+    for model in (CPMMC(random_state=0), KernelCPMMC(method="nystroem", random_state=0)):
+        with pytest.raises(ValueError, match=r"rows of X differ|look alike"):
+            model.fit(X, sample_weight=weights)
+
+
+def test_a_search_that_finds_nothing_more_ends():
+    X, _ = two_groups()
+    model = SKMMC(n_basis=10**9, random_state=0).fit(X)
+    assert len(model.basis_vectors_) <= 50
+
+
+@pytest.mark.parametrize("loss", ["error", "rand", "fbeta", "nmi"])
+def test_converged_means_within_tol_of_the_objective(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3)) + 1.5 * (np.arange(80) % 2)[:, None]
+    for C in (1.3, 3.0, 10.0):
+        model = MultivariateMMC(loss=loss, C=C, tol=0.3, random_state=0).fit(X)
+        if model.status_ is Status.CONVERGED:
+            assert model.result_.is_certified(0.3)
+
+
+def test_prices_that_are_not_below_the_last_are_refused():
+    with pytest.raises(ValueError, match="anneal has the price 5"):
+        CPMMC(C=2, anneal=(1.2, 5.0)).fit(two_groups()[0])
+
+
+def test_a_wide_box_and_a_small_price_are_both_named():
+    X, _ = two_groups()
+    with pytest.raises(ValueError, match=r"Lower balance, or use threshold='adaptive'"):
+        SKMMC(threshold="fixed", balance=100.0, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="Lower balance"):
+        SKMMC(balance_unit="score", balance=1e9, random_state=0).fit(X)

@@ -29,7 +29,9 @@ __all__ = ["BasisExpansion", "BasisSource", "Projection"]
 
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.
-MIN_DISTANCE = 1e-7
+MIN_DISTANCE = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-9}
+# Rounds of a search in a row without a vector at which it ends.
+MAX_MISSES = 3
 # Images in one array, and values of k(b, x) held at a time when new rows are scored.
 BLOCK, KERNEL_BLOCK = 16, 2**22
 
@@ -203,12 +205,15 @@ class BasisSource(CutSource):
         """Return the projection of sum_i v_i z_i, after a search for basis vectors near it."""
         r = self._pilot.restricted(v)
         centred = self._pilot.centred(r)
+        n_misses = 0
         for k in range(self.n_basis):
-            if self.version >= self.max_basis:
+            if self.version >= self.max_basis or n_misses == MAX_MISSES:
                 break
+            before = self.version
             for b in self._proposals(r, centred, first=k == 0):
                 if self.version < self.max_basis:
                     self._take(b, centred)
+            n_misses = n_misses + 1 if self.version == before else 0
         return Projection(np.empty(0), v.astype(self.dtype, copy=False))
 
     def add(self, vectors: NDArray) -> None:
@@ -278,7 +283,7 @@ class BasisSource(CutSource):
         """Take b into the basis, if it is outside the span and the cut r (if any) gains by it."""
         b = b.astype(self.dtype).astype(np.float64)
         row, square = self._basis.distance(b)
-        if square <= MIN_DISTANCE:
+        if square <= MIN_DISTANCE[self.dtype]:
             return
         image = self._pilot.rows.kernel(b)
         if r is not None and self.version:

@@ -103,6 +103,11 @@ class MarginClusterer(Clusterer):
         else:
             for price in self.anneal:
                 check_number("anneal", price, low=1.0)
+                if self.threshold == "adaptive" and price >= self.C:
+                    raise ValueError(
+                        f"anneal has the price {price:g}, which is not below C={self.C:g}. Leave "
+                        "it out."
+                    )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
         if self.threshold == "adaptive":
@@ -235,10 +240,11 @@ class MarginClusterer(Clusterer):
             )
         if result.labels.size == 0 or np.ptp(result.labels) == 0:
             absolute = problem.balance == "absolute" or problem.threshold == "fixed"
-            if absolute and problem.tau > 0 and result.labels.size:
+            remedy = "use threshold='adaptive'" if problem.threshold == "fixed" else "raise C"
+            if absolute and problem.tau > 0:
                 raise ValueError(
-                    f"all rows are on one side: balance={self.balance:g} is wide in the units of "
-                    "the scores. Lower it, or use balance_unit='margin' (with mode='default')."
+                    f"at C={self.C:g} and balance={self.balance:g}, which is in the units of the "
+                    f"scores, no hyperplane has rows on both sides. Lower balance, or {remedy}."
                 )
             if problem.threshold == "fixed":
                 raise ValueError(

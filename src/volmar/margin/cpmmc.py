@@ -55,7 +55,8 @@ class CPMMC(MarginClusterer):
         Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
         each, 100 if not given.
     mode : {"default", "paper"}, default="default"
-        "paper": the nested loops as printed (misprints mended), from k-means, without annealing.
+        "paper": the nested loops as printed (misprints mended), from k-means, without annealing;
+        `tol`, `anneal` and `n_init` have no part in it.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional

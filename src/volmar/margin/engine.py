@@ -181,6 +181,7 @@ class _Descent:
             room = J - self.bound
             # The fixed threshold's J is near that of w = 0 where C is small, near 0 where large.
             size = min(abs(self.bound), max(zero - self.bound, ROUNDING * zero))
+            size = min(size, abs(J)) if found_one else size
             if room <= self.tol * size or room <= 0:
                 return Status.CONVERGED if found_one else Status.DEGENERATE
             if self.n_iter >= self.max_iter:

@@ -38,6 +38,9 @@ class KernelView(KernelMixin):
 
     def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
         n = X.shape[0]
+        # Rows without weight must not be landmarks.
+        pool = X if weights is None else X[weights > 0]
+        n_landmarks = min(n_landmarks, pool.shape[0])
         require_memory(
             2.0 * X.dtype.itemsize * n * n_landmarks,
             f"{n_landmarks} features of {n} rows",
@@ -45,13 +48,13 @@ class KernelView(KernelMixin):
         )
         feature_map = NystroemMap(
             self.kernel,
-            landmarks=min(n_landmarks, n),
+            landmarks=n_landmarks,
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
             gamma=self._resolved_gamma(X, weights),
             degree=self.degree,
             coef0=self.coef0,
             kernel_params=self.kernel_params,
-        ).fit(X)
+        ).fit(pool)
         return FeatureView(feature_map, feature_map.transform(X), weights)
 
 
@@ -110,7 +113,8 @@ class KernelCPMMC(KernelView, MarginClusterer):
         Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
         each, 100 if not given.
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 2 as printed (misprints mended), from k-means, without annealing.
+        "paper": Algorithm 2 as printed (misprints mended), from k-means, without annealing; `tol`,
+        `anneal` and `n_init` have no part in it.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional

@@ -85,7 +85,8 @@ class MultivariateMMC(KernelView, MarginClusterer):
         each, 100 if not given.
     mode : {"default", "paper"}, default="default"
         "paper": the paper's Algorithms 1 and 2 (cutting planes outside, relabelling inside, every
-        cut computed again for new labels), from k-means, without annealing. Its threshold is
+        cut computed again for new labels), from k-means, without annealing; `tol`, `anneal` and
+        `n_init` have no part in it. Its threshold is
         "fixed": say so too.
     cut_tol : float, optional
         The paper's :math:`\epsilon`, 0.01 if not given. Only with mode="paper".
@@ -218,7 +219,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         check_choice("loss", self.loss, UNITS)
         super()._check_parameters()
         self._check_kernel()
-        check_number("beta", self.beta, low=0.0, open_low=True)
+        check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
         check_choice("method", self.method, ["exact", "nystroem"])
         check_count("n_landmarks", self.n_landmarks, low=2)
         if self.method == "nystroem" and self._is_pairwise():

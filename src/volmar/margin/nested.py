@@ -218,10 +218,14 @@ def _result(
     violated = problem.loss.violated(y, f, found.rho)
     J = problem.objective(solution.square, found.rho, violated.xi, C)
     same = np.array_equal(y, used)
+    gap = max(J - found.lower_bound, 0.0) if same else float("nan")
+    residuals = {"violation": max(violation, 0.0)}
+    if same and J:
+        residuals["relative gap"] = gap / abs(J)
     return MarginResult(
         objective=J,
-        gap=max(J - found.lower_bound, 0.0) if same else float("nan"),
-        residuals={"violation": max(violation, 0.0)},
+        gap=gap,
+        residuals=residuals,
         status=status,
         n_iter=len(history),
         history=tuple(history),

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import check_random_state
 
+from volmar._memory import require_memory
 from volmar.base.validation import check_choice, check_count
+from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
 from volmar.graphs.bandwidth import parse_sigma
+from volmar.margin.basis_search import FAR
 from volmar.margin.basis_source import BasisExpansion, BasisSource
 from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine import MarginResult
@@ -119,8 +123,8 @@ class SKMMC(MarginClusterer):
         Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
         each, 100 if not given.
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 3 as printed (misprints mended), from k-means, without annealing. Say
-        basis="single" too for its Algorithm 4.
+        "paper": Algorithm 3 as printed (misprints mended), from k-means, without annealing; `tol`,
+        `anneal` and `n_init` have no part in it. Say basis="single" too for its Algorithm 4.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given; 1 for large data. Only with
         mode="paper".
@@ -253,6 +257,13 @@ class SKMMC(MarginClusterer):
 
     def _view(self, X: Any, weights: NDArray | None) -> BasisView:
         self.sigma_ = self._width(X, weights)
+        if not 1e-100 < self.sigma_ < 1e100:
+            raise ValueError(
+                f"sigma={self.sigma!r} gives a width of {self.sigma_:.3g}, whose square does not "
+                "fit float64. Scale X, or give a sigma near its distances."
+            )
+        if sparse.issparse(X):
+            X = self._near_the_origin(X, weights)
         return BasisView(
             X,
             weights,
@@ -263,14 +274,32 @@ class SKMMC(MarginClusterer):
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
 
+    def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
+        """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
+        rows = as_rows(X, sample_weight=weights)
+        mean = rows.mean()
+        if mean @ mean <= FAR * rows.centered().mean_squared_norm():
+            return X
+        require_memory(
+            X.dtype.itemsize * X.shape[0] * X.shape[1],
+            f"{X.shape[0]} sparse rows far from the origin, made dense,",
+            "Subtract their mean, or scale them.",
+        )
+        return X.toarray()
+
     def _width(self, X: Any, weights: NDArray | None) -> float:
         if weights is None:
             return resolve_sigma(X, self.sigma)
         rule = parse_sigma(self.sigma)
         if isinstance(rule, float) or rule[1] != "rms":
             return resolve_sigma(X[weights > 0], self.sigma)
-        rows = as_rows(X, sample_weight=weights).centered()
-        return rule[0] * float(np.sqrt(2.0 * rows.mean_squared_norm())) / rule[2]
+        square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
+        if square == 0.0:
+            raise ValueError(
+                f"sigma={self.sigma!r} measures the distances between points, and all rows of X "
+                "with weight are the same point. Give sigma as a number, or check the weights."
+            )
+        return rule[0] * float(np.sqrt(2.0 * square)) / rule[2]
 
     def _loss(self, view: View) -> HingeLoss:
         return HingeLoss(view.source.shares)
@@ -282,3 +311,8 @@ class SKMMC(MarginClusterer):
         self.dual_coef_ = expansion.coefficients
         self.intercept_ = expansion.intercept + self._hyperplane.t
         self.n_diverged_ = prepared.view.source.n_diverged
+        if len(self.basis_vectors_) < 2:
+            warn_user(
+                f"sigma={self.sigma_:.3g} is so wide that all rows look alike: one basis vector "
+                "was found. Lower sigma ('rms' is the rows' own distance)."
+            )

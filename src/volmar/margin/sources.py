@@ -71,11 +71,16 @@ class LinearSource(CutSource):
         self.n_rows, self.dtype = rows.n_rows, rows.dtype
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
         self.n_passes = 0
+        # What centring leaves of rows at the mean.
+        self._rounding = 8.0 * float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
 
     def vector(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (d,)."""
         self.n_passes += 1
-        return self.rows.combine(v)
+        a = self.rows.combine(v)
+        if np.linalg.norm(a) <= self._rounding * float(np.abs(v).sum()):
+            a[:] = 0.0
+        return a
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
         """Return the inner products of a vector with others."""

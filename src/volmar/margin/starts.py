@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.problem import MarginProblem
@@ -22,7 +24,10 @@ POWER_STEPS = 20
 
 def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -> NDArray:
     """Return the labels of k-means."""
-    return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
+    with warnings.catch_warnings():
+        # Of rows that are all the same the margin says so itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
 
 
 def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
