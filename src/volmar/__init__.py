@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         NormalizedCut,
         NormalizedSpectralClustering,
     )
-    from volmar.margin import CPMMC, GMMC, SDPMMC, SKMMC, KernelCPMMC, MultivariateMMC
+    from volmar.margin import CPMMC, GMMC, SDPMMC, SKMMC, IterSVR, KernelCPMMC, MultivariateMMC
     from volmar.separation import MSPC, MinimaxProbabilityMachine
     from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
 
@@ -30,6 +30,7 @@ _HOMES = {
     "GMMC": "volmar.margin",
     "LDAKMeans": "volmar.baselines",
     "HardLabelMVC": "volmar.volume",
+    "IterSVR": "volmar.margin",
     "KernelCPMMC": "volmar.margin",
     "KernelKMeans": "volmar.baselines",
     "MSPC": "volmar.separation",
@@ -53,6 +54,7 @@ __all__ = [
     "SMIC",
     "DiscriminativeKMeans",
     "HardLabelMVC",
+    "IterSVR",
     "KernelCPMMC",
     "KernelKMeans",
     "LDAKMeans",

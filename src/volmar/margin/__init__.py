@@ -4,6 +4,8 @@ from volmar.margin.cpmmc import CPMMC
 from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.gmmc import GMMC, GMMCResult
 from volmar.margin.gmmc_problem import GMMCProblem
+from volmar.margin.iter_svr import IterSVR
+from volmar.margin.iter_svr_solver import IterSVRResult
 from volmar.margin.kernel_cpmmc import KernelCPMMC
 from volmar.margin.multivariate_mmc import MultivariateMMC
 from volmar.margin.problem import MarginProblem
@@ -17,6 +19,8 @@ __all__ = [
     "SKMMC",
     "GMMCProblem",
     "GMMCResult",
+    "IterSVR",
+    "IterSVRResult",
     "KernelCPMMC",
     "MarginProblem",
     "MarginResult",

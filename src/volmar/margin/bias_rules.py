@@ -1,0 +1,130 @@
+"""Where to cut a line of scores in two: at the least L1 loss, or in the widest gap."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cut", "SortedScores", "least_loss_cut", "widest_gap_cut"]
+
+# Share of the gap around a cut that the threshold stays away from either row.
+AWAY = 0.1
+# Weights that differ by less are the same; they are sums.
+ROUNDING = 1e-9
+
+
+class Cut(NamedTuple):
+    """Two sides of a line of scores.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        1 above the threshold, 0 below.
+    bias : float
+        Minus the threshold: label 1 is where score + bias > 0.
+    """
+
+    labels: NDArray
+    bias: float
+
+
+class SortedScores:
+    """Scores in order, with the places where they may be cut.
+
+    Rows of equal scores stay together, and each side has at least the weight `floor`; where no
+    cut does, the most even one is allowed.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores, not all equal.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows; rows of weight 0 are on a side but have no say.
+    floor : float
+        Least weight of a side.
+    """
+
+    def __init__(self, scores: NDArray, weights: NDArray | None, floor: float):
+        self.scores = scores
+        kept = scores if weights is None else scores[weights > 0]
+        order = np.argsort(kept, kind="stable")
+        self.values = kept[order]
+        s = np.ones(kept.size) if weights is None else weights[weights > 0][order]
+        self.weight = np.concatenate([[0.0], np.cumsum(s)])
+        self.first = np.concatenate([[0.0], np.cumsum(s * self.values)])
+        self.total = float(self.weight[-1])
+        between = np.flatnonzero(np.diff(self.values) > 0) + 1
+        below = self.weight[between]
+        smaller = np.minimum(below, self.total - below)
+        allowed = smaller >= floor - ROUNDING * self.total
+        #: Numbers of rows below a cut, ascending.
+        self.cuts = between[allowed] if allowed.any() else between[[smaller.argmax()]]
+
+    def split(self, cut: int, bias: float | None = None) -> Cut:
+        """Return the labels of a cut, with the bias that they allow nearest to `bias`."""
+        low, high = float(self.values[cut - 1]), float(self.values[cut])
+        middle = 0.5 * (low + high)
+        if bias is not None:
+            room = AWAY * (high - low)
+            middle = min(max(-bias, low + room), high - room)
+        return Cut((self.scores - middle > 0).astype(np.int64), -middle)
+
+    def distances(self, x: NDArray, low: NDArray | int, high: NDArray | int) -> NDArray:
+        """Return sum_i s_i |x - value_i| over the sorted rows from `low` to below `high`."""
+        at = np.clip(np.searchsorted(self.values, x), low, high)
+        W, F = self.weight, self.first
+        under = x * (W[at] - W[low]) - (F[at] - F[low])
+        return under + (F[high] - F[at]) - x * (W[high] - W[at])
+
+
+def least_loss_cut(scores: NDArray, weights: NDArray | None, floor: float, bias: float) -> Cut:
+    r"""Return the labels that minimise the L1 loss of given scores, over a common bias too.
+
+    .. math:: \min_{b, y} \; \sum_i s_i |y_i - g_i - b|, \qquad y_i = \pm 1,
+
+    each side of weight `floor` at least. For a given b the rows above a cut have label 1, and the
+    loss is unimodal in the cut: the best is the sign's, or the nearest that is allowed. In b the
+    minimum is at some y_i - g_i, since everywhere else the loss is linear or has a concave kink.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        g_i.
+    weights : ndarray of shape (n,) or None
+        s_i.
+    floor : float
+        Least weight of a side.
+    bias : float
+        Of equally good biases the nearest to this is taken.
+    """
+    line = SortedScores(scores, weights, floor)
+    candidates = np.concatenate([1.0 - line.values, -1.0 - line.values])
+    cuts = _nearest(line.cuts, np.searchsorted(line.values, -candidates, side="right"))
+    losses = line.distances(1.0 - candidates, cuts, line.values.size)
+    losses += line.distances(-1.0 - candidates, 0, cuts)
+    good = np.flatnonzero(losses <= losses.min() + 1e-12 * line.total)
+    best = good[np.abs(candidates[good] - bias).argmin()]
+    return line.split(int(cuts[best]), float(candidates[best]))
+
+
+def widest_gap_cut(scores: NDArray, weights: NDArray | None, floor: float, bias: float) -> Cut:
+    """Return the cut in the middle of the widest gap with weight `floor` on each side.
+
+    Of equally wide gaps the one nearest to `bias` is taken.
+    """
+    line = SortedScores(scores, weights, floor)
+    gaps = line.values[line.cuts] - line.values[line.cuts - 1]
+    good = line.cuts[gaps >= gaps.max() * (1 - 1e-12)]
+    middles = 0.5 * (line.values[good] + line.values[good - 1])
+    return line.split(int(good[np.abs(middles + bias).argmin()]))
+
+
+def _nearest(allowed: NDArray, wanted: NDArray) -> NDArray:
+    """Return for each wanted cut the allowed one that is best: itself, or the next inwards.
+
+    Allowed cuts are all places between different scores from the lowest to the highest of them,
+    and wanted ones are such places too, so that only the ends matter.
+    """
+    return np.clip(wanted, allowed[0], allowed[-1])

@@ -1,0 +1,389 @@
+"""IterSVR: maximum margin clustering by iterated support vector regression."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from volmar._memory import require_memory
+from volmar.base import Clusterer, Status
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
+from volmar.base.warn import warn_user
+from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.engine import MarginResult
+from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
+from volmar.margin.kernel_cpmmc import KernelView
+from volmar.margin.starts import k_means_start, principal_start, random_start
+from volmar.margin.views import FeatureView, LinearView, View
+from volmar.rows import NystroemMap
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
+
+# C="scale", in units in which all rows together have a variance of 1.
+SCALE = 10.0
+RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
+
+
+class Prepared(NamedTuple):
+    """What all starts share."""
+
+    view: View
+    space: RegressionSpace
+    C: float
+    weights: NDArray | None
+    floor: float
+
+
+class IterSVR(KernelView, Clusterer):
+    r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
+
+    Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
+
+    .. math:: \min_{w, b} \; \tfrac12 \|w\|^2
+              + C \sum_i |y_i - \langle w, \phi(x_i) \rangle - b|
+
+    and new labels from the scores :math:`\langle w, \phi(x_i) \rangle`, cut in two by a rule,
+    until the labels stay. Unlike the hinge loss, the L1 loss also punishes rows far beyond the
+    margin, so that labels can leave their start.
+
+    Parameters
+    ----------
+    n_clusters : int, default=2
+        Number of clusters; there is no rule for more than 2 yet.
+    kernel : str or callable, default="rbf"
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
+        takes the rows as they are, dense or CSR.
+    gamma : float, "scale" or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
+        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
+        have no use for it.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant of the polynomial and sigmoid kernels.
+    kernel_params : dict, optional
+        Further arguments of a callable kernel.
+    method : {"exact", "nystroem"}, default="exact"
+        "exact": the whole kernel matrix, between quadratic and cubic in the number of rows.
+        "nystroem": `n_landmarks` rows, drawn at random, represent the feature space; linear.
+    n_landmarks : int, default=100
+        Landmarks of method="nystroem".
+    C : float or "scale", default="scale"
+        Price of the loss. "scale" is 10 / sum_i |phi(x_i) - mean|^2. The larger C, the closer the
+        regression keeps to the labels that it is given, start included. The paper has 500.
+    bias : {"gap", "balance"}, default="gap"
+        How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
+        paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
+        allows.
+    min_cluster_size : int or float, default=0.3
+        Fewest rows of a cluster, a count or a fraction (of the weight). The paper's balance
+        constraint :math:`|\sum_i y_i| \le l` is the fraction (1 - l / n) / 2. If no cut
+        satisfies it, the most even one is made.
+    init : {"k-means", "principal", "random"} or array of shape (n_samples,), default="k-means"
+        Labels to start from: k-means (of the rows; of the landmarks' features; "principal" where
+        the kernel is precomputed), the sides of the mean along the leading (kernel) principal
+        component or along a random direction, or those given.
+    n_init : int, default=1
+        Starts of "k-means" and "random", of which the one with the lowest objective is kept. The
+        others have one.
+    tol : float, default=1e-3
+        Certified duality gap of the regressions, relative to their objective.
+    max_iter : int, default=50
+        Most regressions.
+    random_state : int, RandomState or None, default=None
+        Seed of starts and landmarks.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training row.
+    coef_ : ndarray of shape (1, n_features)
+        w; only for kernel="linear".
+    dual_coef_ : ndarray of shape (n_samples,)
+        Coefficients of k(x_j, x), of sum zero; only for method="exact" and other kernels.
+    intercept_ : ndarray of shape (1,) or float
+        Constant of the decision function, from the rule; an array for kernel="linear".
+    C_ : float
+        The price used.
+    status_ : Status
+        How the iteration ended.
+    objective_ : float
+        Objective of the last regression.
+    result_ : IterSVRResult
+        With the gap of the last regression, and the objectives of all in `history`.
+    n_iter_ : int
+        Regressions.
+    n_features_in_ : int
+        Number of features (of training rows, with kernel="precomputed").
+
+    See Also
+    --------
+    KernelCPMMC : The same problem with the hinge loss, certified as a whole.
+
+    Notes
+    -----
+    With bias="balance" regression and cut minimise the same objective over labels that respect
+    `min_cluster_size`, so that it never rises (by more than `tol`) from the second regression on,
+    where all rows weigh the same and none have the same score.
+    Labels of the widest gap do not minimise it: it may rise, and labels may come back, which ends
+    the iteration with `Status.CYCLE` and a warning.
+
+    On uneven labels the L1 loss can be least for a constant, whatever C is: the iteration then
+    ends with `Status.DEGENERATE` and a warning. That is what small values of `min_cluster_size`
+    mostly lead to.
+
+    Why 10 in C="scale": all :math:`|\beta_i| \le C` in :math:`w = \sum_i \beta_i \phi(x_i)`, so
+    that scores reach the targets along a direction only if its share of the variance is above
+    one in ten. Far below, scores are small beside the targets, and the least loss is that of
+    the most uneven cut; far above, the regression fits any labels and never leaves its start.
+
+    References
+    ----------
+    K. Zhang, I. W. Tsang, J. T. Kwok (2007), Maximum margin clustering made practical, ICML; IEEE
+    Trans. Neural Networks 20 (2009).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from volmar import IterSVR
+    >>> from volmar.metrics import clustering_error
+    >>> digits = load_digits()
+    >>> pair = (digits.target == 2) | (digits.target == 7)
+    >>> model = IterSVR(random_state=0).fit(digits.data[pair])
+    >>> bool(clustering_error(digits.target[pair], model.labels_) < 0.05)
+    True
+    >>> bool(model.result_.gap <= 1e-3 * model.objective_)
+    True
+    """
+
+    _max_clusters = 2
+    _hyperplane: Any
+
+    def __init__(
+        self,
+        n_clusters=2,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        method="exact",
+        n_landmarks=100,
+        C="scale",
+        bias="gap",
+        min_cluster_size=0.3,
+        init="k-means",
+        n_init=1,
+        tol=1e-3,
+        max_iter=50,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.method = method
+        self.n_landmarks = n_landmarks
+        self.C = C
+        self.bias = bias
+        self.min_cluster_size = min_cluster_size
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+        """Find the two clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row's loss; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
+
+    # ------------------------------------------------------------------ parameters
+
+    def _check_parameters(self) -> None:
+        self._check_kernel()
+        check_choice("method", self.method, ["exact", "nystroem"])
+        check_count("n_landmarks", self.n_landmarks, low=2)
+        if self.method == "nystroem" and (self._is_pairwise() or self._is_linear()):
+            reason = (
+                "takes the rows as they are" if self._is_linear() else "has no rows to choose from"
+            )
+            raise ValueError(
+                f"method='nystroem' represents a kernel by landmarks, and kernel={self.kernel!r} "
+                f"{reason}. Use method='exact'."
+            )
+        if isinstance(self.C, str):
+            check_choice("C", self.C, ["scale"])
+        else:
+            check_number("C", self.C, low=0.0, open_low=True)
+        check_choice("bias", self.bias, RULES)
+        size = self.min_cluster_size
+        if isinstance(size, Integral):
+            check_count("min_cluster_size", size)
+        else:
+            check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["k-means", "principal", "random"])
+        check_count("n_init", self.n_init)
+        check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
+        check_count("max_iter", self.max_iter)
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _n_starts(self) -> int:
+        several = isinstance(self.init, str) and self.init in ("k-means", "random")
+        return self.n_init if several else 1
+
+    def _least_weight(self, n: int, total: float) -> float:
+        size = self.min_cluster_size
+        share = int(size) / n if isinstance(size, Integral) else float(size)
+        if share > 0.5:
+            raise ValueError(
+                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
+                f"clusters. Lower it to at most {n // 2}."
+            )
+        return share * total
+
+    # ------------------------------------------------------------------ fit
+
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+        view, space = self._spaces(X, weights)
+        total = float(X.shape[0] if weights is None else weights.sum())
+        variance = space.mean_squared_norm()
+        if variance < -space.rounding():
+            raise self._not_a_kernel()
+        if variance <= space.rounding():
+            raise ValueError(
+                f"all {X.shape[0]} rows of X are the same (under kernel={self.kernel!r}), there "
+                "is nothing to separate. Check that X was loaded rightly, or use another kernel."
+            )
+        C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
+        return Prepared(view, space, C, weights, self._least_weight(X.shape[0], total))
+
+    def _spaces(self, X: Any, weights: NDArray | None) -> tuple[View, RegressionSpace]:
+        if self.method == "exact" and not self._is_linear():
+            view = self._exact_view(X, weights)
+            return view, KernelSpace(view.source.K, weights)
+        rows = LinearView(X, weights) if self._is_linear() else self._landmark_view(X, weights)
+        source: Any = rows.source
+        return rows, FeatureSpace(source.rows)
+
+    def _landmark_view(self, X: Any, weights: NDArray | None) -> FeatureView:
+        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
+        pool = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+        count = min(self.n_landmarks, pool.size)
+        require_memory(
+            2.0 * X.dtype.itemsize * X.shape[0] * count,
+            f"{count} features of {X.shape[0]} rows",
+            "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+        )
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        feature_map = NystroemMap(
+            self.kernel,
+            landmarks=np.sort(rng.choice(pool, count, replace=False)),
+            gamma=self._resolved_gamma(X, weights),
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        ).fit(X)
+        return FeatureView(feature_map, feature_map.transform(X), weights)
+
+    def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
+        try:
+            result = iterate_svr(
+                prepared.space,
+                self._start(prepared, seed),
+                prepared.C,
+                RULES[self.bias],
+                floor=prepared.floor,
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
+        except NotAGramMatrixError as error:
+            raise self._not_a_kernel() from error
+        if result.labels.size == 0:
+            raise ValueError(
+                f"the regression on the labels of the start is no better than a constant, at "
+                f"C={prepared.C:.3g}: they are too uneven, or have nothing to do with the rows. "
+                "Use another init, or raise C."
+            )
+        return result
+
+    def _not_a_kernel(self) -> ValueError:
+        return ValueError(
+            f"kernel={self.kernel!r} is not positive semi-definite on these rows, so that there "
+            "is no regression. Use another, 'rbf' say, or other parameters of it."
+        )
+
+    def _start(self, prepared: Prepared, seed: int) -> NDArray:
+        view = prepared.view
+        if not isinstance(self.init, str):
+            return check_start_labels("init", self.init, prepared.space.n_rows, 2)
+        rng = np.random.default_rng(seed)
+        if self.init == "random":
+            return random_start(view.source, rng)
+        if self.init == "principal" or view.start_rows() is None:
+            return principal_start(view.source, rng)
+        return k_means_start(view.start_rows(), prepared.weights, seed)
+
+    # ------------------------------------------------------------------ fitted
+
+    def _publish(self, prepared: Prepared, result: IterSVRResult) -> None:
+        # In the engine's terms a hyperplane whose margin is 1.
+        plane = MarginResult(result.objective, normal=result.normal, rho=1.0, t=result.bias)
+        self._hyperplane = prepared.view.hyperplane(plane)
+        self.C_ = prepared.C
+        self.status_ = result.status
+        if self._is_linear():
+            self.coef_ = self._hyperplane.coef[None, :]
+            self.intercept_ = np.array([self._hyperplane.intercept])
+        elif self.method == "exact":
+            self.dual_coef_ = self._hyperplane.coef
+            self.intercept_ = self._hyperplane.intercept
+        else:
+            self.intercept_ = self._hyperplane.linear.intercept
+        if result.status is Status.DEGENERATE:
+            warn_user(
+                f"The regression on the labels found is no better than a constant, at "
+                f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
+                f"Raise min_cluster_size (now {self.min_cluster_size}) or C.",
+                ConvergenceWarning,
+            )
+        elif not result.status.ok:
+            warn_user(
+                f"The labels had not settled after {result.n_iter} regressions "
+                f"({result.status.value}); {100 * result.residuals['switched']:.2g}% of the rows "
+                "would switch sides. Raise max_iter, try another init"
+                + (", or bias='balance'." if self.bias == "gap" else "."),
+                ConvergenceWarning,
+            )
+
+    def _scores(self, X: Any) -> NDArray:
+        return self._hyperplane(X)

@@ -1,0 +1,340 @@
+"""Support vector regression with the L1 loss, certified by its dual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.solvers.l1_spaces import RegressionSpace
+from volmar.solvers.result import Result, Status
+
+__all__ = ["L1RegressionResult", "solve_l1_regression"]
+
+# Width of the smoothed loss to begin with, in units of the targets' range.
+FIRST_WIDTH = 0.25
+# The least to begin a similar problem with: other rows are to be fitted now.
+WARM_WIDTH = 0.005
+NARROWER = 0.2
+LEAST_WIDTH = 1e-12
+# Share of the gap below which the smoothed problem's own gap no longer counts.
+SMOOTHED_SHARE = 0.3
+# Decrease of the slope along a line at which its search ends.
+LINE_TOL = 0.2
+MAX_LINE = 25
+MAX_ROOT = 60
+# Steps without a smaller gap, after which rounding has won.
+PATIENCE = 12
+
+
+@dataclass(frozen=True, repr=False)
+class L1RegressionResult(Result):
+    """A regression function and the dual point that certifies it.
+
+    Attributes
+    ----------
+    objective : float
+        ``|w|^2 / 2 + sum_i c_i |y_i - f_i|``.
+    gap : float
+        `objective` less the dual's value at `dual`.
+    normal : ndarray
+        w, in the form that the space keeps vectors.
+    intercept : float
+        b, a weighted median of y_i - <w, z_i>.
+    scores : ndarray of shape (n,)
+        f_i = <w, z_i> + b.
+    dual : ndarray of shape (n,)
+        beta, with |beta_i| <= c_i and sum 0.
+    width : float
+        Where the smoothed loss ended, to start a similar problem from.
+    """
+
+    normal: NDArray = field(default_factory=lambda: np.empty(0))
+    intercept: float = 0.0
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    dual: NDArray = field(default_factory=lambda: np.empty(0))
+    width: float = FIRST_WIDTH
+
+
+def solve_l1_regression(
+    space: RegressionSpace,
+    targets: NDArray,
+    C: float,
+    *,
+    start: L1RegressionResult | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+) -> L1RegressionResult:
+    r"""Minimise :math:`\frac12 \|w\|^2 + C \sum_i s_i |y_i - \langle w, z_i \rangle - b|`.
+
+    Newton's method on a smoothed loss, quadratic within `width` of zero, whose width shrinks as
+    fast as the certificate asks for: the smoothed loss's derivative is a point of the dual
+
+    .. math:: \max_\beta \; y'\beta - \tfrac12 \Big\| \sum_i \beta_i z_i \Big\|^2
+              \quad \text{subject to} \quad |\beta_i| \le C s_i, \; 1'\beta = 0
+
+    and b is found exactly for every w, so that its sum is zero. Only rows within the width make
+    the second derivative, which are few near the end.
+
+    Parameters
+    ----------
+    space : RegressionSpace
+        Rows z_i and weights s_i.
+    targets : ndarray of shape (n,)
+        y_i.
+    C : float
+        Price of the loss.
+    start : L1RegressionResult, optional
+        The answer for similar targets in the same space.
+    tol : float, default=1e-3
+        Duality gap, relative to the objective, at which to stop.
+    max_iter : int, default=200
+        Most Newton steps.
+
+    Returns
+    -------
+    L1RegressionResult
+        Status FAILED where rounding stopped it above `tol`.
+    """
+    search = _Search(space, np.asarray(targets, dtype=np.float64), C, start)
+    status = Status.MAX_ITER
+    best_gap = best_smoothed = np.inf
+    waited, widened = 0, False
+    history: list[float] = []
+    for _ in range(max_iter):
+        search.certify()
+        history.append(search.upper)
+        if search.gap <= tol * search.upper:
+            status = Status.CONVERGED
+            break
+        closer = search.gap < 0.99 * best_gap or search.smoothed_gap < 0.99 * best_smoothed
+        waited = 0 if closer else waited + 1
+        best_gap = min(best_gap, search.gap)
+        best_smoothed = min(best_smoothed, search.smoothed_gap)
+        if waited > PATIENCE or search.width < LEAST_WIDTH * search.range:
+            if widened:
+                status = Status.FAILED
+                break
+            # The rows within a narrow width may be the wrong ones: once more, from a wide one.
+            search.width, widened, waited = FIRST_WIDTH * search.range, True, 0
+            best_smoothed = np.inf
+            continue
+        if search.smoothed_gap <= SMOOTHED_SHARE * search.gap:
+            best_smoothed = np.inf
+            if search.narrow():
+                continue
+        search.step()
+    return search.result(status, tuple(history))
+
+
+class _Search:
+    """The current point: w, its scores, the smoothed loss and what it certifies."""
+
+    def __init__(
+        self,
+        space: RegressionSpace,
+        y: NDArray,
+        C: float,
+        start: L1RegressionResult | None,
+    ):
+        self.space, self.y = space, y
+        self.c = np.full(space.n_rows, C) if space.weights is None else C * space.weights
+        self.C = C
+        self.total = float(self.c.sum())
+        self.range = float(np.ptp(y)) or 1.0
+        self.lower, self.upper = -np.inf, np.inf
+        self.dual = np.zeros(space.n_rows)
+        if start is None:
+            self.width = FIRST_WIDTH * self.range
+            self._first_point()
+        else:
+            self.width = max(start.width, WARM_WIDTH * self.range)
+            self.w, self.b = start.normal, start.intercept
+            self.f = start.scores - start.intercept
+
+    def _first_point(self) -> None:
+        """Start along sum_i beta_i z_i with every beta_i at an end, as for a small C."""
+        self.w, self.f = self.space.zero(), np.zeros(self.space.n_rows)
+        self.b = _weighted_median(self.y, self.c)
+        beta = balanced(np.sign(self.y - self.y @ self.c / self.total) * self.c)
+        direction = self.space.combine(beta)
+        size = self.space.inner(direction, direction)
+        if size <= 0:
+            return
+        scores = self.space.scores(direction)
+        # At most to where the fitted range is that of the targets: the dual's own step is 1.
+        spread = np.sqrt(self.c @ scores**2 / self.total)
+        t = min(1.0, self.range / (2 * spread)) if spread > 0 else 1.0
+        self.w, self.f = t * direction, t * scores
+
+    # ------------------------------------------------------------------ certificate
+
+    def certify(self) -> None:
+        """Find b for w, and what the smoothed loss certifies there."""
+        beta, scaled = self._certificate()
+        square = self.space.inner(self.w, self.w)
+        self.primal = 0.5 * square + float(self.c @ np.abs(self.r))
+        value = float(beta @ self.y) - 0.5 * self.space.inner(self.u, self.u)
+        if value > self.lower:
+            self.lower, self.dual = value, beta
+        if self.primal < self.upper:
+            self.upper, self.best = self.primal, self.w
+        self.gap = self.upper - self.lower
+        # The smoothed loss is c (r s - width s^2 / 2) with s the clipped residual.
+        quadratic = 0.5 * self.width * float(self.c @ scaled**2)
+        smoothed = 0.5 * square + float(self.c @ (self.r * scaled)) - quadratic
+        self.smoothed_gap = smoothed - (value - quadratic)
+
+    def _certificate(self) -> tuple[NDArray, NDArray]:
+        """Set b, residuals and u = sum_i beta_i z_i; return beta and r / width, clipped."""
+        r = self.y - self.f
+        self.b = self._best_intercept(r)
+        self.r = r - self.b
+        scaled = np.clip(self.r / self.width, -1.0, 1.0)
+        beta = balanced(self.c * scaled)
+        self.u = self.space.combine(beta)
+        return beta, scaled
+
+    def _best_intercept(self, r: NDArray) -> float:
+        """Return the root of sum_i c_i clip((r_i - b) / width): Newton, kept in a bracket."""
+        low, high = float(r.min()) - self.width, float(r.max()) + self.width
+        b = min(max(self.b, low), high)
+        for _ in range(MAX_ROOT):
+            scaled = (r - b) / self.width
+            inside = np.abs(scaled) < 1.0
+            value = float(self.c @ np.clip(scaled, -1.0, 1.0))
+            if abs(value) <= 1e-13 * self.total:
+                break
+            if value > 0:
+                low = b
+            else:
+                high = b
+            slope = float(self.c @ inside) / self.width
+            b = b + value / slope if slope > 0 else low - 1.0
+            if not low < b < high:
+                b = 0.5 * (low + high)
+            if high - low <= 1e-15 * max(abs(low), abs(high)):
+                break
+        return b
+
+    # ------------------------------------------------------------------ step
+
+    def narrow(self) -> bool:
+        """Shrink the width of the smoothed loss; say whether w has moved with it.
+
+        Where no more rows are within the width than can be fitted at will, they are those that
+        the answer goes through: their residuals shrink with the width, while beta stays. One
+        Newton step that holds on to them is then nearly all that the new width needs.
+        """
+        active = self._active()
+        self.width *= NARROWER
+        if active.any() and self.space.fits(active):
+            pull = self.c * np.where(active, self.r / self.width, np.sign(self.r))
+            weight = self.c[active]
+            shift = float(pull.sum()) * self.width / float(weight.sum())
+            pull[active] -= weight * (shift / self.width)
+            if self._move(self.space.combine(pull), active, shift):
+                return True
+        self._certificate()
+        return False
+
+    def step(self) -> None:
+        """Take a Newton step of the smoothed problem, as far as it falls."""
+        self._move(self.u, self._active(), 0.0)
+
+    def _active(self) -> NDArray:
+        active = np.abs(self.r) < self.width
+        return active if self.space.weights is None else active & (self.c > 0)
+
+    def _move(self, u: NDArray, active: NDArray, shift: float) -> bool:
+        """Go towards the minimum of the quadratic model of the active rows; say whether it fell.
+
+        `u` is the model's pull on w, after b has changed by `shift`.
+        """
+        x = self.space.newton_direction(u - self.w, active, self.C / self.width)
+        d = self.space.scores(x)
+        weight = self.c[active]
+        if weight.size:
+            shift -= float(weight @ d[active]) / float(weight.sum())
+        t = self._line_search(x, d + shift)
+        if t == 0.0:
+            return False
+        self.w = self.w + t * x
+        self.f = self.f + t * d
+        self.b += t * shift
+        return True
+
+    def _line_search(self, x: NDArray, e: NDArray) -> float:
+        """Return t in (0, 1] where the slope of the smoothed objective is small, or negative.
+
+        0 where it rises from the start.
+        """
+        linear, square = self.space.inner(self.w, x), self.space.inner(x, x)
+        ce = self.c * e
+
+        def slope(t: float) -> tuple[float, float]:
+            scaled = (self.r - t * e) / self.width
+            first = linear + t * square - float(ce @ np.clip(scaled, -1.0, 1.0))
+            inside = np.abs(scaled) < 1.0
+            return first, square + float((ce * e) @ inside) / self.width
+
+        steepest = -slope(0.0)[0]
+        if steepest <= 0:
+            return 0.0
+        low, high, t = 0.0, 1.0, 1.0
+        for _ in range(MAX_LINE):
+            first, second = slope(t)
+            if abs(first) <= LINE_TOL * steepest or (t == 1.0 and first < 0):
+                break
+            if first < 0:
+                low = t
+            else:
+                high = t
+            t = t - first / second if second > 0 else 0.5 * (low + high)
+            if not low < t < high:
+                t = 0.5 * (low + high)
+        return t
+
+    # ------------------------------------------------------------------ answer
+
+    def result(self, status: Status, history: tuple[float, ...]) -> L1RegressionResult:
+        """Return the point with the best intercept of the loss itself."""
+        w = self.best
+        f = self.space.scores(w)
+        b = _weighted_median(self.y - f, self.c)
+        square = self.space.inner(w, w)
+        primal = 0.5 * square + float(self.c @ np.abs(self.y - f - b))
+        return L1RegressionResult(
+            objective=primal,
+            gap=max(primal - self.lower, 0.0),
+            status=status,
+            n_iter=len(history),
+            history=history,
+            normal=w,
+            intercept=b,
+            scores=f + b,
+            dual=self.dual,
+            width=self.width,
+        )
+
+
+def balanced(beta: NDArray) -> NDArray:
+    """Shrink the positive or the negative entries, whichever have the larger sum, to sum zero."""
+    positive = beta > 0
+    plus, minus = float(beta[positive].sum()), -float(beta[~positive].sum())
+    if plus == minus:
+        return beta
+    beta = beta.copy()
+    if plus > minus:
+        beta[positive] *= minus / plus
+    else:
+        beta[~positive] *= plus / minus
+    return beta
+
+
+def _weighted_median(values: NDArray, weights: NDArray) -> float:
+    """Return a value with at most half of the weight on either side."""
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(sums, 0.5 * sums[-1])]])
