@@ -41,8 +41,8 @@ axes[0].set_ylabel("rows")
 # ----------------------------
 #
 # 8s and 9s from thirty random directions. At C = 10 at once the descent sticks at whatever is
-# near. From C = 1.2, where nearly all rows are inside the margin and little can stop it, it ends at
-# the same low objective from most of them, and never as high as the others do.
+# near. From C = 1.2, where nearly all rows are inside the margin and little can stop it, it ends
+# at the same low objective from most of them, and never as high as the others do.
 
 pair = (digits.target == 8) | (digits.target == 9)
 X = digits.data[pair]

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
         NormalizedCut,
         NormalizedSpectralClustering,
     )
-    from volmar.margin import CPMMC, GMMC, SDPMMC, SKMMC, IterSVR, KernelCPMMC, MultivariateMMC
+    from volmar.margin import (
+        CPMMC,
+        GMMC,
+        LGMMC,
+        SDPMMC,
+        SKMMC,
+        IterSVR,
+        KernelCPMMC,
+        MultivariateMMC,
+    )
     from volmar.separation import MSPC, MinimaxProbabilityMachine
     from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
 
@@ -29,6 +38,7 @@ _HOMES = {
     "DiscriminativeKMeans": "volmar.baselines",
     "GMMC": "volmar.margin",
     "LDAKMeans": "volmar.baselines",
+    "LGMMC": "volmar.margin",
     "HardLabelMVC": "volmar.volume",
     "IterSVR": "volmar.margin",
     "KernelCPMMC": "volmar.margin",
@@ -48,6 +58,7 @@ _HOMES = {
 __all__ = [
     "CPMMC",
     "GMMC",
+    "LGMMC",
     "MSPC",
     "SDPMMC",
     "SKMMC",

@@ -7,6 +7,8 @@ from volmar.margin.gmmc_problem import GMMCProblem
 from volmar.margin.iter_svr import IterSVR
 from volmar.margin.iter_svr_solver import IterSVRResult
 from volmar.margin.kernel_cpmmc import KernelCPMMC
+from volmar.margin.lgmmc import LGMMC
+from volmar.margin.lgmmc_solver import LabelGenerationResult
 from volmar.margin.multivariate_mmc import MultivariateMMC
 from volmar.margin.problem import MarginProblem
 from volmar.margin.sdp_mmc import SDPMMC, SDPMMCProblem, SDPMMCResult
@@ -15,6 +17,7 @@ from volmar.margin.skmmc import SKMMC
 __all__ = [
     "CPMMC",
     "GMMC",
+    "LGMMC",
     "SDPMMC",
     "SKMMC",
     "GMMCProblem",
@@ -22,6 +25,7 @@ __all__ = [
     "IterSVR",
     "IterSVRResult",
     "KernelCPMMC",
+    "LabelGenerationResult",
     "MarginProblem",
     "MarginResult",
     "MultivariateMMC",

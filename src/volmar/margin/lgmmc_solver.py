@@ -1,0 +1,324 @@
+"""Label generation: the convex hull of all balanced labellings, a labelling at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.label_generation import (
+    Labelling,
+    balanced_labels,
+    climb,
+    largest_possible_square,
+    measure,
+)
+from volmar.margin.sources import CutSource
+from volmar.margin.subspace import Subspace
+from volmar.solvers import Result, Status
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
+
+__all__ = ["LabelGenerationResult", "generate_labels"]
+
+# Krylov vectors of the first subspace, which grows by the normals of the labellings.
+FIRST_BASIS = 12
+MAX_WIDENINGS = 20
+# Rounds without weight after which a labelling is dropped.
+IDLE_ROUNDS = 3
+# Searches in vain before the end: one alone misses violated labellings where many are alike.
+SEARCHES = 5
+# Shares of the tolerance left to the programme in the subspace, and to the subspace.
+IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
+
+
+@dataclass(frozen=True, repr=False)
+class LabelGenerationResult(Result):
+    """The relaxation over the labellings generated, and the labels read from it.
+
+    Attributes
+    ----------
+    objective : float
+        Primal value over the labellings generated: a certified upper bound of the relaxation's
+        value, for more labellings can only lower it.
+    gap : float
+        `objective` less `bound`: certified from both sides.
+    residuals : mapping of str to float
+        Relative to the objective: ``"master gap"``, certified, how far the labellings generated
+        are from their own optimum; ``"violation"``, how far the worst labelling *found* would
+        lower it. Finding the worst is NP-hard, so that a violation of 0 is no proof.
+    bound : float
+        Certified lower bound of the relaxation, and so of the problem over single labellings: the
+        eigenvalue bound of `volmar.margin.label_generation.largest_possible_square` at `alpha`.
+    labels : ndarray of shape (n,)
+        1 where the score is positive.
+    scores : ndarray of shape (n,)
+        f_i = <w, z_i>, of mean 0.
+    normal : object
+        w, in the form that the source keeps vectors.
+    rho : float
+        Margin of w for its own labels, in units of the scores.
+    labelled_objective : float
+        Value of the problem at `labels`, w scaled best. No labelling has a value below `bound`.
+    weights : ndarray of shape (T,)
+        mu of the labellings kept, largest first.
+    alpha : ndarray of shape (n,)
+        Weights of the rows, of sum 1; rows outside the margin have none.
+    n_labellings : int
+        Labellings generated, those dropped since included.
+    rank_share : float
+        Largest eigenvalue of sum_t mu_t y_t y_t', over n: 1 where the relaxation is one labelling.
+    n_passes : int
+        Products with the data.
+    """
+
+    bound: float = -np.inf
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: Any = None
+    rho: float = float("nan")
+    labelled_objective: float = float("nan")
+    weights: NDArray = field(default_factory=lambda: np.empty(0))
+    alpha: NDArray = field(default_factory=lambda: np.empty(0))
+    n_labellings: int = 0
+    rank_share: float = float("nan")
+    n_passes: int = 0
+
+
+def generate_labels(
+    source: CutSource,
+    *,
+    C: float,
+    limit: int,
+    n_starts: int = 10,
+    tol: float = 1e-2,
+    max_iter: int = 50,
+    seed: int = 0,
+) -> LabelGenerationResult:
+    r"""Solve the relaxation by cutting planes, and read labels from it.
+
+    With centred rows :math:`z_i` and B the labellings with :math:`|1'y|` at most `limit`,
+
+    .. math:: \max_{\alpha \ge 0, 1'\alpha = 1} \min_{y \in B} \;
+              -\tfrac12 |\sum_i \alpha_i y_i z_i|^2 - \tfrac{1}{2C} |\alpha|^2 .
+
+    Every round solves it over the labellings so far (`solve_label_kernel_svm`, whose weights mu
+    are a point of the convex hull of all yy'), and looks for a labelling that violates it.
+
+    The programme is solved in a subspace of the feature space, which is widened by the true
+    normals until the whole space agrees: a point of the subspace is one of the whole space, so
+    that its primal value is an upper bound there; the dual value is taken with the true normals.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows, centred.
+    C : float
+        Price of squared margin errors, as in the formula.
+    limit : int
+        Most that ``|sum(y)|`` may be; at least 1 where n is odd.
+    n_starts : int, default=10
+        Starts of each search for a violated labelling.
+    tol : float, default=1e-2
+        Violation and gap, relative to the objective, at which to stop.
+    max_iter : int, default=50
+        Most rounds.
+    seed : int, default=0
+        Of the starts.
+    """
+    search = _Search(source, C, limit, n_starts, tol, np.random.default_rng(seed))
+    found = search.find_violated()
+    for _ in range(max_iter):
+        if found is None:
+            break
+        search.solve_with(found)
+        found = search.find_violated()
+    status = Status.CONVERGED if found is None else Status.MAX_ITER
+    if status is Status.CONVERGED and search.master_gap > tol:
+        status = Status.FAILED
+    return search.result(status)
+
+
+class _Search:
+    """Labellings, their weights and those of the rows."""
+
+    def __init__(
+        self,
+        source: CutSource,
+        C: float,
+        limit: int,
+        n_starts: int,
+        tol: float,
+        rng: np.random.Generator,
+    ):
+        self.source, self.C, self.limit = source, C, limit
+        self.n_starts, self.tol, self.rng = n_starts, tol, rng
+        self.passes_before = source.n_passes
+        self.space = Subspace(source)
+        self.space.add_leading(FIRST_BASIS, rng)
+        if not self.space.basis:
+            raise NotAGramMatrixError("a random combination of the rows has no length")
+        n = source.n_rows
+        self.alpha = np.full(n, 1.0 / n)
+        self.kept: list[Labelling] = []
+        self.mu = np.empty(0)
+        self.idle = np.empty(0, dtype=int)
+        self.upper, self.lower = np.inf, -np.inf
+        self.violation = np.inf
+        self.history: list[float] = []
+        self.n_labellings = 0
+
+    def _value(self, square: float) -> float:
+        return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
+
+    @property
+    def master_gap(self) -> float:
+        return float(max(self.upper - self.lower, 0.0) / abs(self.upper))
+
+    # ------------------------------------------------------------------ new labellings
+
+    def find_violated(self) -> Labelling | None:
+        """Return a labelling violated beyond `tol`, None where several searches find none."""
+        self.violation = 0.0
+        for _ in range(SEARCHES):
+            candidates = [climb(self.space, self.alpha, y, self.limit) for y in self._starts()]
+            best = max(candidates, key=lambda labelling: labelling.square)
+            found = climb(self.source, self.alpha, best.y, self.limit)
+            if not self.kept:
+                return found
+            worst = max(found.square, *(labelling.square for labelling in self.kept))
+            violation = max(self.upper - self._value(worst), 0.0) / abs(self.upper)
+            self.violation = float(max(self.violation, violation))
+            if self.upper - self._value(found.square) > self.tol * abs(self.upper):
+                return found
+        return None
+
+    def _starts(self) -> Iterator[NDArray]:
+        """Yield labels: those in use, the sides of the weighted principal axis, random sides."""
+        F = self.space.features
+        values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
+        in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
+        in_use = in_use[: self.n_starts // 2]
+        yield from in_use
+        yield balanced_labels(F @ axes[:, -1], self.alpha, self.limit)
+        lengths = np.sqrt(np.maximum(values, 0.0))
+        for _ in range(self.n_starts - len(in_use) - 1):
+            direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
+            yield balanced_labels(F @ direction, self.alpha, self.limit)
+
+    # ------------------------------------------------------------------ the programme over them
+
+    def solve_with(self, found: Labelling) -> None:
+        """Take in a labelling, and solve over all that are kept."""
+        self.n_labellings += 1
+        self.kept.append(found)
+        self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
+        self.space.add(found.vector)
+        Y = np.array([labelling.y for labelling in self.kept], dtype=np.float64)
+        for _ in range(MAX_WIDENINGS):
+            self._take(self._programme(Y))
+            if self.master_gap <= OF_SUBSPACE * self.tol or not self._widen():
+                break
+        self.history.append(self.upper)
+        self.idle = np.where(self.mu > 0, 0, self.idle + 1)
+        stays = self.idle < IDLE_ROUNDS
+        self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
+        self.mu, self.idle = self.mu[stays], self.idle[stays]
+
+    def _programme(self, Y: NDArray) -> LabelKernelResult:
+        return solve_label_kernel_svm(
+            self.space.features,
+            Y,
+            C=self.C,
+            tol=IN_SUBSPACE * self.tol,
+            weights=self.mu,
+            alpha=self.alpha,
+        )
+
+    def _take(self, found: LabelKernelResult) -> None:
+        self.mu, self.alpha, self.upper = found.weights, found.alpha, found.objective
+        self.kept = [measure(self.source, self.alpha, labelling.y) for labelling in self.kept]
+        self.lower = self._value(max(labelling.square for labelling in self.kept))
+
+    def _widen(self) -> bool:
+        """Widen the subspace by the true normals of the labellings that count."""
+        top = max(labelling.square for labelling in self.kept)
+        new = [
+            self.space.add(labelling.vector)
+            for labelling, weight in zip(self.kept, self.mu, strict=True)
+            if weight > 0 or labelling.square == top
+        ]
+        return any(new)
+
+    # ------------------------------------------------------------------ labels
+
+    def result(self, status: Status) -> LabelGenerationResult:
+        order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
+        kept, mu = [self.kept[t] for t in order], self.mu[order]
+        mixture, share = _rank_one(kept, mu)
+        normals = [labelling.vector for labelling in kept]
+        if len(kept) > 1:
+            normals.append(self.source.combination(normals, mixture))
+        w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
+        bound = self._value(largest_possible_square(self.source, self.alpha, self.rng))
+        return LabelGenerationResult(
+            objective=self.upper,
+            gap=max(self.upper - bound, 0.0),
+            residuals={"master gap": self.master_gap, "violation": self.violation},
+            status=status,
+            n_iter=len(self.history),
+            history=tuple(self.history),
+            bound=bound,
+            labels=(f > 0).astype(np.int64),
+            scores=f,
+            normal=w,
+            rho=rho,
+            labelled_objective=value,
+            weights=mu,
+            alpha=self.alpha,
+            n_labellings=self.n_labellings,
+            rank_share=share,
+            n_passes=self.source.n_passes - self.passes_before,
+        )
+
+    def _read(self, w: Any) -> tuple[Any, NDArray, float, float]:
+        """Return a normal with its scores, its margin and the value of the problem there."""
+        f = self.source.scores(w)
+        square = float(self.source.inner(w, [w])[0])
+        return w, f, *_own_margin(np.abs(f).astype(np.float64), square, self.C)
+
+
+def _rank_one(kept: list[Labelling], mu: NDArray) -> tuple[NDArray, float]:
+    """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
+
+    By the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s. The normal of the mixture is
+    sum_i alpha_i u_i z_i = sum_t c_t v_t, the normal of the labelling where there is one only.
+    """
+    Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
+    root = np.sqrt(mu)
+    values, vectors = np.linalg.eigh(np.outer(root, root) * (Y @ Y.T) / Y.shape[1])
+    c = root * vectors[:, -1]
+    # Of either sign: the first labelling keeps its own.
+    return c * np.sign(c[0] or 1.0), float(values[-1])
+
+
+def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
+    """Return the best margin of scores for their own labels, and the objective at the best length.
+
+    At length s and margin s r the objective is s^2 (|w|^2 + C sum (r - |f_i|)_+^2) / 2 - s r: the
+    best s leaves -r^2 / (2 |w|^2 + 2 C sum (r - |f_i|)_+^2), least where C sum (r - |f_i|)_+ |f_i|
+    = |w|^2.
+    """
+    if not square > 0.0 or not sizes.any():
+        return float("nan"), 0.0
+    ordered = np.sort(sizes)
+    sums, squares = np.cumsum(ordered), np.cumsum(ordered**2)
+    with np.errstate(divide="ignore"):
+        candidates = (square / C + squares) / sums
+    k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
+    r = float(candidates[k])
+    slack = np.maximum(r - sizes, 0.0)
+    return r, -0.5 * r**2 / (square + C * float(slack @ slack))
