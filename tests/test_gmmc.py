@@ -554,7 +554,7 @@ def test_equal_rows_are_refused():
         ({"balance_weight": np.inf}, ValueError, "balance_weight must be greater than 0"),
         ({"shift": -1.0}, ValueError, "shift must be at least 0"),
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0"),
-        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),

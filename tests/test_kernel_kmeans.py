@@ -15,6 +15,7 @@ from volmar import KernelKMeans, _memory
 from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans, start_labels
 from volmar.datasets import load, make_two_circles
 from volmar.metrics import clustering_error
+from volmar.rows import scale_gamma
 from volmar.solvers import Status
 
 
@@ -186,7 +187,7 @@ def test_scale_does_not_matter(rng, scale):
         ({"n_init": 0}, ValueError, "n_init must be at least 1, got 0"),
         ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0, got -1"),
-        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
         ({"init": "pca"}, ValueError, "init must be one of 'k-means"),
         ({"init": [0, 1]}, ValueError, "init must hold one label a row"),
         ({"kernel": "gauss"}, ValueError, "kernel='gauss' is not known"),
@@ -272,3 +273,21 @@ def test_moves_at_the_limit_are_those_of_one_more_iteration():
     cut = KernelKMeans(init="random", n_init=1, max_iter=free.n_iter_ - 1, random_state=0).fit(X)
     assert cut.result_.status is Status.MAX_ITER
     assert cut.result_.residuals["moves"] == 0.0  # the labels are there, the check was not
+
+
+def test_multiples_of_the_scale_of_gamma():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3)) * [1.0, 2.0, 3.0]
+    scale = scale_gamma(X)
+    for rule, factor in {
+        "scale": 1.0,
+        "4*scale": 4.0,
+        "scale/4": 0.25,
+        " 0.5 * scale ": 0.5,
+    }.items():
+        one = KernelKMeans(gamma=rule, random_state=0).fit(X)
+        other = KernelKMeans(gamma=factor * scale, random_state=0).fit(X)
+        assert one.objective_ == pytest.approx(other.objective_)
+    for rule in ("auto", "scale/0", "1..2*scale", "scale*4", "-1*scale"):
+        with pytest.raises(ValueError, match="gamma must be"):
+            KernelKMeans(gamma=rule).fit(X)

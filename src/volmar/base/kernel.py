@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._memory import largest_asymmetry
-from volmar.base.validation import check_choice, check_number
+from volmar.base.validation import check_number
 from volmar.rows import Kernel, scale_gamma
 
 # Kernel values held at a time when new rows are scored.
@@ -71,7 +73,7 @@ class KernelMixin:
     def _check_kernel(self) -> None:
         """Raise a clear error for parameters of the kernel that no data could make right."""
         if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, ["scale"])
+            _factor_of_scale(self.gamma)
         elif self.gamma is not None:
             check_number("gamma", self.gamma, low=0.0, open_low=True)
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
@@ -120,7 +122,26 @@ class KernelMixin:
             return self.gamma
         if not isinstance(self.kernel, str) or self.kernel == "precomputed":
             return None
-        return scale_gamma(X, weights)
+        return _factor_of_scale(self.gamma) * scale_gamma(X, weights)
+
+
+_RULE = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?scale(?:\s*/\s*(?P<divisor>[\d.]+))?")
+
+
+def _factor_of_scale(gamma: str) -> float:
+    """Return 4 for "4*scale", 0.25 for "scale/4" and 1 for "scale"; refuse anything else."""
+    match = _RULE.fullmatch(gamma.strip())
+    try:
+        factor, divisor = (float(match[name] or 1) for name in ("factor", "divisor"))  # type: ignore[index]
+        value = factor / divisor
+    except (TypeError, ValueError, ZeroDivisionError):
+        value = 0.0
+    if not 0.0 < value < math.inf:
+        raise ValueError(
+            f"gamma must be a positive number, None, 'scale' or a multiple of it such as "
+            f"'4*scale' or 'scale/4', got {gamma!r}."
+        )
+    return value
 
 
 def _shifted(X: Any, offset: NDArray | None) -> Any:

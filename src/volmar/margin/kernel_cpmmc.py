@@ -73,10 +73,10 @@ class KernelCPMMC(KernelView, MarginClusterer):
         Number of clusters; there is no rule for more than 2 yet.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-    gamma : float, "scale" or None, default="scale"
+    gamma : float, str or None, default="scale"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
-        have no use for it.
+        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
+        1 / n_features. Other kernels have no use for it.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1

@@ -223,9 +223,9 @@ def load_experiment(name: str) -> Experiment:
     >>> from volmar.papers import load_experiment
     >>> experiment = load_experiment("mvc-jmlr-2013-table-2")
     >>> list(experiment.methods)
-    ['KM', 'NSC', 'MVC-SL']
+    ['KM', 'NSC', 'MVC-SL', 'LGMMC']
     >>> len(list(experiment.cells(n_realizations=1)))
-    168
+    270
     """
     if name not in list_experiments():
         raise ValueError(
