@@ -12,7 +12,8 @@ comes with it bounds how far the value is from the optimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +38,15 @@ FIRST_ROUND = 20
 BALANCED = 1e-3
 # Entries of a sparse Q that are worked on together.
 CHUNK = 50_000
+# Smoothing of the inner maximum, of the mean diagonal of Q: at first, and from round to round.
+SMOOTH_FIRST = 0.1
+SMOOTH_DECAY = 0.5
+# Share of the iterations that the problem without its balance may take.
+FREE_SHARE = 0.2
+# Iterations that tighten a bound, on a linear objective.
+POLISH = 200
+# A value is known to a share of itself: below it no change of M is told from rounding.
+KNOWN_TO = 1e-6
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,8 +64,12 @@ class ElliptopeResult(Result):
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= balance``, all the same where their mean is bounded; zero where
-        there is no such constraint.
+        Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
+        their mean is bounded; zero where there is no such constraint.
+
+    `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
+    what M can change of it; "inner", what the inner maximisation may have missed, over the same;
+    and "balance", the mean violation of the balance over n.
     """
 
     factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -89,6 +103,10 @@ def solve_elliptope_saddle(
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
     is a global minimum (Burer and Monteiro). The balance is held by an augmented Lagrangian.
+    With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
+    solved without its balance first, whose M may be balanced and whose bound holds in any case,
+    and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
+    :math:`\epsilon`.
 
     **Dual.** For any a in the box (of norm 1, where eta is free), any s and any y with
     :math:`Diag(y) \succeq G = \gamma Q \circ aa' - (s1' + 1s')/2 - \tau M_0`,
@@ -98,7 +116,9 @@ def solve_elliptope_saddle(
     is below the optimum: swap the order of minimum and maximum, and bound the maximum of
     :math:`\langle G, M \rangle` over correlation matrices by its dual. With
     :math:`y = diag(G M_0)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
-    the optimum. The gap adds what the inner maximisation may have missed.
+    the optimum; where it is not yet, L-BFGS on :math:`\langle G, M \rangle` alone finds a better
+    y. The best bound of all rounds is kept. The gap adds what the inner maximisation may have
+    missed.
 
     Parameters
     ----------
@@ -126,7 +146,7 @@ def solve_elliptope_saddle(
         the least that Burer and Monteiro's theorem asks for, and at most 12. The gap says whether
         they were enough.
     tol : float, default=1e-6
-        Relative gap to stop at.
+        Relative gap to stop at: over the smaller of the value and what M can change of it.
     max_iter : int, default=1000
         Most iterations of L-BFGS, all rounds together.
     random_state : int, default=0
@@ -154,31 +174,118 @@ def solve_elliptope_saddle(
         rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
         rank = saddle.n if proximal else rank
     V = saddle.start(max(rank, 2), random_state)
-    spent, best = 0, None
-    history: list[float] = []
-    while True:
-        # A short first round: where eta is not negative nothing further is worth the time.
-        is_first = spent == 0
-        V, used = saddle.descend(V, min(FIRST_ROUND if is_first else ROUND, max_iter - spent))
-        spent += max(used, 1)
-        if not is_first:
-            saddle.update_multipliers(V)
-        result = saddle.certified(V, spent, tol)
-        history.append(result.objective)
-        if best is None or _merit(result) <= _merit(best):
-            best = result
+    run = _Run(saddle, tol, max_iter)
+    if not unit_norm:
+        # Without its balance the problem is easy, and no balanced M is below it.
+        saddle.holds_balance = False
+        run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
+        saddle.holds_balance = balance is not None
+        saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
+    run.rounds(V, max_iter)
+    return run.result()
+
+
+@dataclass(frozen=True)
+class _Primal:
+    """An M with its inner maximum, and what its gap is measured against."""
+
+    V: NDArray
+    point: BoxPoint
+    value: float
+    violation: float
+    reference: float
+
+    def gap(self, bound: float) -> float:
+        # An M that is a little out of balance may have a value below the bound.
+        return max(self.value + self.point.slack - bound, bound - self.value, 0.0)
+
+
+class _Run:
+    """Rounds of descent. The best M and the best bound need not be of the same round."""
+
+    def __init__(self, saddle: _Saddle, tol: float, max_iter: int):
+        self.saddle, self.tol, self.max_iter = saddle, tol, max_iter
+        self.spent, self.is_over = 0, False
+        self.history: list[float] = []
+        self.best: _Primal | None = None
+        self.bound, self.s = -np.inf, np.zeros(saddle.n)
+
+    def rounds(self, V: NDArray, up_to: int) -> NDArray:
+        """Descend until the gap is closed, nothing moves or so many iterations are spent."""
+        saddle = self.saddle
+        while not self.is_over and self.spent < up_to:
+            # A short first round: where eta is not negative nothing further is worth the time.
+            is_first = self.spent == 0
+            n_iter = min(FIRST_ROUND if is_first else ROUND, up_to - self.spent)
+            V, used = saddle.descend(V, n_iter)
+            self.spent += max(used, 1)
+            if not is_first:
+                saddle.update_multipliers(V)
+            now = saddle.measured(V)
+            self._take(now)
+            is_exact = not (saddle.holds_balance or saddle.smoothing)
+            if is_exact and (used == 0 or now.gap(self.bound) <= self.tol * now.reference):
+                self.is_over |= saddle.balance is None and saddle.unit_norm
+                break
+            saddle.smoothing *= SMOOTH_DECAY
+        return V
+
+    def _take(self, now: _Primal) -> None:
+        bound, s = self.saddle.lower_bound(now, self.bound, self.tol)
+        if bound > self.bound:
+            self.bound, self.s = bound, s
+        self.history.append(now.value)
         # Before M is balanced it may ask for more than a balanced one will.
-        hopeless = result.status is Status.DEGENERATE and (
-            balance is None or result.residuals["balance"] <= BALANCED
+        hopeless = self._is_degenerate(now) and now.violation <= BALANCED
+        if self.best is None or hopeless or self._merit(now) <= self._merit(self.best):
+            self.best = now
+        self.is_over = hopeless or self._is_close(self.best) or self.spent >= self.max_iter
+
+    def _merit(self, primal: _Primal) -> tuple[float, float]:
+        gap = primal.gap(self.bound) / primal.reference
+        return max(primal.violation - BALANCED, 0.0), gap + primal.violation
+
+    def _is_close(self, primal: _Primal) -> bool:
+        gap = primal.gap(self.bound)
+        return bool(gap <= self.tol * primal.reference and primal.violation <= self.tol)
+
+    def _is_degenerate(self, primal: _Primal) -> bool:
+        """Whether eta would not be negative."""
+        return self.saddle.unit_norm and abs(np.linalg.norm(primal.point.a) - 1) > 1e-6
+
+    def result(self) -> ElliptopeResult:
+        """Return the best M with the best bound."""
+        best = self.best
+        if best is None:
+            raise RuntimeError("no round was run")
+        status = Status.CONVERGED if self._is_close(best) else Status.MAX_ITER
+        gap = best.gap(self.bound)
+        return ElliptopeResult(
+            objective=best.value,
+            gap=gap,
+            residuals={
+                "relative gap": gap / best.reference,
+                "inner": best.point.slack / best.reference,
+                "balance": best.violation,
+            },
+            status=Status.DEGENERATE if self._is_degenerate(best) else status,
+            n_iter=self.spent,
+            history=tuple(self.history),
+            factor=best.V,
+            a=best.point.a,
+            eta=best.point.eta,
+            lower_bound=self.bound,
+            balance_multipliers=self.s,
         )
-        stuck = used == 0 and balance is None
-        if result.status.ok or hopeless or stuck or spent >= max_iter:
-            best = result if hopeless else best
-            return replace(best, n_iter=spent, history=tuple(history))
 
 
-def _merit(result: ElliptopeResult) -> float:
-    return result.gap / max(1.0, abs(result.objective)) + result.residuals["balance"]
+def gap_reference(value: float, change: float) -> float:
+    """Return what a relative gap is relative to.
+
+    That is the value, or what M can change of it where that is less (small weights and boxes
+    leave a large constant), but no less than what the value is known to.
+    """
+    return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
 
 
 class _Saddle:
@@ -218,6 +325,9 @@ class _Saddle:
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.violation = np.inf
+        self.holds_balance, self.smoothing = balance is not None, 0.0
+        # The inner maximum without smoothing, for the value.
+        self.exact = self.inner if unit_norm else BoxQP(self.n, self.C, unit_norm=False)
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
         # the rounding of a large constant (small reg, small C). Both are set at the start.
         self.scale, self.offset = 1.0, 0.0
@@ -233,10 +343,13 @@ class _Saddle:
             smooth = smooth / (np.linalg.norm(smooth) or 1.0)
         V = _unit_rows(smooth + 0.1 * noise)
         point = self.inner.solve(self.weighted(V))
-        change = self.reg * float(point.a @ (abs(self.Q) @ point.a))
-        self.scale = change + self.proximal * self.n or 1.0
+        self.scale = self._change(point.a) or 1.0
         self.offset = point.value
         return V
+
+    def _change(self, a: NDArray) -> float:
+        """What M can change of the value, about."""
+        return self.reg * float(a @ (abs(self.Q) @ a)) + self.proximal * self.n
 
     # ------------------------------------------------------------------ the primal
 
@@ -252,35 +365,21 @@ class _Saddle:
         data *= self.reg * self.Q.data
         return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
 
+    def _inner(self, V: NDArray) -> BoxPoint:
+        """The inner maximum with smoothing |a|^2 taken off it, in which M has a slope."""
+        H = self.weighted(V)
+        if self.smoothing and self.is_sparse:
+            H = H + self.smoothing * sparse.identity(self.n, format="csr")
+        elif self.smoothing:
+            H.flat[:: self.n + 1] += self.smoothing
+        return self.inner.solve(H)
+
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS over matrices whose rows are normalised on the way in."""
-        shape = V.shape
-
-        def scaled(flat: NDArray) -> tuple[float, NDArray]:
-            U = flat.reshape(shape)
-            norms = np.linalg.norm(U, axis=1, keepdims=True)
-            W = U / norms
-            value, gradient = self._value_and_gradient(W)
-            gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
-            return value, (gradient / norms).ravel()
-
-        found = minimize(
-            scaled,
-            V.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": max_iter,
-                "maxfun": 2 * max_iter + 20,
-                "maxcor": 20,
-                "ftol": 1e-16,
-                "gtol": 1e-10,
-            },
-        )
-        return _unit_rows(found.x.reshape(shape)), int(found.nit)
+        """Run L-BFGS on the value; the rows of V keep their norm."""
+        return _minimise(self._value_and_gradient, V, max_iter)
 
     def _value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
-        point = self.inner.solve(self.weighted(V))
+        point = self._inner(V)
         value = point.value
         gradient = -2 * self.reg * (point.a[:, None] * (self.Q @ (point.a[:, None] * V)))
         if self.proximal:
@@ -289,7 +388,7 @@ class _Saddle:
             gradient += 2 * self.proximal * (V @ small)
         value = (value - self.offset) / self.scale
         gradient /= self.scale
-        if self.balance is not None:
+        if self.holds_balance:
             sums = V @ V.sum(axis=0)
             plus, minus = self._pull(sums)
             # One multiplier for all rows counts once.
@@ -318,7 +417,7 @@ class _Saddle:
 
     def update_multipliers(self, V: NDArray) -> None:
         """Take the multipliers over, and weigh the constraint more where it lags behind."""
-        if self.balance is None:
+        if not self.holds_balance:
             return
         self.s_plus, self.s_minus = self._pull(V @ V.sum(axis=0))
         violation = self._violation(V)
@@ -329,55 +428,62 @@ class _Saddle:
 
     # ------------------------------------------------------------------ the dual
 
-    def certified(self, V: NDArray, n_iter: int, tol: float) -> ElliptopeResult:
-        """Value, lower bound and gap, all recomputed."""
-        point = self.inner.solve(self.weighted(V))
-        s = self.scale * (self.s_plus - self.s_minus)
-        frobenius = float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
-        value = point.value + 0.5 * self.proximal * frobenius
-        bound = self._lower_bound(V, point, s, frobenius)
-        violation = self._violation(V) / self.n
-        # An M that is a little out of balance may have a value below the bound.
-        gap = max(value + point.slack - bound, bound - value, 0.0)
-        is_close = gap <= tol * max(1.0, abs(value)) and violation <= tol
-        if self.unit_norm and abs(np.linalg.norm(point.a) - 1) > 1e-6:
-            status = Status.DEGENERATE  # eta would not be negative
-        else:
-            status = Status.CONVERGED if is_close else Status.MAX_ITER
-        return ElliptopeResult(
-            objective=value,
-            gap=gap,
-            residuals={"inner": point.slack / max(1.0, abs(value)), "balance": violation},
-            status=status,
-            n_iter=n_iter,
-            factor=V,
-            a=point.a,
-            eta=point.eta,
-            lower_bound=bound,
-            balance_multipliers=s,
-        )
+    def measured(self, V: NDArray) -> _Primal:
+        """Value, violation and reference of M, all recomputed."""
+        point = self.exact.solve(self.weighted(V))
+        value = point.value + 0.5 * self.proximal * self._frobenius(V)
+        reference = gap_reference(value, self._change(point.a))
+        return _Primal(V, point, value, self._violation(V) / self.n, reference)
 
-    def _lower_bound(self, V: NDArray, point: BoxPoint, s: NDArray, frobenius: float) -> float:
-        a = point.a
+    def _frobenius(self, V: NDArray) -> float:
+        return float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
+
+    def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, NDArray]:
+        """A bound with the multipliers of its balance, tightened if it does not close the gap."""
+        s = self.scale * (self.s_plus - self.s_minus)
+        V, a = primal.V, primal.point.a
+        if self.smoothing:
+            a = self._inner(V).a
+        bound = self._lower_bound(V, a, s)
+        if primal.gap(max(bound, so_far)) > tol * primal.reference and not self.unit_norm:
+            bound = max(bound, self._lower_bound(self._tightened(V, a, s), a, s, V))
+        return bound, s
+
+    def _tightened(self, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
+        """Maximise <G, M> for a fixed a, which gives the best y for it."""
+        scale = self.scale
+
+        def linear(W: NDArray) -> tuple[float, NDArray]:
+            image = self._image(W, V, a, s)
+            return -float(np.sum(image * W)) / scale, -2 * image / scale
+
+        return _minimise(linear, V, POLISH)[0]
+
+    def _image(self, x: NDArray, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
+        """G x."""
+        image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
+        if self.balance is not None:
+            image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
+        if self.proximal:
+            image -= self.proximal * (V @ (V.T @ x))
+        return image
+
+    def _lower_bound(self, V: NDArray, a: NDArray, s: NDArray, M0: NDArray | None = None) -> float:
         if self.unit_norm:
             norm = float(np.linalg.norm(a))
             if norm == 0.0 or a.max() / norm > self.C * (1 + 1e-9):
                 return -np.inf
             a = a / norm
+        base = V if M0 is None else M0
 
         def product(x: NDArray) -> NDArray:
-            x = x.reshape(self.n, -1)
-            image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
-            if self.balance is not None:
-                image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
-            if self.proximal:
-                image -= self.proximal * (V @ (V.T @ x))
-            return image
+            return self._image(x.reshape(self.n, -1), base, a, s)
 
         # y = diag(G VV'), one product with the r columns of V.
         y = np.einsum("ij,ij->i", product(V), V)
         excess = max(self._largest(product, y), 0.0)
-        bound = 2 * a.sum() - y.sum() - self.n * excess - 0.5 * self.proximal * frobenius
+        bound = 2 * a.sum() - y.sum() - self.n * excess
+        bound -= 0.5 * self.proximal * self._frobenius(base)
         return float(bound - (self.balance or 0.0) * np.abs(s).sum())
 
     def _largest(self, product: Any, y: NDArray) -> float:
@@ -402,6 +508,36 @@ class _Saddle:
         # random start makes all but sure; a proof would take a factorisation.
         residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
         return float(value[0] + residual)
+
+
+def _minimise(
+    value_and_gradient: Callable[[NDArray], tuple[float, NDArray]], V: NDArray, max_iter: int
+) -> tuple[NDArray, int]:
+    """Run L-BFGS over matrices whose rows are normalised on the way in."""
+    shape = V.shape
+
+    def of_unit_rows(flat: NDArray) -> tuple[float, NDArray]:
+        U = flat.reshape(shape)
+        norms = np.linalg.norm(U, axis=1, keepdims=True)
+        W = U / norms
+        value, gradient = value_and_gradient(W)
+        gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
+        return value, (gradient / norms).ravel()
+
+    found = minimize(
+        of_unit_rows,
+        V.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": max_iter,
+            "maxfun": 2 * max_iter + 20,
+            "maxcor": 20,
+            "ftol": 1e-16,
+            "gtol": 1e-10,
+        },
+    )
+    return _unit_rows(found.x.reshape(shape)), int(found.nit)
 
 
 def _unit_rows(U: NDArray) -> NDArray:
