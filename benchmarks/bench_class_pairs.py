@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.rivals import kmeans
 from benchmarks.table import Table
 from volmar.datasets import data_folder, load
+from volmar.margin import CPMMC
 from volmar.metrics import clustering_error
 from volmar.separation import MSPC
 
@@ -36,7 +37,7 @@ TWO_CLASS = (
 WITHOUT_FOLDER = {"digits"}
 MOST_ROWS = 1000
 TARGET = 0.75
-OURS = ("MSPC", "MSPC (mpm)")
+OURS = ("MSPC", "MSPC (mpm)", "CPMMC")
 
 
 def run(*, full: bool) -> Table:
@@ -102,7 +103,7 @@ def _methods():
             2, covariance_type=covariance_type, reg_covar=1e-3, random_state=0
         ).fit_predict
 
-    ours, ours_too = OURS
+    ours, ours_too, margin = OURS
     return {
         kmeans.NAME: lambda X: kmeans.fit_predict(X, 2, 0),
         "GaussianMixture (full)": mixture("full"),
@@ -113,6 +114,7 @@ def _methods():
         "AgglomerativeClustering (Ward)": AgglomerativeClustering(2).fit_predict,
         ours: MSPC(random_state=0).fit_predict,
         ours_too: MSPC(solver="mpm", random_state=0).fit_predict,
+        margin: CPMMC(random_state=0).fit_predict,
     }
 
 
