@@ -402,7 +402,7 @@ def test_unequal_groups_without_balance(rng):
     [
         ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
         ({"balance": -1.0}, ValueError, "balance must be at least 0"),
-        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
