@@ -40,7 +40,9 @@ BALANCED = 1e-3
 CHUNK = 50_000
 # Smoothing of the inner maximum, of the mean diagonal of Q: at first, and from round to round.
 SMOOTH_FIRST = 0.1
-SMOOTH_DECAY = 0.5
+SMOOTH_DECAY = 0.3
+# Rounds that the same smoothing may take.
+PATIENCE = 5
 # Share of the iterations that the problem without its balance may take.
 FREE_SHARE = 0.2
 # Iterations that tighten a bound, on a linear objective.
@@ -205,7 +207,7 @@ class _Run:
 
     def __init__(self, saddle: _Saddle, tol: float, max_iter: int):
         self.saddle, self.tol, self.max_iter = saddle, tol, max_iter
-        self.spent, self.is_over = 0, False
+        self.spent, self.is_over, self.patience = 0, False, PATIENCE
         self.history: list[float] = []
         self.best: _Primal | None = None
         self.bound, self.s = -np.inf, np.zeros(saddle.n)
@@ -222,15 +224,15 @@ class _Run:
             if not is_first:
                 saddle.update_multipliers(V)
             now = saddle.measured(V)
-            self._take(now)
+            latest = self._take(now)
             is_exact = not (saddle.holds_balance or saddle.smoothing)
             if is_exact and (used == 0 or now.gap(self.bound) <= self.tol * now.reference):
                 self.is_over |= saddle.balance is None and saddle.unit_norm
                 break
-            saddle.smoothing *= SMOOTH_DECAY
+            self._smooth_less(now, latest)
         return V
 
-    def _take(self, now: _Primal) -> None:
+    def _take(self, now: _Primal) -> float:
         bound, s = self.saddle.lower_bound(now, self.bound, self.tol)
         if bound > self.bound:
             self.bound, self.s = bound, s
@@ -240,6 +242,15 @@ class _Run:
         if self.best is None or hopeless or self._merit(now) <= self._merit(self.best):
             self.best = now
         self.is_over = hopeless or self._is_close(self.best) or self.spent >= self.max_iter
+        return bound
+
+    def _smooth_less(self, now: _Primal, bound: float) -> None:
+        """Smooth less once the gap is mostly what smoothing makes of it, or does not close."""
+        self.patience -= 1
+        of_smoothing = self.saddle.smoothing * float(now.point.a @ now.point.a)
+        if now.gap(bound) <= 3 * of_smoothing or self.patience <= 0:
+            self.saddle.smoothing *= SMOOTH_DECAY
+            self.patience = PATIENCE
 
     def _merit(self, primal: _Primal) -> tuple[float, float]:
         gap = primal.gap(self.bound) / primal.reference
