@@ -79,8 +79,8 @@ class IterSVR(KernelView, Clusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float or "scale", default="scale"
-        Price of the loss. "scale" is 10 / sum_i |phi(x_i) - mean|^2. The larger C, the closer the
-        regression keeps to the labels that it is given, start included. The paper has 500.
+        Price of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
+        the regression keeps to the labels that it is given, start included. The paper has 500.
     bias : {"gap", "balance"}, default="gap"
         How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
