@@ -271,6 +271,46 @@ def test_what_has_no_meaning_is_refused_or_flagged():
     assert solve_elliptope_saddle(Q, reg=1e3, max_iter=100).status is Status.DEGENERATE
 
 
+def test_random_rounding_passes_over_what_is_less_balanced(rng):
+    """The value would take every row to one side."""
+    y = np.where(np.arange(30) < 14, 1.0, -1.0)
+    V = np.column_stack([y, 0.8 * rng.standard_normal((30, 3))])
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
+    uneven = abs(round_centred(V).y.sum())
+    assert abs(round_randomly(V, lambda z: -abs(z.sum()), 200, 0).y.sum()) <= uneven
+
+
+@pytest.mark.parametrize("reg", [1.0, 1e-3])
+def test_the_relative_gap_is_of_what_the_matrix_can_change(reg):
+    Q = similarity("moons", 20) + np.eye(20) / 20
+    found = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5)
+    reference = min(found.objective, reg * found.a @ np.abs(Q) @ found.a)
+    assert found.residuals["relative gap"] == pytest.approx(found.gap / reference)
+    assert found.is_certified(1e-5)
+    short = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5, max_iter=20)
+    assert not short.is_certified(0.5 * short.residuals["relative gap"])
+
+
+def test_a_smoothed_singular_problem_against_clarabel():
+    """A wide centred kernel, whose inner maximum is all but kinked; eta zero, unequal groups."""
+    X = np.vstack([np.zeros((24, 2)), [[3.0, 0.0]] * 6])
+    X = X + 0.4 * np.random.default_rng(0).standard_normal(X.shape)
+    H = np.eye(30) - 1 / 30
+    K = H @ gaussian_similarity(X, sigma="mean", self_loops=True) @ H
+    for balance in (0.3, 1.0):
+        found = solve_elliptope_saddle(
+            K, C=0.5, unit_norm=False, balance=balance, tol=1e-5, max_iter=3000
+        )
+        value, _ = printed_program(K, 1.0, 0.5, False, balance, "mean")
+        assert found.status is Status.CONVERGED
+        assert found.objective == pytest.approx(value, rel=3e-5)
+        assert found.lower_bound <= value * (1 + 1e-6)
+        sparser = solve_elliptope_saddle(
+            sparse.csr_matrix(K), C=0.5, unit_norm=False, balance=balance, tol=1e-5, max_iter=3000
+        )
+        assert sparser.objective == pytest.approx(value, rel=3e-5)
+
+
 def test_rounding_finds_the_groups_of_a_block_matrix(rng):
     y = np.where(np.arange(30) < 12, 1.0, -1.0)
     V = np.column_stack([y, 0.05 * rng.standard_normal((30, 3))])

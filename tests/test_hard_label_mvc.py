@@ -1,5 +1,6 @@
 """HardLabelMVC: labels, new rows, what it warns of."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from volmar import HardLabelMVC
+from volmar.base.graph import build_graph
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity
 from volmar.metrics import clustering_error
@@ -82,10 +84,47 @@ def test_an_undetermined_matrix_is_warned_of():
     assert seen[0].filename == __file__
 
 
+def test_a_certified_relaxation_is_converged_however_far_from_two_groups():
+    """`spread` and a warning speak of the labels, `status` of the relaxation."""
+    X, _ = make_two_moons(40, random_state=0)
+    model = quiet_fit(HardLabelMVC(sigma="mean/200", random_state=0), X)
+    assert model.result_.spread > 0.5
+    assert model.result_.is_certified(1e-5)
+
+
+def test_equal_similarities_are_refused():
+    with pytest.raises(ValueError, match=r"equally similar.*narrower similarity"):
+        HardLabelMVC(affinity="precomputed").fit(np.ones((20, 20)))
+    # A diagonal does not tell rows apart either; one pair that differs does.
+    W = 0.5 + 0.5 * np.eye(20)
+    with pytest.raises(ValueError, match="equally similar"):
+        HardLabelMVC(affinity="precomputed").fit(W)
+    W[0, 1] = W[1, 0] = 0.4
+    quiet_fit(HardLabelMVC(affinity="precomputed", random_state=0), W)
+
+
+def test_the_gap_is_relative_to_what_the_weight_leaves_to_the_matrix():
+    """With a small reg the value is 2 sqrt(n) and a little, and only that little is M's."""
+    X, _ = make_two_moons(40, random_state=0)
+    for reg in (1e-2, 1e-4):
+        result = quiet_fit(HardLabelMVC(reg=reg, random_state=0), X).result_
+        assert result.gap <= 1e-5 * 40 * reg  # a'|Q|a is below the largest eigenvalue of Q
+        assert result.residuals["relative gap"] <= 1e-5
+        assert result.is_certified(1e-5)
+
+
+def test_a_pickle_has_no_similarities_in_it():
+    X, _ = make_two_moons(200, random_state=0)
+    model = HardLabelMVC(random_state=0).fit(X)
+    stored = pickle.dumps(model)
+    assert len(stored) < 8 * 200**2 / 4
+    np.testing.assert_array_equal(pickle.loads(stored).predict(X), model.predict(X))
+
+
 def test_too_few_iterations_are_warned_of():
     X, _ = make_two_moons(40, random_state=0)
     with pytest.warns(
-        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol"
+        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol, or balance"
     ) as seen:
         model = HardLabelMVC(max_iter=30, tol=1e-9, random_state=0).fit(X)
     assert seen[0].filename == __file__
@@ -148,7 +187,7 @@ def test_indefinite_similarities_are_made_definite():
     X = StandardScaler().fit_transform(load_breast_cancer().data)
     X = X[np.random.default_rng(2).choice(len(X), 60)]
     model = quiet_fit(HardLabelMVC(affinity="nearest_neighbors", random_state=0), X)
-    W = model._graph.W.toarray()
+    W = build_graph(X, "nearest_neighbors").W.toarray()
     problem = HardLabelProblem.of(W)
     assert np.linalg.eigvalsh(W + np.eye(60) / 60)[0] == pytest.approx(-problem.shift)
     assert problem.shift > 1

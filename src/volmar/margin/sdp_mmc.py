@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
@@ -61,11 +61,15 @@ class SDPMMCProblem:
         return BoxQP(y.size, self.box, unit_norm=False).solve(self.K * np.outer(y, y))
 
 
-def definite(K: NDArray) -> NDArray:
-    """Return K, its diagonal raised where rounding has left a negative eigenvalue."""
+def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
+    """Return K, its diagonal raised where rounding has left a negative eigenvalue.
+
+    `rounding` is what the eigenvalues of K may be off by, where K was centred and is small beside
+    the kernel that it comes from.
+    """
     values = linalg.eigvalsh(K)
     lowest, highest = float(values[0]), float(values[-1])
-    if lowest < -INDEFINITE * max(highest, 0.0):
+    if lowest < -max(INDEFINITE * highest, rounding):
         raise ValueError(
             "the kernel matrix must be positive semidefinite, its smallest eigenvalue is "
             f"{lowest:.3g}. Use another kernel, or add {-lowest:.3g} to its diagonal."
@@ -89,7 +93,9 @@ class SDPMMCResult(ElliptopeResult):
     rank : int
         Numerical rank of M.
     spread : float
-        Second over first eigenvalue of the centred M; labels mean little above 1/2.
+        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
+        labels may be one choice of several, however small the gap: it bounds the value of the
+        relaxation, not the labels. `status` is the relaxation's.
     dual : ndarray of shape (n,)
         a of the machine of the labels.
     labelled_objective : float
@@ -107,8 +113,6 @@ class SDPMMCResult(ElliptopeResult):
 def labelled(problem: SDPMMCProblem, found: ElliptopeResult, rounded: Rounded) -> SDPMMCResult:
     """Return the relaxation's result with labels and the machine that is trained on them."""
     known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
-    if found.status.ok and not rounded.determined:
-        known["status"] = Status.DEGENERATE
     machine = problem.machine(rounded.y)
     return SDPMMCResult(
         **known,
@@ -173,11 +177,12 @@ class SDPMMC(KernelMixin, Clusterer):
         Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
         of 1/2) its effect depends on the size of the kernel.
     balance : float or None, default=1.0
-        b, a bound on the mean of M's row sums: for labels, :math:`(n_1 - n_0)^2 \le n b`. None
-        for no constraint. Where clusters differ in size by more, None or a larger b is right.
+        b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
+        It holds for M: labels, which are rounded from M, may differ in size by more. None for no
+        constraint. Where clusters do differ by more, None or a larger b is right, and faster.
         Without effect with ``mode="paper"``.
     row_balance : bool, default=False
-        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`: for labels
+        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
         and the kernel is wide, its dual bound is not reached. Without effect where there is no
         balance.
@@ -186,14 +191,14 @@ class SDPMMC(KernelMixin, Clusterer):
         :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for all
         three rows. The bound is tighter; for at most 60 rows.
     rounding : {"centred", "random"}, default="centred"
-        "random" takes the best of 100 random projections of M besides. Without effect with
-        ``mode="paper"``.
+        "random" takes the best of 100 random projections of M besides, among those whose groups
+        differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
         "paper" is eq. 22 as printed: the kernel not centred, no balance, 2C for the right C (a
         misprint: a is bounded by C), and labels from the leading eigenvector of M cut at its mean.
     tol : float, default=1e-5
-        Relative gap to stop at.
-    max_iter : int, default=1000
+        Relative gap to stop at: over the value, or what M can change of it where that is less.
+    max_iter : int, default=2000
         Most iterations of the outer descent.
     random_state : int, RandomState or None, default=None
         Seed of the start, and of random rounding.
@@ -279,7 +284,7 @@ class SDPMMC(KernelMixin, Clusterer):
         rounding="centred",
         mode="default",
         tol=1e-5,
-        max_iter=1000,
+        max_iter=2000,
         random_state=None,
     ):
         self.n_clusters = n_clusters
@@ -338,13 +343,31 @@ class SDPMMC(KernelMixin, Clusterer):
             "Cluster a sample and use predict for the rest, or use SoftLabelMVC.",
         )
         K, expansion = self._kernel_matrix(X)
+        rounding = self._rounding(X, K)
         K = K.astype(np.float64, copy=False)
         means = None
         if self.center and self.mode != "paper":
             means = K.mean(axis=1)
             K = K - means - means[:, None] + means.mean()
+        if (np.ptp(K) if means is None else np.abs(K).max()) <= rounding:
+            raise ValueError(
+                "all rows of X are the same to this kernel (up to rounding), and nothing tells "
+                "two clusters apart. Use a narrower kernel (a larger gamma), or check X."
+            )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
-        return Prepared(SDPMMCProblem(definite((K + K.T) / 2), box), means, expansion)
+        return Prepared(SDPMMCProblem(definite((K + K.T) / 2, rounding), box), means, expansion)
+
+    def _rounding(self, X: Any, K: NDArray) -> float:
+        """Return what an eigenvalue of K may be off by: n times what an entry may.
+
+        Squared distances of sparse rows, which are not centred, come from their squared norms.
+        """
+        entry = float(np.abs(K).max())
+        if sparse.issparse(X) and self.kernel in self._kernels_of_differences:
+            gamma = self._resolved_gamma(X, None)
+            gamma = 1 / X.shape[1] if gamma is None else gamma
+            entry += 4 * float(gamma) * float(X.multiply(X).sum(axis=1).max())
+        return len(K) * float(np.finfo(K.dtype).eps) * entry
 
     def _run(self, prepared: Prepared, seed: int) -> SDPMMCResult:
         problem = prepared.problem
@@ -381,15 +404,17 @@ class SDPMMC(KernelMixin, Clusterer):
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
         if result.status is Status.MAX_ITER:
+            has_balance = self.balance is not None and self.mode != "paper"
+            remedy = ", or balance (None for no such constraint)" if has_balance else ""
             warn_user(
-                f"The gap is {result.gap / max(1.0, result.objective):.1e} of the objective after "
+                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
                 f"{result.n_iter} iterations, and the balance missed by "
-                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol.",
+                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{remedy}.",
                 ConvergenceWarning,
             )
         if result.spread > SPREAD:
             warn_user(
-                "The best M does not determine two clusters (second over first eigenvalue of the "
-                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. Use "
-                "a narrower kernel, or another balance."
+                "The best M does not determine two clusters: it is far from two groups (second "
+                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
+                "may be one choice of several. Use a narrower kernel, or another balance."
             )

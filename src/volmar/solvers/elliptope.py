@@ -39,8 +39,12 @@ BALANCED = 1e-3
 # Entries of a sparse Q that are worked on together.
 CHUNK = 50_000
 # Smoothing of the inner maximum, of the mean diagonal of Q: at first, and from round to round.
-SMOOTH_FIRST = 0.1
-SMOOTH_DECAY = 0.3
+SMOOTH_FIRST = 0.2
+SMOOTH_DECAY = 0.2
+# Iterations between certificates with smoothing, where L-BFGS needs its memory.
+SMOOTH_ROUND = 250
+# Iterations that a round of none counts for.
+IDLE = 10
 # Rounds that the same smoothing may take.
 PATIENCE = 5
 # Share of the iterations that the problem without its balance may take.
@@ -182,7 +186,9 @@ def solve_elliptope_saddle(
         saddle.holds_balance = False
         run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
         saddle.holds_balance = balance is not None
-        saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
+        # With a multiplier a row, what takes time is these, which long rounds hardly update.
+        if balance is None or not saddle.by_rows:
+            saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
     run.rounds(V, max_iter)
     return run.result()
 
@@ -218,16 +224,16 @@ class _Run:
         while not self.is_over and self.spent < up_to:
             # A short first round: where eta is not negative nothing further is worth the time.
             is_first = self.spent == 0
-            n_iter = min(FIRST_ROUND if is_first else ROUND, up_to - self.spent)
-            V, used = saddle.descend(V, n_iter)
-            self.spent += max(used, 1)
+            length = SMOOTH_ROUND if saddle.smoothing else FIRST_ROUND if is_first else ROUND
+            V, used = saddle.descend(V, min(length, up_to - self.spent))
+            # A round that moves nothing has its certificate to pay for.
+            self.spent += max(used, min(IDLE, up_to - self.spent) if saddle.smoothing else 1)
             if not is_first:
                 saddle.update_multipliers(V)
             now = saddle.measured(V)
             latest = self._take(now)
             is_exact = not (saddle.holds_balance or saddle.smoothing)
             if is_exact and (used == 0 or now.gap(self.bound) <= self.tol * now.reference):
-                self.is_over |= saddle.balance is None and saddle.unit_norm
                 break
             self._smooth_less(now, latest)
         return V
@@ -262,7 +268,7 @@ class _Run:
 
     def _is_degenerate(self, primal: _Primal) -> bool:
         """Whether eta would not be negative."""
-        return self.saddle.unit_norm and abs(np.linalg.norm(primal.point.a) - 1) > 1e-6
+        return self.saddle.unit_norm and bool(abs(np.linalg.norm(primal.point.a) - 1) > 1e-6)
 
     def result(self) -> ElliptopeResult:
         """Return the best M with the best bound."""
@@ -359,7 +365,7 @@ class _Saddle:
         return V
 
     def _change(self, a: NDArray) -> float:
-        """What M can change of the value, about."""
+        """Return about what M can change of the value."""
         return self.reg * float(a @ (abs(self.Q) @ a)) + self.proximal * self.n
 
     # ------------------------------------------------------------------ the primal
@@ -377,7 +383,7 @@ class _Saddle:
         return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
 
     def _inner(self, V: NDArray) -> BoxPoint:
-        """The inner maximum with smoothing |a|^2 taken off it, in which M has a slope."""
+        """Solve for the inner maximum with smoothing times |a|^2 taken off it."""
         H = self.weighted(V)
         if self.smoothing and self.is_sparse:
             H = H + self.smoothing * sparse.identity(self.n, format="csr")
@@ -450,13 +456,13 @@ class _Saddle:
         return float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
 
     def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, NDArray]:
-        """A bound with the multipliers of its balance, tightened if it does not close the gap."""
+        """Return a bound and its multipliers, tightened where it does not close the gap."""
         s = self.scale * (self.s_plus - self.s_minus)
         V, a = primal.V, primal.point.a
         if self.smoothing:
             a = self._inner(V).a
         bound = self._lower_bound(V, a, s)
-        if primal.gap(max(bound, so_far)) > tol * primal.reference and not self.unit_norm:
+        if self.smoothing and primal.gap(max(bound, so_far)) > tol * primal.reference:
             bound = max(bound, self._lower_bound(self._tightened(V, a, s), a, s, V))
         return bound, s
 
@@ -471,7 +477,7 @@ class _Saddle:
         return _minimise(linear, V, POLISH)[0]
 
     def _image(self, x: NDArray, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
-        """G x."""
+        """Return G x."""
         image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
         if self.balance is not None:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2

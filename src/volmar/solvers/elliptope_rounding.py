@@ -61,15 +61,20 @@ def round_randomly(
 ) -> Rounded:
     """Signs of projections of V on random directions; the y with the lowest ``value(y)`` is kept.
 
-    Projections are cut at their mean, as the centred rounding does.
+    Projections are cut at their mean, as the centred rounding does. Labels whose groups differ
+    more in size than those of the centred rounding are passed over: a balance is a constraint on
+    M, and the value alone would leave it.
     """
     rng = np.random.default_rng(seed)
     best = round_centred(V)
     lowest = value(best.y)
+    uneven = abs(best.y.sum())
     for _ in range(n_rounds):
         scores = V @ rng.standard_normal(V.shape[1])
         scores = scores - scores.mean()
         y = np.where(scores >= 0, 1.0, -1.0)
+        if abs(y.sum()) > uneven:
+            continue
         found = value(y)
         if found < lowest:
             lowest = found

@@ -18,7 +18,7 @@ from scipy import linalg
 from scipy.optimize import minimize
 
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.elliptope import ElliptopeResult, gap_reference, solve_elliptope_saddle
 from volmar.solvers.result import Status
 
 #: Most rows: 4 x 34,220 constraints.
@@ -87,7 +87,7 @@ def solve_elliptope_triangles(
         Whether b bounds the mean of M's row sums or the size of each, as in
         `solve_elliptope_saddle`.
     tol : float, default=1e-6
-        Relative gap to stop at.
+        Relative gap to stop at, as in `solve_elliptope_saddle`.
     max_iter : int, default=3000
         Most iterations of L-BFGS, all rounds together.
     random_state : int, default=0
@@ -279,14 +279,17 @@ class _Saddle:
         triangle = float(violations[: self.n_triangles].max(initial=0.0))
         balance = float(violations[self.n_triangles :].max(initial=0.0)) / self.n
         gap = max(point.value + point.slack - self.bound, 0.0)
-        is_close = gap <= tol * max(1.0, abs(point.value)) and max(triangle, balance) <= tol
+        change = float(point.a @ np.abs(self.Q) @ point.a)
+        reference = gap_reference(point.value, change)
+        is_close = gap <= tol * reference and max(triangle, balance) <= tol
         multipliers = self.bound_multipliers
         s = np.zeros(self.n) if self.balance is None else self.sums_multipliers(multipliers)
         return TriangleResult(
             objective=point.value,
             gap=gap,
             residuals={
-                "inner": point.slack / max(1.0, abs(point.value)),
+                "relative gap": gap / reference,
+                "inner": point.slack / reference,
                 "balance": balance,
                 "triangle": triangle,
             },

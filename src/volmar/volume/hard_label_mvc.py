@@ -46,7 +46,9 @@ class HardLabelResult(ElliptopeResult):
     rank : int
         Numerical rank of M.
     spread : float
-        Second over first eigenvalue of the centred M; labels mean little above 1/2.
+        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
+        labels may be one choice of several, however small the gap: it bounds the value of the
+        relaxation, not the labels. `status` is the relaxation's.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -96,21 +98,22 @@ class HardLabelMVC(Clusterer):
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
     balance : float or None, default=1
-        b, a bound on the mean of M's row sums: for labels, :math:`(n_1 - n_0)^2 \le n b`. None
-        for no constraint, which is the paper's, and lets the best M be all ones. Without effect
-        with ``mode="paper"``.
+        b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
+        It holds for M: labels, which are rounded from M, may differ in size by more. None for no
+        constraint, which is the paper's, and lets the best M be all ones. Without effect with
+        ``mode="paper"``.
     row_balance : bool, default=False
-        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`: for labels
+        Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge. Without effect where there is
         no balance.
     rounding : {"centred", "random"}, default="centred"
-        "random" takes the best of 100 random projections of M besides. Without effect with
-        ``mode="paper"``.
+        "random" takes the best of 100 random projections of M besides, among those whose groups
+        differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
         "paper" is the relaxation as printed: no balance, and labels from the leading eigenvector
         of M cut at its mean.
     tol : float, default=1e-5
-        Relative gap to stop at.
+        Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=1000
         Most iterations of the outer descent.
     random_state : int, RandomState or None, default=None
@@ -215,7 +218,7 @@ class HardLabelMVC(Clusterer):
 
     def _scores(self, X: Any) -> NDArray:
         y = 2.0 * self.labels_ - 1.0
-        return np.asarray(self._graph.row_weights(X) @ (self.alpha_ * y))
+        return np.asarray(self._row_weights(X) @ (self.alpha_ * y))
 
     def _check_parameters(self) -> None:
         check_choice("mode", self.mode, ("default", "paper"))
@@ -236,6 +239,11 @@ class HardLabelMVC(Clusterer):
         if not sparse.issparse(W):
             _memory.require_memory(
                 6 * 8.0 * n**2, f"the relaxation of {n} rows", "Use a sparse affinity."
+            )
+        if _is_constant(W):
+            raise ValueError(
+                "all rows of X are equally similar, and nothing tells two clusters apart. Use a "
+                "narrower similarity (a smaller sigma), or check X."
             )
         problem = HardLabelProblem.of(W)
         if self.reg is not None:
@@ -273,8 +281,6 @@ class HardLabelMVC(Clusterer):
         rounded = self._round(found, problem.Q, reg, seed)
         found = _unshifted(found, reg * problem.shift)
         known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
-        if found.status.ok and not rounded.determined:
-            known["status"] = Status.DEGENERATE
         return HardLabelResult(
             **known,
             labels=np.unique(rounded.y, return_inverse=True)[1],
@@ -301,24 +307,38 @@ class HardLabelMVC(Clusterer):
         return round_randomly(V, value, N_RANDOM, seed)
 
     def _publish(self, prepared: Prepared, result: HardLabelResult) -> None:
-        self._graph = prepared.graph
+        # New rows are compared with the training rows; W is not needed for it.
+        self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg
         self.alpha_ = result.a
         if result.status is Status.MAX_ITER:
-            gap = result.gap / max(1.0, abs(result.objective))
+            remedy = "" if self._balance() is None else ", or balance"
             warn_user(
-                f"The gap is {gap:.1e} of the objective after "
+                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
                 f"{result.n_iter} iterations, and the balance missed by "
-                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol.",
+                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{remedy}.",
                 ConvergenceWarning,
             )
         if result.spread > SPREAD:
             remedy = "Use" if self._balance() is not None else "Use a balance, or"
             warn_user(
-                "The best M does not determine two clusters (second over first eigenvalue of the "
-                f"centred M: {result.spread:.2f}): other optimal matrices give other labels. "
-                f"{remedy} a wider similarity."
+                "The best M does not determine two clusters: it is far from two groups (second "
+                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
+                f"may be one choice of several. {remedy} a wider similarity."
             )
+
+
+def _is_constant(W: Any) -> bool:
+    """Whether all similarities of different rows are the same, up to rounding, and positive.
+
+    Two rows have one only.
+    """
+    n = W.shape[0]
+    if n < 3 or (sparse.issparse(W) and W.nnz < n * (n - 1)):
+        return False
+    dense = W.toarray() if sparse.issparse(W) else W
+    beside = dense[~np.eye(n, dtype=bool)]
+    return bool(beside.min() > 0 and np.ptp(beside) <= n * np.finfo(np.float64).eps * beside.max())
 
 
 def _unshifted(found: ElliptopeResult, by: float) -> ElliptopeResult:
