@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from volmar._memory import require_memory
 from volmar.base import Clusterer, Status
 from volmar.base.validation import (
     check_choice,
@@ -24,8 +22,7 @@ from volmar.margin.engine import MarginResult
 from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.margin.kernel_cpmmc import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
-from volmar.margin.views import FeatureView, LinearView, View
-from volmar.rows import NystroemMap
+from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
@@ -291,29 +288,13 @@ class IterSVR(KernelView, Clusterer):
         if self.method == "exact" and not self._is_linear():
             view = self._exact_view(X, weights)
             return view, KernelSpace(view.source.K, weights)
-        rows = LinearView(X, weights) if self._is_linear() else self._landmark_view(X, weights)
+        rows: LinearView = (
+            LinearView(X, weights)
+            if self._is_linear()
+            else self._nystroem_view(X, weights, self.n_landmarks)
+        )
         source: Any = rows.source
         return rows, FeatureSpace(source.rows)
-
-    def _landmark_view(self, X: Any, weights: NDArray | None) -> FeatureView:
-        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
-        pool = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        count = min(self.n_landmarks, pool.size)
-        require_memory(
-            2.0 * X.dtype.itemsize * X.shape[0] * count,
-            f"{count} features of {X.shape[0]} rows",
-            "Use fewer landmarks, or cluster a sample and use predict for the rest.",
-        )
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        feature_map = NystroemMap(
-            self.kernel,
-            landmarks=np.sort(rng.choice(pool, count, replace=False)),
-            gamma=self._resolved_gamma(X, weights),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        ).fit(X)
-        return FeatureView(feature_map, feature_map.transform(X), weights)
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
         try:

@@ -37,24 +37,23 @@ class KernelView(KernelMixin):
         return ExactKernelView(K, expansion, weights)
 
     def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
-        n = X.shape[0]
-        # Rows without weight must not be landmarks.
-        pool = X if weights is None else X[weights > 0]
-        n_landmarks = min(n_landmarks, pool.shape[0])
+        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
+        pool = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+        count = min(n_landmarks, pool.size)
         require_memory(
-            2.0 * X.dtype.itemsize * n * n_landmarks,
-            f"{n_landmarks} features of {n} rows",
+            2.0 * X.dtype.itemsize * X.shape[0] * count,
+            f"{count} features of {X.shape[0]} rows",
             "Use fewer landmarks, or cluster a sample and use predict for the rest.",
         )
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             self.kernel,
-            landmarks=n_landmarks,
-            random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            landmarks=np.sort(rng.choice(pool, count, replace=False)),
             gamma=self._resolved_gamma(X, weights),
             degree=self.degree,
             coef0=self.coef0,
             kernel_params=self.kernel_params,
-        ).fit(pool)
+        ).fit(X)
         return FeatureView(feature_map, feature_map.transform(X), weights)
 
 
@@ -85,7 +84,8 @@ class KernelCPMMC(KernelView, MarginClusterer):
         Further arguments of a callable kernel.
     method : {"exact", "nystroem"}, default="exact"
         "exact": the whole kernel matrix, quadratic in the number of rows (2500 rows take a
-        second or two). "nystroem": `n_landmarks` rows represent the feature space; linear.
+        second or two). "nystroem": `n_landmarks` rows, drawn at random, represent the feature
+        space; linear.
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=2.0

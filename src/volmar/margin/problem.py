@@ -70,10 +70,13 @@ class MarginProblem:
 
     def cut(self, labels: NDArray, violated: Violated) -> Cut:
         """Return the cut of a set of rows in the space of w: one pass."""
-        v = self.loss.scale * (labels * violated.chosen)
-        v = v / self.source.n_rows if self.source.shares is None else v * self.source.shares
+        v = labels * violated.chosen
+        v *= self.loss.scale / (self.source.n_rows if self.source.shares is None else 1.0)
+        if self.source.shares is not None:
+            v *= self.source.shares
         return Cut(self.source.vector(v), float(v.sum(dtype=np.float64)), violated.m)
 
     def labels(self, f: NDArray) -> NDArray:
         """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""
-        return np.where(f > 0, 1, -1).astype(self.source.dtype, copy=False)
+        one = self.source.dtype.type(1)
+        return np.where(f > 0, one, -one)

@@ -19,6 +19,8 @@ __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
 # Float32 rows this many of their own spreads away from zero lose too many digits to it.
 FAR_AWAY = 30.0
+# Rows from which the spread is told, roughly.
+SPREAD_ROWS = 1000
 
 
 class Hyperplane(ABC):
@@ -76,7 +78,8 @@ class LinearView(View):
         rows = as_rows(X, sample_weight=weights)
         self._mean = rows.mean()
         if not sparse.issparse(X) and X.dtype == np.float32:
-            spread = np.sqrt(rows.centered().mean_squared_norm())
+            few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
+            spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
             if np.linalg.norm(self._mean) > FAR_AWAY * spread:
                 X = (X - self._mean).astype(np.float32)
                 rows = as_rows(X, sample_weight=weights)
