@@ -29,7 +29,7 @@ __all__ = ["BasisExpansion", "BasisSource", "Projection"]
 
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.
-MIN_DISTANCE = {np.dtype(np.float32): 1e-7, np.dtype(np.float64): 1e-9}
+MIN_DISTANCE = 1e-7
 # Rounds of a search in a row without a vector at which it ends.
 MAX_MISSES = 3
 # Images in one array, and values of k(b, x) held at a time when new rows are scored.
@@ -283,7 +283,7 @@ class BasisSource(CutSource):
         """Take b into the basis, if it is outside the span and the cut r (if any) gains by it."""
         b = b.astype(self.dtype).astype(np.float64)
         row, square = self._basis.distance(b)
-        if square <= MIN_DISTANCE[self.dtype]:
+        if square <= MIN_DISTANCE:
             return
         image = self._pilot.rows.kernel(b)
         if r is not None and self.version:

@@ -20,7 +20,7 @@ from volmar.base.warn import warn_user
 from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
 from volmar.margin.engine import MarginResult
 from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
-from volmar.margin.kernel_cpmmc import KernelView
+from volmar.margin.kernel_view import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError

@@ -4,57 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from volmar._memory import require_memory
-from volmar.base.kernel import KernelMixin
-from volmar.base.validation import check_choice, check_count
 from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine import MarginResult
+from volmar.margin.kernel_view import KernelView
 from volmar.margin.losses import HingeLoss
-from volmar.margin.views import ExactKernelView, FeatureView, View
-from volmar.rows import NystroemMap
-
-
-class KernelView(KernelMixin):
-    """Rows under the kernel of an estimator: exactly, or by landmarks."""
-
-    # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
-    _kernels_of_differences = ("rbf", "laplacian", "linear")
-
-    random_state: Any
-
-    def _exact_view(self, X: Any, weights: NDArray | None) -> ExactKernelView:
-        n = X.shape[0]
-        require_memory(
-            3.0 * 8 * n**2,
-            f"the kernel matrix of {n} rows",
-            "Use method='nystroem', or cluster a sample and use predict for the rest.",
-        )
-        K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
-        return ExactKernelView(K, expansion, weights)
-
-    def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
-        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
-        pool = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        count = min(n_landmarks, pool.size)
-        require_memory(
-            2.0 * X.dtype.itemsize * X.shape[0] * count,
-            f"{count} features of {X.shape[0]} rows",
-            "Use fewer landmarks, or cluster a sample and use predict for the rest.",
-        )
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        feature_map = NystroemMap(
-            self.kernel,
-            landmarks=np.sort(rng.choice(pool, count, replace=False)),
-            gamma=self._resolved_gamma(X, weights),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        ).fit(X)
-        return FeatureView(feature_map, feature_map.transform(X), weights)
+from volmar.margin.views import View
 
 
 class KernelCPMMC(KernelView, MarginClusterer):
@@ -234,14 +190,7 @@ class KernelCPMMC(KernelView, MarginClusterer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_kernel()
-        check_choice("method", self.method, ["exact", "nystroem"])
-        check_count("n_landmarks", self.n_landmarks, low=2)
-        if self.method == "nystroem" and self._is_pairwise():
-            raise ValueError(
-                "method='nystroem' needs rows to take landmarks from, and kernel is "
-                "'precomputed'. Use method='exact', or give rows and a kernel's name."
-            )
+        self._check_representation()
 
     def _view(self, X: Any, weights: NDArray | None) -> View:
         if self.method == "exact":

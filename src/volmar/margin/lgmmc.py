@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_cpmmc import KernelView
+from volmar.margin.kernel_view import KernelView
 from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
 from volmar.margin.views import LinearView, View
@@ -220,9 +220,7 @@ class LGMMC(KernelView, Clusterer):
         return isinstance(self.kernel, str) and self.kernel == "linear" and self.method == "exact"
 
     def _check_parameters(self) -> None:
-        self._check_kernel()
-        check_choice("method", self.method, ["exact", "nystroem"])
-        check_count("n_landmarks", self.n_landmarks, low=2)
+        self._check_representation()
         check_number("C", self.C, low=0.0, open_low=True)
         check_number("balance", self.balance, low=0.0)
         check_count("n_starts", self.n_starts)
@@ -232,11 +230,6 @@ class LGMMC(KernelView, Clusterer):
             raise ValueError(
                 f"balance={self.balance:g} allows all rows on one side. Use a balance below 1 "
                 "(0.5 by default)."
-            )
-        if self.method == "nystroem" and self._is_pairwise():
-            raise ValueError(
-                "method='nystroem' needs rows to take landmarks from, and kernel is "
-                "'precomputed'. Use method='exact', or give rows and a kernel's name."
             )
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_cpmmc import KernelView
+from volmar.margin.kernel_view import KernelView
 from volmar.margin.losses import Loss
 from volmar.margin.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.nested import cutting_planes_outside
@@ -218,15 +218,8 @@ class MultivariateMMC(KernelView, MarginClusterer):
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, UNITS)
         super()._check_parameters()
-        self._check_kernel()
+        self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
-        check_choice("method", self.method, ["exact", "nystroem"])
-        check_count("n_landmarks", self.n_landmarks, low=2)
-        if self.method == "nystroem" and self._is_pairwise():
-            raise ValueError(
-                "method='nystroem' needs rows to take landmarks from, and kernel is "
-                "'precomputed'. Use method='exact', or give rows and a kernel's name."
-            )
 
     def _unit(self) -> float:
         return UNITS[self.loss]
