@@ -28,7 +28,8 @@ INTRODUCTION = (
     "rows on the wrong side after the best matching of clusters to classes, so that 0 is perfect "
     "and 50 % is a coin toss for two classes of equal size. The gap is how far the method's own "
     "objective can be from its best value, at most, where such a bound exists (an empty cell says "
-    "that none does). All labels are in labels.csv beside this page."
+    "that none does); of CPMMC and its kin, and of IterSVR, it holds for the labels found, not "
+    "over all labels. All labels are in labels.csv beside this page."
 )
 # Semi-definite programs take many seconds at the demo's size; they are for some hundred rows.
 SEMI_DEFINITE = frozenset({"GMMC", "HardLabelMVC", "SDPMMC"})
