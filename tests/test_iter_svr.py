@@ -173,6 +173,80 @@ def test_balanced_stays_within_and_sums_to_zero(rng):
         assert np.all(even * beta >= 0)
 
 
+def test_a_high_price_keeps_the_descent_and_the_coefficients_sum(rng):
+    """Flat between kinks, the slope is small far beyond the minimum, too: only a fall counts.
+
+    Of rows far from the origin the kernel's large common part must not eat the sum of t.
+    """
+    X = rng.standard_normal((40, 4))
+    X[:18] += 4.0
+    y = np.where(np.arange(40) < 18, 1.0, -1.0)
+    for C in (1e4, 1e6):
+        value = reference(X, y, np.full(40, C))
+        for space in (FeatureSpace(as_rows(X)), KernelSpace(X @ X.T)):
+            result = solve_l1_regression(space, y, C, tol=1e-4)
+            assert result.status is Status.CONVERGED
+            assert result.objective == pytest.approx(value, rel=2e-4)
+            assert result.objective - result.gap <= value * (1 + 1e-6)
+        assert abs(result.normal[0].sum()) <= 1e-9 * C
+        # Scores and norm are those of the coefficients, not a sum of the steps' roundings.
+        w = (X - X.mean(axis=0)).T @ result.normal[0]
+        np.testing.assert_allclose(
+            result.scores - result.intercept, (X - X.mean(axis=0)) @ w, atol=1e-6
+        )
+
+
+def test_an_intercept_between_rows_leaves_room_for_a_step():
+    """Half of the rows on either side and none within the width: every b between is as good."""
+    rng = np.random.default_rng(65)
+    for _ in range(30):
+        x = rng.standard_normal((14, 1))
+        y = np.where(rng.random(14) < 0.5, 1.0, -1.0)
+        result = solve_l1_regression(KernelSpace(x @ x.T), y, 0.3, tol=1e-6)
+        assert result.status is Status.CONVERGED
+        assert result.n_iter < 80
+
+
+def test_the_bound_is_never_below_that_of_nothing(rng):
+    """beta = 0 is a point of the dual: no gap is wider than the objective."""
+    X, y = 1e4 * rng.standard_normal((20, 5)), noisy_labels(rng, 20)
+    result = solve_l1_regression(FeatureSpace(as_rows(X)), y, 1e3, max_iter=1)
+    assert result.status is Status.MAX_ITER
+    assert result.gap <= result.objective
+    assert dual_value(result, X, y, np.full(20, 1e3)) >= result.objective - result.gap - 1e-6
+
+
+@pytest.mark.parametrize("C", [50.0, 5e3])
+def test_float32_rows_are_always_a_gram_matrix(rng, C):
+    """Second moments of rank 11 in 30 features, rounded in float32, are not quite definite."""
+    X = rng.standard_normal((12, 30)).astype(np.float32)
+    y = noisy_labels(rng, 12)
+    result = solve_l1_regression(FeatureSpace(as_rows(X)), y, C, tol=1e-2)
+    value = reference(X.astype(float), y, np.full(12, C))
+    assert result.objective == pytest.approx(value, rel=2e-2)
+
+
+def test_converged_is_said_of_the_gap_that_is_returned(rng):
+    """The answer's own scores are what counts, not those that the steps added up to."""
+
+    class Drifting(FeatureSpace):
+        drift = 0.0
+
+        def refreshed(self, w):
+            return (1 + self.drift) * w
+
+    X = rng.standard_normal((60, 5))
+    y = np.where(X[:, 0] + 0.3 * X[:, 1] ** 2 > 0, 1.0, -1.0)
+    statuses = []
+    for drift in (0.0, 0.5):
+        space = Drifting(as_rows(X))
+        space.drift = drift
+        result = solve_l1_regression(space, y, 1.0, tol=1e-4)
+        statuses.append(result.status)
+        assert (result.status is Status.CONVERGED) == (result.gap <= 1e-4 * result.objective)
+    assert statuses == [Status.CONVERGED, Status.FAILED]
+
+
 # ---------------------------------------------------------------------- bias rules
 
 
@@ -223,6 +297,16 @@ def test_where_no_cut_is_even_enough_the_most_even_one_is_made():
     g = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 5.0])
     for rule in (widest_gap_cut, least_loss_cut):
         np.testing.assert_array_equal(rule(g, None, 3, 0.0).labels, [0, 0, 0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("rule", [widest_gap_cut, least_loss_cut])
+def test_neighbouring_numbers_can_be_cut(rule):
+    """The middle of two neighbours in floating point is one of them."""
+    for low in (1e8, 3.0, np.nextafter(3.0, 4.0), -5.0):
+        g = np.array([low, np.nextafter(low, np.inf)])
+        cut = rule(g, None, 1, 0.0)
+        np.testing.assert_array_equal(cut.labels, [0, 1])
+        np.testing.assert_array_equal(g + cut.bias > 0, [False, True])
 
 
 # ---------------------------------------------------------------------- the loop
@@ -298,6 +382,18 @@ def test_gap_cycles_or_settles_but_always_ends(rng):
         statuses.add(result.status)
         assert result.n_iter < 500
     assert statuses <= {Status.CONVERGED, Status.CYCLE}
+
+
+def test_a_regression_that_failed_is_not_a_fixed_point_found(groups, start):
+    """No tolerance is met below rounding: the status says so, with the remedy."""
+    space = KernelSpace(rbf_kernel(groups, gamma=0.1))
+    result = iterate_svr(space, start, 0.5, widest_gap_cut, floor=6, tol=1e-300)
+    assert result.residuals["switched"] == 0.0
+    assert result.status is Status.FAILED
+    with pytest.warns(ConvergenceWarning, match=r"gap .* above tol=1e-300.*[Rr]aise tol"):
+        model = IterSVR(init=start, tol=1e-300).fit(groups)
+    assert model.status_ is Status.FAILED
+    np.testing.assert_array_equal(model.predict(groups), model.labels_)
 
 
 # ---------------------------------------------------------------------- the estimator
@@ -433,7 +529,7 @@ def test_rows_without_weight_have_no_say(groups, start, rng, options):
 
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e148])
 def test_scale_of_x_is_of_no_matter(groups, options, scale):
     labels = IterSVR(random_state=0, **options).fit(groups).labels_
     scaled = IterSVR(random_state=0, **options).fit(groups * scale)
@@ -484,6 +580,23 @@ def test_the_least_size_holds(rng):
         for bias in ("gap", "balance"):
             model = IterSVR(min_cluster_size=size, bias=bias, random_state=0).fit(X)
             assert np.bincount(model.labels_, minlength=2).min() >= fewest
+
+
+def test_a_degenerate_start_is_outdone_by_any_other(monkeypatch):
+    """Uneven labels have the lowest loss, and a start that leads nowhere is no reason to stop."""
+    X = np.exp(1.5 * np.random.default_rng(1).standard_normal((60, 4)))
+    options = {"kernel": "linear", "init": "random", "random_state": 0}
+    assert IterSVR(n_init=1, **options).fit(X).status_ is Status.CONVERGED
+    assert IterSVR(n_init=10, **options).fit(X).status_ is Status.CONVERGED
+    good, calls = (X[:, 0] > np.median(X[:, 0])).astype(int), itertools.count()
+
+    def first_is_lonely(source, rng):
+        return np.arange(60) == 7 if next(calls) == 0 else good
+
+    monkeypatch.setattr("volmar.margin.iter_svr.random_start", first_is_lonely)
+    model = IterSVR(n_init=2, **options).fit(X)
+    assert model.status_ is Status.CONVERGED
+    assert next(calls) == 2
 
 
 # ---------------------------------------------------------------------- edges
@@ -545,6 +658,8 @@ def test_an_early_end_warns(rng):
     ("parameters", "error", "message"),
     [
         ({"C": 0.0}, ValueError, "C must be greater than 0"),
+        ({"C": 1e300}, ValueError, r"C=1e\+300 is .* lower C"),
+        ({"C": 1e300, "kernel": "linear"}, ValueError, r"C=1e\+300 is .* lower C"),
         ({"C": "auto"}, ValueError, "C must be one of 'scale'"),
         ({"bias": "median"}, ValueError, "bias must be one of 'balance', 'gap'"),
         ({"min_cluster_size": 0.6}, ValueError, "min_cluster_size must be .* at most 0.5"),
@@ -561,7 +676,6 @@ def test_an_early_end_warns(rng):
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0"),
-        ({"n_clusters": 3}, NotImplementedError, "more than 2 clusters"),
     ],
 )
 def test_bad_parameters_are_refused_with_a_remedy(groups, parameters, error, message):
@@ -574,3 +688,31 @@ def test_a_kernel_that_is_none_is_refused(rng):
     K = K + K.T
     with pytest.raises(ValueError, match="not positive semi-definite"):
         IterSVR(kernel="precomputed", C=10.0, init=np.arange(30) % 2).fit(K)
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1e3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kernel_that_was_rounded_is_a_kernel(rng, offset, dtype):
+    for n, d in ((3, 1), (30, 5), (300, 1)):
+        X = (rng.standard_normal((n, d)) + offset).astype(dtype)
+        for K in (X @ X.T, (X @ X.T / d + 1) ** 3, rbf_kernel(X, gamma=1e-4)):
+            assert KernelSpace(K.astype(np.float64)).is_gram()
+
+
+@pytest.mark.parametrize("C", ["scale", 1e-3, 1.0])
+def test_an_indefinite_kernel_is_refused_at_every_price(rng, C):
+    """Its regression has no lower bound, so that a gap would be a lie."""
+    K = rng.standard_normal((40, 40))
+    K = K + K.T + 5 * np.eye(40)
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        IterSVR(kernel="precomputed", C=C, init=np.arange(40) % 2).fit(K)
+    # Rows without weight may be whatever they like.
+    weights = np.r_[1.0, 1.0, np.zeros(38)]
+    pair = IterSVR(kernel="precomputed", random_state=0).fit(K, sample_weight=weights)
+    assert pair.labels_[0] != pair.labels_[1]
+    # Minus the squared distances are a kernel as far as sums of zero go, which is all there is.
+    X = rng.standard_normal((40, 3)) + np.repeat([[0.0], [4.0]], 20, axis=0)
+    D = -((X[:, None] - X[None]) ** 2).sum(axis=2) / 2
+    model = IterSVR(kernel="precomputed", C=C, random_state=0).fit(D)
+    linear = IterSVR(kernel="linear", C=C, init=model.labels_).fit(X)
+    assert model.objective_ == pytest.approx(linear.objective_, rel=2e-3)

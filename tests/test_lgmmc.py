@@ -128,6 +128,34 @@ def test_the_saddle_says_when_it_was_stopped(rng):
     assert early.gap > exact.gap
 
 
+@pytest.mark.parametrize("scale", [1e-145, 1e-60, 1e145])
+def test_the_saddle_in_any_units(rng, scale):
+    Z = centred(rng, 30, 4)
+    Y = np.where(rng.standard_normal((8, 30)) > 0, 1.0, -1.0)
+    one = solve_label_kernel_svm(Z, Y, C=0.5, tol=1e-9)
+    other = solve_label_kernel_svm(Z * scale, Y, C=0.5 / scale**2, tol=1e-9)
+    assert other.status is Status.CONVERGED
+    np.testing.assert_allclose(other.weights, one.weights, atol=1e-6)
+    np.testing.assert_allclose(other.normals / scale, one.normals, atol=1e-6)
+    for name in ("objective", "rho"):
+        assert getattr(other, name) / scale**2 == pytest.approx(getattr(one, name), rel=1e-7)
+    assert other.history[-1] == other.objective
+    squares = np.square((Y * other.alpha) @ Z).sum(axis=1)
+    dual = -0.5 * (squares.max() + 2.0 * other.alpha @ other.alpha)
+    assert (other.objective - other.gap) / scale**2 == pytest.approx(dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [1e5, 1e8])
+def test_a_margin_that_is_nearly_hard(C):
+    """Sets of rows inside the margin recur here, and a step of the primal lets in few rows."""
+    for seed in range(110, 130):
+        rng = np.random.default_rng(seed)
+        Z, y = centred(rng, 5, 3), np.where(rng.random(5) < 0.5, 1.0, -1.0)
+        found = solve_label_kernel_svm(Z, y[None, :], C=C / np.square(Z).sum(), tol=1e-6)
+        assert found.status is Status.CONVERGED
+        assert found.gap <= 1e-6 * abs(found.objective)
+
+
 # ---------------------------------------------------------------------- generation
 
 
@@ -172,6 +200,16 @@ def test_no_labelling_is_beyond_the_eigenvalue(rng, n):
         if n == 9:
             squares = np.square((all_labellings(9, 9) * alpha) @ Z).sum(axis=1)
             assert squares.max() <= bound
+
+
+def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
+    n = 300
+    Q = np.linalg.qr(np.column_stack([np.ones(n), rng.standard_normal((n, n - 1))]))[0][:, 1:]
+    values = np.concatenate([[1.005], np.ones(n // 2), 0.99 * rng.random(n // 2 - 2)])
+    source = KernelSource((Q * values) @ Q.T)
+    for seed in range(40):
+        start = np.random.default_rng(seed)
+        assert largest_possible_square(source, np.full(n, 1 / n), start) >= 1.005 / n
 
 
 @pytest.mark.parametrize("kind", ["linear", "kernel"])
@@ -232,6 +270,15 @@ def test_the_relaxation_over_all_labellings(seed, n, limit, C):
             assert found.labelled_objective >= min(singles) - 1e-9
 
 
+@pytest.mark.parametrize(("n", "limit"), [(5, 1), (7, 1), (7, 3)])
+def test_the_relaxation_of_the_identity(n, limit):
+    """Whose Krylov spaces have one dimension: searches in that alone would miss labellings."""
+    Y, C = all_labellings(n, limit), 30.0 / (n - 1)
+    truth = saddle_by_cvxpy(np.eye(n) - 1 / n, Y, C)
+    found = generate_labels(KernelSource(np.eye(n)), C=C, limit=limit, n_starts=40, tol=1e-4)
+    assert found.objective == pytest.approx(truth, rel=1e-3)
+
+
 def test_few_starts_leave_an_upper_bound(rng):
     Z = centred(rng, 8, 3)
     truth = saddle_by_cvxpy(Z, all_labellings(8, 2), 1.0)
@@ -288,7 +335,7 @@ def test_margin_and_value_of_the_labels(rng):
     assert found.rho == pytest.approx(r[values.argmin()], rel=5e-3)
     y = np.where(found.labels > 0, 1.0, -1.0)
     best = solve_label_kernel_svm(Z, y[None, :], C=C).objective
-    assert best <= found.labelled_objective <= 0.9 * best
+    assert best <= found.labelled_objective <= 0.8 * best
 
 
 # ---------------------------------------------------------------------- clusters
@@ -383,7 +430,7 @@ def test_float32_is_near_float64(groups, kernel):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("scale", [1e-8, 1e8])
+@pytest.mark.parametrize("scale", [1e-145, 1e-8, 1e8, 1e145])
 def test_scale_of_x_is_of_no_matter(groups, kernel, scale):
     one = LGMMC(kernel=kernel, random_state=0).fit(groups)
     other = LGMMC(kernel=kernel, random_state=0).fit(groups * scale)
@@ -456,6 +503,30 @@ def test_balance_0_is_halves_as_near_as_may_be(rng, n):
     assert found.objective > saddle_by_cvxpy(Z, all_labellings(n, 6), C) * (1 - 1e-6)
 
 
+def test_balance_allows_what_it_says():
+    """0.58 times 100 is a rounding below 58: the labels of 79 rows and 21 have that sum."""
+    X = np.repeat([[0.0], [1.0]], [79, 21], axis=0)
+    allowed, refused = (
+        LGMMC(kernel="linear", balance=balance, max_iter=300, random_state=0).fit(X).result_
+        for balance in (0.58, 0.57)
+    )
+    assert allowed.n_labellings == 1
+    assert allowed.objective == pytest.approx(allowed.labelled_objective)
+    assert refused.objective > 1.01 * refused.labelled_objective
+    nearly_one = LGMMC(kernel="linear", balance=np.nextafter(1.0, 0.0), random_state=0).fit(X)
+    assert nearly_one.objective_ == pytest.approx(allowed.objective)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_large_price_converges(rng, kernel):
+    X = rng.standard_normal((60, 5))
+    model = LGMMC(kernel=kernel, C=1e8, random_state=0, max_iter=100).fit(X)
+    assert model.status_ is Status.CONVERGED
+    assert model.result_.residuals["master gap"] <= 0.01
+    harder = LGMMC(kernel=kernel, C=1e10, random_state=0, max_iter=100).fit(X)
+    assert harder.objective_ == pytest.approx(model.objective_, rel=0.05)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_equal_rows_are_refused(kernel, dtype):
@@ -474,7 +545,8 @@ def test_a_kernel_that_is_none_is_refused(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"C": 0.0}, ValueError, "C must be greater than 0"),
+        ({"C": 0.0}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 0"),
+        ({"C": 1e300}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 1e[+]300"),
         ({"C": "high"}, TypeError, "C must be a number"),
         ({"balance": 1.0}, ValueError, "balance=1 .* below 1"),
         ({"balance": -0.1}, ValueError, "balance must be at least 0"),
@@ -485,7 +557,6 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"n_landmarks": 1}, ValueError, "n_landmarks must be at least 2"),
         ({"gamma": "auto"}, ValueError, "gamma must be"),
         ({"kernel": "precomputed", "method": "nystroem"}, ValueError, "needs rows"),
-        ({"n_clusters": 3}, NotImplementedError, "more than 2 clusters"),
     ],
 )
 def test_bad_parameters_are_refused_with_a_remedy(groups, parameters, error, message):

@@ -69,6 +69,8 @@ class SortedScores:
         if bias is not None:
             room = AWAY * (high - low)
             middle = min(max(-bias, low + room), high - room)
+        # Between neighbours in floating point there is nothing: the threshold is then the lower.
+        middle = min(middle, float(np.nextafter(high, low)))
         return Cut((self.scores - middle > 0).astype(np.int64), -middle)
 
     def distances(self, x: NDArray, low: NDArray | int, high: NDArray | int) -> NDArray:

@@ -28,6 +28,10 @@ from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
+# The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
+LARGEST = 1e15
+# Kernels that are positive semi-definite on all rows.
+DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
 
 
@@ -56,7 +60,8 @@ class IterSVR(KernelView, Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.
@@ -83,16 +88,16 @@ class IterSVR(KernelView, Clusterer):
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
     min_cluster_size : int or float, default=0.3
-        Fewest rows of a cluster, a count or a fraction (of the weight). The paper's balance
-        constraint :math:`|\sum_i y_i| \le l` is the fraction (1 - l / n) / 2. If no cut
-        satisfies it, the most even one is made.
+        Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
+        The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
+        (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
     init : {"k-means", "principal", "random"} or array of shape (n_samples,), default="k-means"
         Labels to start from: k-means (of the rows; of the landmarks' features; "principal" where
         the kernel is precomputed), the sides of the mean along the leading (kernel) principal
         component or along a random direction, or those given.
     n_init : int, default=1
-        Starts of "k-means" and "random", of which the one with the lowest objective is kept. The
-        others have one.
+        Starts of "k-means" and "random", of which the one with the lowest objective is kept, and
+        a degenerate one only if all are. The others have one.
     tol : float, default=1e-3
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
@@ -104,6 +109,9 @@ class IterSVR(KernelView, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
         w; only for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
@@ -115,9 +123,10 @@ class IterSVR(KernelView, Clusterer):
     status_ : Status
         How the iteration ended.
     objective_ : float
-        Objective of the last regression.
+        Objective of the regression that was kept: the last, the best of a cycle, or the one before
+        a degenerate one.
     result_ : IterSVRResult
-        With the gap of the last regression, and the objectives of all in `history`.
+        With the gap of that regression, and the objectives of all in `history`.
     n_iter_ : int
         Regressions.
     n_features_in_ : int
@@ -137,7 +146,8 @@ class IterSVR(KernelView, Clusterer):
 
     On uneven labels the L1 loss can be least for a constant, whatever C is: the iteration then
     ends with `Status.DEGENERATE` and a warning. That is what small values of `min_cluster_size`
-    mostly lead to.
+    mostly lead to. Where a regression misses `tol`, as very large values of C make it, it ends
+    with `Status.FAILED` and a warning.
 
     Why 10 in C="scale": all :math:`|\beta_i| \le C` in :math:`w = \sum_i \beta_i \phi(x_i)`, so
     that scores reach the targets along a direction only if its share of the variance is above
@@ -163,7 +173,7 @@ class IterSVR(KernelView, Clusterer):
     True
     """
 
-    _max_clusters = 2
+    _is_binary = True
     _hyperplane: Any
 
     def __init__(
@@ -204,7 +214,7 @@ class IterSVR(KernelView, Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------
@@ -224,16 +234,11 @@ class IterSVR(KernelView, Clusterer):
     # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
-        self._check_kernel()
-        check_choice("method", self.method, ["exact", "nystroem"])
-        check_count("n_landmarks", self.n_landmarks, low=2)
-        if self.method == "nystroem" and (self._is_pairwise() or self._is_linear()):
-            reason = (
-                "takes the rows as they are" if self._is_linear() else "has no rows to choose from"
-            )
+        self._check_representation()
+        if self.method == "nystroem" and self._is_linear():
             raise ValueError(
-                f"method='nystroem' represents a kernel by landmarks, and kernel={self.kernel!r} "
-                f"{reason}. Use method='exact'."
+                "method='nystroem' represents a kernel by landmarks, and kernel='linear' takes "
+                "the rows as they are. Use method='exact'."
             )
         if isinstance(self.C, str):
             check_choice("C", self.C, ["scale"])
@@ -255,8 +260,7 @@ class IterSVR(KernelView, Clusterer):
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _n_starts(self) -> int:
-        several = isinstance(self.init, str) and self.init in ("k-means", "random")
-        return self.n_init if several else 1
+        return 1  # starts are compared inside a run, by more than their objective
 
     def _least_weight(self, n: int, total: float) -> float:
         size = self.min_cluster_size
@@ -273,8 +277,9 @@ class IterSVR(KernelView, Clusterer):
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
         view, space = self._spaces(X, weights)
         total = float(X.shape[0] if weights is None else weights.sum())
-        variance = space.mean_squared_norm()
-        if variance < -space.rounding():
+        variance = float(space.mean_squared_norm())
+        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
+        if variance < -space.rounding() or not (definite or space.is_gram()):
             raise self._not_a_kernel()
         if variance <= space.rounding():
             raise ValueError(
@@ -282,6 +287,12 @@ class IterSVR(KernelView, Clusterer):
                 "is nothing to separate. Check that X was loaded rightly, or use another kernel."
             )
         C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
+        largest = LARGEST / (total * variance)
+        if largest < C:
+            raise ValueError(
+                f"C={C:g} is more than floating point can tell from an infinite price for these "
+                f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
+            )
         return Prepared(view, space, C, weights, self._least_weight(X.shape[0], total))
 
     def _spaces(self, X: Any, weights: NDArray | None) -> tuple[View, RegressionSpace]:
@@ -297,18 +308,15 @@ class IterSVR(KernelView, Clusterer):
         return rows, FeatureSpace(source.rows)
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
+        """Return the best start, degenerate ones last: uneven labels have a low loss."""
+        several = isinstance(self.init, str) and self.init in ("k-means", "random")
+        more = self.n_init - 1 if several else 0
+        seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
         try:
-            result = iterate_svr(
-                prepared.space,
-                self._start(prepared, seed),
-                prepared.C,
-                RULES[self.bias],
-                floor=prepared.floor,
-                tol=self.tol,
-                max_iter=self.max_iter,
-            )
+            results = [self._one_start(prepared, seed) for seed in seeds]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error
+        result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
         if result.labels.size == 0:
             raise ValueError(
                 f"the regression on the labels of the start is no better than a constant, at "
@@ -317,10 +325,22 @@ class IterSVR(KernelView, Clusterer):
             )
         return result
 
+    def _one_start(self, prepared: Prepared, seed: int) -> IterSVRResult:
+        return iterate_svr(
+            prepared.space,
+            self._start(prepared, seed),
+            prepared.C,
+            RULES[self.bias],
+            floor=prepared.floor,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
     def _not_a_kernel(self) -> ValueError:
         return ValueError(
             f"kernel={self.kernel!r} is not positive semi-definite on these rows, so that there "
-            "is no regression. Use another, 'rbf' say, or other parameters of it."
+            "is no regression. Use another, 'rbf' say, other parameters of it, or clip the "
+            "negative eigenvalues of a precomputed one."
         )
 
     def _start(self, prepared: Prepared, seed: int) -> NDArray:
@@ -355,6 +375,13 @@ class IterSVR(KernelView, Clusterer):
                 f"The regression on the labels found is no better than a constant, at "
                 f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
                 f"Raise min_cluster_size (now {self.min_cluster_size}) or C.",
+                ConvergenceWarning,
+            )
+        elif result.status is Status.FAILED:
+            warn_user(
+                f"Rounding ended the last regression at a duality gap of {result.gap:.2g}, above "
+                f"tol={self.tol:g} of its objective of {result.objective:.3g}, at "
+                f"C={prepared.C:.3g}. Raise tol, lower C, or use float64 rows.",
                 ConvergenceWarning,
             )
         elif not result.status.ok:

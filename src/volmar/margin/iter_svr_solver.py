@@ -103,7 +103,8 @@ def iterate_svr(
     IterSVRResult
         CYCLE where labels came back that are not the last: the round of the cycle with the lowest
         objective is returned. DEGENERATE where a regression is no better than a constant: the
-        round before it is returned, and no labels if it was the first.
+        round before it is returned, and no labels if it was the first. FAILED where labels stay,
+        but their regression missed `tol`.
     """
     given = (np.asarray(labels) > 0).astype(np.int64)
     seen: set[bytes] = set()
@@ -117,13 +118,13 @@ def iterate_svr(
         fit = solve_l1_regression(space, 2.0 * given - 1.0, C, start=fit, tol=tol)
         n_newton += fit.n_iter
         rounds.append(fit.objective)
-        if _is_constant(fit, given, space.weights, C, tol):
+        g = fit.scores - fit.intercept
+        if _is_flat(g, space.weights) or _is_constant(fit, given, space.weights, C, tol):
             status = Status.DEGENERATE
             break
-        g = fit.scores - fit.intercept
         last = Round(given, fit, rule(g, space.weights, floor, fit.intercept))
         if np.array_equal(last.cut.labels, given):
-            status, best = Status.CONVERGED, last
+            status, best = Status.CONVERGED if fit.status.ok else Status.FAILED, last
             break
         if repeated and (best is None or fit.objective < best.fit.objective):
             best = last
@@ -137,7 +138,7 @@ def iterate_svr(
             repeated = key  # once more around, to find the best of the cycle
     best = last if best is None else best
     if best is None:
-        return IterSVRResult(np.nan, status=status, n_iter=len(rounds), history=tuple(rounds))
+        return IterSVRResult(np.inf, status=status, n_iter=len(rounds), history=tuple(rounds))
     return _result(space, best, status, tuple(rounds), n_newton)
 
 
@@ -176,6 +177,11 @@ def _is_constant(
     total = float(labels.size if weights is None else weights.sum())
     constant = 2.0 * C * total * min(share, 1.0 - share)
     return constant - (fit.objective - fit.gap) <= tol * constant
+
+
+def _is_flat(scores: NDArray, weights: NDArray | None) -> bool:
+    """Whether all rows with a weight have the same score, so that there is nothing to cut."""
+    return bool(np.ptp(scores if weights is None else scores[weights > 0]) == 0.0)
 
 
 def _key(labels: NDArray) -> bytes:

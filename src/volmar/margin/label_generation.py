@@ -22,8 +22,9 @@ __all__ = ["Labelling", "balanced_labels", "climb", "largest_possible_square", "
 MAX_STEPS = 100
 # Share of a square below which a rise is rounding.
 ROUNDING = 1e-9
-# Relative precision of the eigenvalue bound, which is widened by it.
-EIGENVALUE_TOL = 1e-3
+# Share by which the eigenvalue bound is widened, and residual of its eigenvector: far smaller, for
+# a residual of the former size hides larger eigenvalues where many are alike.
+WIDENING, RESIDUAL = 1e-3, 1e-6
 # Rows up to which the eigenvalue is LAPACK's.
 DENSE = 50
 
@@ -102,8 +103,9 @@ def largest_possible_square(source: CutSource, alpha: NDArray, rng: np.random.Ge
     By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
     :math:`|\sum_i \alpha_i y_i z_i|^2 = \max_{|u|=1} (\sum_i \alpha_i y_i z_i'u)^2 \le
     \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`, the largest eigenvalue of the weighted covariance. For
-    many rows it comes from Lanczos iterations with a random start, and is widened by their
-    tolerance; infinity where they do not converge.
+    many rows it comes from Lanczos iterations with a random start, and is widened by a thousandth:
+    an eigenvalue beyond that has a share of a thousandth at most in the vector found, although
+    the iterations enlarge its share in the start. Infinity where they do not converge.
     """
     rows = np.flatnonzero(alpha > 0)
     root = np.sqrt(alpha[rows])
@@ -116,17 +118,18 @@ def largest_possible_square(source: CutSource, alpha: NDArray, rng: np.random.Ge
     n = rows.size
     if n <= DENSE:
         columns = np.column_stack([matvec(e) for e in np.eye(n)])
-        return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1])
+        rounding = n * float(np.finfo(source.dtype).eps)
+        return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
     operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
     try:
         value = eigsh(
             operator,
             k=1,
             v0=rng.standard_normal(n),
-            tol=EIGENVALUE_TOL,
+            tol=RESIDUAL,
             maxiter=300,
             return_eigenvectors=False,
         )[0]
     except ArpackNoConvergence:
         return float("inf")
-    return float(value) * (1.0 + EIGENVALUE_TOL)
+    return float(value) * (1.0 + WIDENING)

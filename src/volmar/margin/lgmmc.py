@@ -18,6 +18,8 @@ from volmar.margin.sources import CutSource, KernelSource, LinearSource
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
+# Beyond these prices nothing changes but rounding: all rows weigh alike, or the margin is hard.
+LEAST_C, MOST_C = 1e-10, 1e10
 # Spreads this many roundings small, relative to what was subtracted, are rounding.
 ROUNDINGS = 64
 
@@ -53,7 +55,8 @@ class LGMMC(KernelView, Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
@@ -73,11 +76,11 @@ class LGMMC(KernelView, Clusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=30.0
-        Price of margin errors, without units: the papers' C is C / (n s). Where it is small
-        (about 3) all rows weigh alike, and the labels are those of balanced k-means; where it is
-        large few rows are inside the margin, and more labellings share the solution. The default
-        puts two thirds of Gaussian rows inside, with a quarter of their variance in the leading
-        direction.
+        Price of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
+        Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
+        k-means; where it is large few rows are inside the margin, and more labellings share the
+        solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
+        variance in the leading direction.
     balance : float, default=0.5
         Most that the mean of a generated labelling (of -1 and 1) may be away from 0: sides of
         a quarter of the rows at least, by default. 0 asks for halves, as near as an odd number of
@@ -96,6 +99,9 @@ class LGMMC(KernelView, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row; where `decision_function` is positive.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin; only for kernel="linear" with method="exact".
     dual_coef_ : ndarray of shape (n_samples,)
@@ -162,7 +168,7 @@ class LGMMC(KernelView, Clusterer):
     True
     """
 
-    _max_clusters = 2
+    _is_binary = True
 
     def __init__(
         self,
@@ -198,7 +204,7 @@ class LGMMC(KernelView, Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------
@@ -221,7 +227,7 @@ class LGMMC(KernelView, Clusterer):
 
     def _check_parameters(self) -> None:
         self._check_representation()
-        check_number("C", self.C, low=0.0, open_low=True)
+        check_number("C", self.C, low=LEAST_C, high=MOST_C)
         check_number("balance", self.balance, low=0.0)
         check_count("n_starts", self.n_starts)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
@@ -248,7 +254,7 @@ class LGMMC(KernelView, Clusterer):
                 f"all {n} rows of X are the same to the kernel, and there is nothing to part. "
                 "Check that the rows of X differ, or use another kernel or gamma."
             )
-        return Prepared(view, float(self.C) / (n * spread), max(int(self.balance * n), n % 2))
+        return Prepared(view, float(self.C) / (n * spread), _largest_sum(self.balance, n))
 
     def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
         try:
@@ -302,6 +308,11 @@ class LGMMC(KernelView, Clusterer):
                 "objective, and rounding keeps it there. Raise tol, scale X, or use float64.",
                 ConvergenceWarning,
             )
+
+
+def _largest_sum(balance: float, n: int) -> int:
+    """Return the most that |sum(y)| may be: balance n, but for its rounding, below n."""
+    return min(max(int(balance * n + 1e-9 * balance), n % 2), n - 1)
 
 
 def _mean_square(source: CutSource) -> float:

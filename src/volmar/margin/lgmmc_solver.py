@@ -137,7 +137,7 @@ def generate_labels(
         search.solve_with(found)
         found = search.find_violated()
     status = Status.CONVERGED if found is None else Status.MAX_ITER
-    if status is Status.CONVERGED and search.master_gap > tol:
+    if status is Status.CONVERGED and not search.master_gap <= tol:
         status = Status.FAILED
     return search.result(status)
 
@@ -308,17 +308,19 @@ def _rank_one(kept: list[Labelling], mu: NDArray) -> tuple[NDArray, float]:
 def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
     """Return the best margin of scores for their own labels, and the objective at the best length.
 
-    At length s and margin s r the objective is s^2 (|w|^2 + C sum (r - |f_i|)_+^2) / 2 - s r: the
-    best s leaves -r^2 / (2 |w|^2 + 2 C sum (r - |f_i|)_+^2), least where C sum (r - |f_i|)_+ |f_i|
-    = |w|^2.
+    With |w| = 1, at length s and margin s r the objective is s^2 (1 + C sum (r - |f_i|)_+^2) / 2 -
+    s r: the best s leaves -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), least where
+    C sum (r - |f_i|)_+ |f_i| = 1.
     """
     if not square > 0.0 or not sizes.any():
         return float("nan"), 0.0
+    length = float(np.sqrt(square))
+    sizes = sizes / length
     ordered = np.sort(sizes)
     sums, squares = np.cumsum(ordered), np.cumsum(ordered**2)
-    with np.errstate(divide="ignore"):
-        candidates = (square / C + squares) / sums
+    with np.errstate(divide="ignore", over="ignore"):
+        candidates = (1.0 / C + squares) / sums
     k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
     r = float(candidates[k])
     slack = np.maximum(r - sizes, 0.0)
-    return r, -0.5 * r**2 / (square + C * float(slack @ slack))
+    return r * length, -0.5 * r**2 / (1.0 + C * float(slack @ slack))

@@ -99,12 +99,19 @@ class Subspace(CutSource):
         return vector
 
     def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
-        """Widen the subspace by a Krylov space, which has the leading principal components."""
-        v = rng.standard_normal(self.n_rows)
-        for _ in range(n_vectors):
-            if not self.add(self.source.vector((v / self.n_rows).astype(self.source.dtype))):
+        """Widen the subspace by a Krylov space, which has the leading principal components.
+
+        It is begun anew where it is exhausted: that of a multiple of the identity has one vector.
+        """
+        size = len(self.basis) + n_vectors
+        v, is_random = rng.standard_normal(self.n_rows), True
+        while len(self.basis) < size:
+            if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
+                v, is_random = self._columns[len(self.basis) - 1], False
+            elif is_random:
                 return
-            v = self._columns[len(self.basis) - 1]
+            else:
+                v, is_random = rng.standard_normal(self.n_rows), True
 
     # ------------------------------------------------------------------ as a source
 

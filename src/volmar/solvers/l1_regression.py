@@ -22,7 +22,7 @@ LEAST_WIDTH = 1e-12
 SMOOTHED_SHARE = 0.3
 # Decrease of the slope along a line at which its search ends.
 LINE_TOL = 0.2
-MAX_LINE = 25
+MAX_LINE = 50
 MAX_ROOT = 60
 # Steps without a smaller gap, after which rounding has won.
 PATIENCE = 12
@@ -95,7 +95,8 @@ def solve_l1_regression(
     Returns
     -------
     L1RegressionResult
-        Status FAILED where rounding stopped it above `tol`.
+        Status FAILED where rounding stopped it above `tol`, or the answer's own scores are not as
+        good as those that the steps added up to.
     """
     search = _Search(space, np.asarray(targets, dtype=np.float64), C, start)
     status = Status.MAX_ITER
@@ -125,7 +126,7 @@ def solve_l1_regression(
             if search.narrow():
                 continue
         search.step()
-    return search.result(status, tuple(history))
+    return search.result(status, tuple(history), tol)
 
 
 class _Search:
@@ -143,7 +144,8 @@ class _Search:
         self.C = C
         self.total = float(self.c.sum())
         self.range = float(np.ptp(y)) or 1.0
-        self.lower, self.upper = -np.inf, np.inf
+        # beta = 0 is a point of the dual, of value 0.
+        self.lower, self.upper = 0.0, np.inf
         self.dual = np.zeros(space.n_rows)
         if start is None:
             self.width = FIRST_WIDTH * self.range
@@ -181,10 +183,8 @@ class _Search:
         if self.primal < self.upper:
             self.upper, self.best = self.primal, self.w
         self.gap = self.upper - self.lower
-        # The smoothed loss is c (r s - width s^2 / 2) with s the clipped residual.
-        quadratic = 0.5 * self.width * float(self.c @ scaled**2)
-        smoothed = 0.5 * square + float(self.c @ (self.r * scaled)) - quadratic
-        self.smoothed_gap = smoothed - (value - quadratic)
+        # Of primal and dual of the smoothed problem, which share width c s^2 / 2.
+        self.smoothed_gap = 0.5 * square + float(self.c @ (self.r * scaled)) - value
 
     def _certificate(self) -> tuple[NDArray, NDArray]:
         """Set b, residuals and u = sum_i beta_i z_i; return beta and r / width, clipped."""
@@ -216,7 +216,18 @@ class _Search:
                 b = 0.5 * (low + high)
             if high - low <= 1e-15 * max(abs(low), abs(high)):
                 break
-        return b
+        return b if np.any(inside & (self.c > 0)) else self._middle(r, b)
+
+    def _middle(self, r: NDArray, b: float) -> float:
+        """Return the middle between the residuals on either side of b, none of which is near.
+
+        Every b between is as good; at an end of them the next step would be a short one.
+        """
+        r = r if self.space.weights is None else r[self.c > 0]
+        below, above = r[r < b], r[r > b]
+        if below.size == 0 or above.size == 0:
+            return b
+        return 0.5 * float(below.max() + above.min())
 
     # ------------------------------------------------------------------ step
 
@@ -266,7 +277,7 @@ class _Search:
         return True
 
     def _line_search(self, x: NDArray, e: NDArray) -> float:
-        """Return t in (0, 1] where the slope of the smoothed objective is small, or negative.
+        """Return t in (0, 1] where the smoothed objective fell, with a small or negative slope.
 
         0 where it rises from the start.
         """
@@ -279,35 +290,66 @@ class _Search:
             inside = np.abs(scaled) < 1.0
             return first, square + float((ce * e) @ inside) / self.width
 
+        def fell(t: float) -> bool:
+            # Between two kinks a small slope may go on for long: it is no sign of the minimum.
+            change = t * linear + 0.5 * t * t * square
+            return change + self._smoothed_loss(self.r - t * e) <= self._smoothed_loss(self.r)
+
         steepest = -slope(0.0)[0]
         if steepest <= 0:
             return 0.0
         low, high, t = 0.0, 1.0, 1.0
         for _ in range(MAX_LINE):
             first, second = slope(t)
-            if abs(first) <= LINE_TOL * steepest or (t == 1.0 and first < 0):
+            if first < 0 and (t == 1.0 or -first <= LINE_TOL * steepest):
+                break
+            if 0 <= first <= LINE_TOL * steepest and fell(t):
                 break
             if first < 0:
                 low = t
             else:
                 high = t
-            t = t - first / second if second > 0 else 0.5 * (low + high)
+            t = t - first / second if second > 0 else low
             if not low < t < high:
-                t = 0.5 * (low + high)
+                t = self._kink_between(low, high, e)
+        else:
+            t = low  # as far as it surely falls
         return t
+
+    def _kink_between(self, low: float, high: float, e: NDArray) -> float:
+        """Return the middle one of the kinks of the slope along e, or the middle if there is none.
+
+        A long step passes nearly all of them near its end, or near its start: halves of its length
+        would need as many trials as there are bits in it.
+        """
+        moving = np.abs(e) > 1e-100 * (np.abs(self.r) + self.width)
+        r, e = self.r[moving], e[moving]
+        kinks = np.concatenate([(r - self.width) / e, (r + self.width) / e])
+        kinks = kinks[(kinks > low) & (kinks < high)]
+        if kinks.size == 0:
+            return 0.5 * (low + high)
+        return float(np.partition(kinks, kinks.size // 2)[kinks.size // 2])
+
+    def _smoothed_loss(self, r: NDArray) -> float:
+        """Return sum_i c_i (r s - width s^2 / 2), with s the clipped residual."""
+        scaled = np.clip(r / self.width, -1.0, 1.0)
+        return float(self.c @ (scaled * (r - 0.5 * self.width * scaled)))
 
     # ------------------------------------------------------------------ answer
 
-    def result(self, status: Status, history: tuple[float, ...]) -> L1RegressionResult:
+    def result(self, status: Status, history: tuple[float, ...], tol: float) -> L1RegressionResult:
         """Return the point with the best intercept of the loss itself."""
-        w = self.best
+        w = self.space.refreshed(self.best)
         f = self.space.scores(w)
         b = _weighted_median(self.y - f, self.c)
         square = self.space.inner(w, w)
         primal = 0.5 * square + float(self.c @ np.abs(self.y - f - b))
+        gap = max(primal - self.lower, 0.0)
+        if status is Status.CONVERGED and gap > tol * primal:
+            status = Status.FAILED
         return L1RegressionResult(
             objective=primal,
-            gap=max(primal - self.lower, 0.0),
+            gap=gap,
             status=status,
             n_iter=len(history),
             history=history,

@@ -22,6 +22,9 @@ CG_TOL = 0.05
 # Rows from which second moments are estimated, per feature: a direction needs no more.
 ROWS_PER_FEATURE = 8
 LEAST_ROWS = 400
+# Products with K that show whether it is a kernel, and the share of its size that is ignored.
+KRYLOV_STEPS = 20
+INDEFINITE = 1e-5
 # Degrees of freedom for an active row from which all of them can be fitted.
 FITTED = 0.9
 
@@ -62,6 +65,10 @@ class RegressionSpace(ABC):
     def inner(self, one: NDArray, other: NDArray) -> float:
         """Return the inner product of two vectors."""
 
+    def refreshed(self, w: NDArray) -> NDArray:
+        """Return w without the roundings of the sums that led to it."""
+        return w
+
     @abstractmethod
     def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
         """Return x with (I + stiffness * sum_A s_i (z_i - m)(z_i - m)') x = g, about.
@@ -72,6 +79,10 @@ class RegressionSpace(ABC):
     @abstractmethod
     def fits(self, active: NDArray) -> bool:
         """Whether some vector has any scores one likes at the active rows, about."""
+
+    def is_gram(self) -> bool:
+        """Whether no vector is seen to have a negative square."""
+        return True
 
     @abstractmethod
     def mean_squared_norm(self) -> float:
@@ -149,7 +160,7 @@ class FeatureSpace(RegressionSpace):
         H = moments.second - np.outer(moments.sum, moments.sum / moments.weight)
         H *= stiffness
         H.flat[:: d + 1] += 1.0
-        return _solved(H, g)
+        return _solved(H, g, self.rows.dtype)
 
     def _by_conjugate_gradients(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
         s = active.astype(np.float64) if self.weights is None else active * self.weights
@@ -208,6 +219,38 @@ class KernelSpace(RegressionSpace):
         """Return the inner product: coefficients have sum 0, so that the centre drops out."""
         return float(one[0] @ other[1])
 
+    def refreshed(self, w: NDArray) -> NDArray:
+        """Return w from its coefficients, of sum 0: sum_i s_i z_i is zero."""
+        return self.combine(w[0] - w[0].sum() * self.shares)
+
+    def is_gram(self) -> bool:
+        """Whether v'Kv >= 0, about, for all v of sum 0 in a small Krylov space of rows that weigh.
+
+        Where it is not, neither is the kernel positive semi-definite: the regression then has no
+        lower bound. Large negative eigenvalues show in a few products with K.
+        """
+        n, weighs = self.n_rows, self.shares > 0
+        v = np.random.default_rng(0).standard_normal(n)
+        basis, images = np.zeros((0, n)), np.zeros((0, n))
+        for _ in range(KRYLOV_STEPS):
+            before = float(np.linalg.norm(v))
+            for _ in range(2):
+                v = np.where(weighs, v - v[weighs].mean(), 0.0)
+                v = v - (basis @ v) @ basis
+            size = float(np.linalg.norm(v))
+            if size <= 1e-6 * before:  # nothing new but rounding
+                break
+            v = v / size
+            image = self.combine(v)[1]
+            basis, images = np.vstack([basis, v]), np.vstack([images, image])
+            v = image
+        if not basis.size:
+            return True
+        # Each of n^2 values may have been rounded to float32 by whoever computed them.
+        rounding = n * float(np.finfo(np.float32).eps) * float(np.abs(self.K.diagonal()).max())
+        ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
+        return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
+
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of K_ii less the weighted mean of all K_ij."""
         p = self.shares
@@ -226,7 +269,8 @@ class KernelSpace(RegressionSpace):
         """Return x by the matrix inversion lemma: a system as large as the set of active rows.
 
         x = g - sum_A t_i z_i with (K_AA + diag(1 / (stiffness s_A))) t + mu 1 = <g, z>_A and
-        sum t = 0, mu being the multiplier of the latter.
+        sum t = 0, mu being the multiplier of the latter. For such t the means of K_AA do not
+        matter; left in, those of rows far from the origin would eat the digits of the sum.
         """
         A = np.flatnonzero(active)
         if A.size == 0:
@@ -234,11 +278,14 @@ class KernelSpace(RegressionSpace):
         self.n_passes += 1
         s = np.ones(A.size) if self.weights is None else self.weights[A]
         system = self.K[np.ix_(A, A)].astype(np.float64, copy=False)
+        means = system.mean(axis=0)
+        system -= means
+        system -= (means - means.mean())[:, None]
         system.flat[:: A.size + 1] += 1.0 / (stiffness * s) + self._ridge
         # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1), whose last term a random probe tells.
         probe = self._signs[A]
-        right = np.column_stack([g[1][A], np.ones(A.size), probe])
-        t, ones, probed = _solved(system, right).T
+        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
+        t, ones, probed = _solved(system, right, self.K.dtype).T
         stiff = float(probe @ (probed / s)) / stiffness
         self._freedom = (A.size + 1 - stiff) / A.size
         t -= ones * (t.sum() / ones.sum())
@@ -247,12 +294,12 @@ class KernelSpace(RegressionSpace):
         return g - self.combine(change)
 
 
-def _solved(A: NDArray, right: NDArray) -> NDArray:
-    """Return A^-1 right for a positive definite A, which may have lost that to rounding."""
-    size = float(np.abs(A.diagonal()).max())
-    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8):
+def _solved(A: NDArray, right: NDArray, dtype: Any) -> NDArray:
+    """Return A^-1 right for a positive definite A, which `dtype` may have rounded out of that."""
+    rounding = float(np.finfo(dtype).eps) * float(np.abs(A.diagonal()).max())
+    for ridge in (0.0, 1e2, 1e4, 1e6, 1e8):
         shifted = A.copy()
-        shifted.flat[:: A.shape[0] + 1] += ridge * size
+        shifted.flat[:: A.shape[0] + 1] += ridge * rounding
         try:
             factor = linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:

@@ -18,7 +18,7 @@ last Newton step gives its second derivatives: mu is found by sequential quadrat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import daqp
 import numpy as np
@@ -31,6 +31,8 @@ __all__ = ["LabelKernelResult", "solve_label_kernel_svm"]
 
 # Entries of the stacked features held at a time.
 BLOCK = 2**20
+# Newton steps of full length, then of those as long as the primal falls.
+MAX_FULL = 20
 MAX_NEWTON = 50
 MAX_HALVINGS = 12
 # Weights below are no weights: their labellings leave the stacked features.
@@ -101,8 +103,24 @@ def solve_label_kernel_svm(
     LabelKernelResult
         Its status is FAILED where rounding stopped the descent above `tol`, MAX_ITER at the limit.
     """
-    master = _Master(np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, np.float64), C)
-    n, n_labellings = F.shape[0], Y.shape[0]
+    F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    # Squares of squares fit floats in units of the rows' size, a power of 2 to change no digit.
+    unit = 2.0 ** int(np.frexp(np.abs(F).max())[1])
+    found = _solve(_Master(F / unit, Y, C * unit**2), tol, max_iter, weights, alpha)
+    return replace(
+        found,
+        objective=found.objective * unit**2,
+        gap=found.gap * unit**2,
+        history=tuple(value * unit**2 for value in found.history),
+        normals=found.normals * unit,
+        rho=found.rho * unit**2,
+    )
+
+
+def _solve(
+    master: _Master, tol: float, max_iter: int, weights: NDArray | None, alpha: NDArray | None
+) -> LabelKernelResult:
+    n, n_labellings = master.n, master.Y.shape[0]
     mu = np.zeros(n_labellings) if weights is None else np.maximum(weights, 0.0)
     if not mu.any():
         mu[-1] = 1.0
@@ -111,7 +129,7 @@ def solve_label_kernel_svm(
     bound, best_alpha = master.bound(point), point.alpha
     history = [point.value]
     status = Status.CONVERGED
-    while point.value - bound > tol * abs(point.value):
+    while not point.value - bound <= tol * abs(point.value):  # nor is NaN the end
         if len(history) > max_iter:
             status = Status.MAX_ITER
             break
@@ -196,6 +214,16 @@ class _System:
 
 
 @dataclass(frozen=True)
+class _Iterate:
+    """A primal point of one mu."""
+
+    theta: NDArray
+    f: NDArray
+    rho: float
+    value: float
+
+
+@dataclass(frozen=True)
 class _Point:
     """The support vector machine of one mu."""
 
@@ -225,10 +253,6 @@ class _Master:
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
         return -0.5 * (largest + float(point.alpha @ point.alpha) / self.C)
 
-    def scores(self, V: NDArray, kept: NDArray) -> NDArray:
-        """Return f of the kept labellings' normals, shape (n,)."""
-        return np.einsum("tn,tn->n", self.Y[kept], V @ self.F.T)
-
     def best_rho(self, f: NDArray) -> float:
         """Return the rho with C sum max(0, rho - f_i) = 1, the best for f."""
         ordered = np.sort(f)
@@ -242,63 +266,89 @@ class _Master:
     # ------------------------------------------------------------------ mu fixed
 
     def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _Point:
-        """Newton's method on the primal of one mu, from the primal point of `alpha`."""
+        """Newton's method on the primal of one mu, from the rows that weigh in `alpha`."""
         kept = mu > IDLE
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
-        root = np.sqrt(mu[kept])[:, None]
+        labels = np.sqrt(mu[kept])[:, None] * self.Y[kept]
         # In theta_t = V_t / sqrt(mu_t) the regulariser is |theta|^2 / 2.
-        theta = root * ((self.Y[kept] * alpha) @ self.F)
-        f = self.scores(root * theta, kept)
-        rho = self.best_rho(f)
-        value = self._primal(theta, f, rho)
-        inside = f < rho
-        for _ in range(MAX_NEWTON):
-            system = _System(self.F, root * self.Y[kept], np.flatnonzero(inside), self.C)
-            theta_new, rho_new = system.newton_point()
-            f_new = self.scores(root * theta_new, kept)
-            if self._primal(theta_new, f_new, rho_new) > value:
-                share = self._line_search(theta, f, rho, theta_new, f_new, rho_new)
-                theta_new = theta + share * (theta_new - theta)
-                f_new, rho_new = f + share * (f_new - f), rho + share * (rho_new - rho)
-            theta, f, rho = theta_new, f_new, rho_new
-            before, value = value, self._primal(theta, f, rho)
-            still_inside = f < rho
-            # The quadratic piece was the right one, or another is worth nothing.
-            if np.array_equal(still_inside, inside) or before - value <= INNER * tol * abs(value):
-                break
-            inside = still_inside
-        rho = self.best_rho(f)
-        slack = np.maximum(rho - f, 0.0)
+        theta = (labels * alpha) @ self.F
+        f = self._scores(labels, theta)
+        best = self._iterate(theta, f, self.best_rho(f))
+        best, system, is_settled = self._full_steps(labels, best, alpha > 0)
+        if not is_settled:
+            best, system = self._damped_steps(labels, best, tol)
+        rho = self.best_rho(best.f)
+        slack = np.maximum(rho - best.f, 0.0)
         alpha = slack / slack.sum()
-        value = self._primal(theta, f, rho)
+        value = self._iterate(best.theta, best.f, rho).value
         return _Point(mu, alpha, self.normals(alpha), rho, value, system)
 
-    def _primal(self, theta: NDArray, f: NDArray, rho: float) -> float:
-        slack = np.maximum(rho - f, 0.0)
-        return float(0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * (slack @ slack))
+    def _full_steps(
+        self, labels: NDArray, best: _Iterate, inside: NDArray
+    ) -> tuple[_Iterate, _System, bool]:
+        """Solve for the rows inside the margin, take those inside then, and so on.
 
-    def _line_search(
-        self,
-        theta: NDArray,
-        f: NDArray,
-        rho: float,
-        theta_new: NDArray,
-        f_new: NDArray,
-        rho_new: float,
-    ) -> float:
-        """Return the share of a step at which the convex primal stops falling, by bisection."""
-        dtheta, df, drho = theta_new - theta, f_new - f, rho_new - rho
+        From a set that is nearly right it ends after a few steps, whatever C, though the primal
+        may rise on the way: the best is kept, with whether it is the end.
+        """
+        for _ in range(MAX_FULL):
+            system, following = self._newton(labels, inside)
+            still_inside = following.f < following.rho
+            best = min(best, following, key=lambda iterate: iterate.value)
+            # The quadratic piece was the right one. A small fall would say nothing: sets recur.
+            if np.array_equal(still_inside, inside):
+                return best, system, True
+            inside = still_inside
+        return best, system, False
+
+    def _damped_steps(
+        self, labels: NDArray, best: _Iterate, tol: float
+    ) -> tuple[_Iterate, _System]:
+        """Step as far as the primal falls, which at a large C lets in about a row a step."""
+        best = self._iterate(best.theta, best.f, self.best_rho(best.f))
+        inside = best.f < best.rho
+        for _ in range(MAX_NEWTON):
+            system, following = self._newton(labels, inside)
+            if following.value > best.value:
+                following = self._line_search(best, following)
+            fall = best.value - following.value
+            best = following
+            still_inside = best.f < best.rho
+            # The right piece, or another is worth nothing.
+            if np.array_equal(still_inside, inside) or fall <= INNER * tol * abs(best.value):
+                break
+            inside = still_inside
+        return best, system
+
+    def _newton(self, labels: NDArray, inside: NDArray) -> tuple[_System, _Iterate]:
+        system = _System(self.F, labels, np.flatnonzero(inside), self.C)
+        theta, rho = system.newton_point()
+        return system, self._iterate(theta, self._scores(labels, theta), rho)
+
+    def _scores(self, labels: NDArray, theta: NDArray) -> NDArray:
+        return np.einsum("tn,tn->n", labels, theta @ self.F.T)
+
+    def _iterate(self, theta: NDArray, f: NDArray, rho: float) -> _Iterate:
+        slack = np.maximum(rho - f, 0.0)
+        value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * (slack @ slack)
+        return _Iterate(theta, f, rho, float(value))
+
+    def _line_search(self, start: _Iterate, end: _Iterate) -> _Iterate:
+        """Return where on the way the convex primal stops falling, by bisection."""
+        dtheta, df, drho = end.theta - start.theta, end.f - start.f, end.rho - start.rho
 
         def slope(share: float) -> float:
-            slack = np.maximum(rho + share * drho - f - share * df, 0.0)
-            inner = float(np.vdot(theta + share * dtheta, dtheta))
+            slack = np.maximum(start.rho + share * drho - start.f - share * df, 0.0)
+            inner = float(np.vdot(start.theta + share * dtheta, dtheta))
             return inner - drho + self.C * float(slack @ (drho - df))
 
         low, high = 0.0, 1.0
         for _ in range(40):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if slope(middle) <= 0.0 else (low, middle)
-        return low
+        return self._iterate(
+            start.theta + low * dtheta, start.f + low * df, start.rho + low * drho
+        )
 
     # ------------------------------------------------------------------ mu
 
