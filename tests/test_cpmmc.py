@@ -434,7 +434,6 @@ def test_a_hopeless_price_of_the_fixed_threshold_is_refused(groups, kind, C):
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
-        ({"n_clusters": 3}, NotImplementedError, "more than 2 clusters"),
     ],
 )
 def test_bad_parameters_are_refused_with_a_remedy(groups, kind, parameters, error, message):

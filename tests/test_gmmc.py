@@ -558,7 +558,6 @@ def test_equal_rows_are_refused():
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
-        ({"n_clusters": 3}, NotImplementedError, "no rule for more than 2 clusters"),
         ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
         ({"kernel": "poly", "degree": "x"}, TypeError, "degree must be a number, got 'x'"),
         ({"kernel": "sigmoid", "coef0": None}, TypeError, "coef0 must be a number, got None"),

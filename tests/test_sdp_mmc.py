@@ -503,7 +503,6 @@ def test_unequal_groups_without_balance(rng):
         ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
         ({"center": 1}, TypeError, "center must be True or False, got 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),
-        ({"n_clusters": 3}, NotImplementedError, "no rule for more than 2 clusters"),
     ],
 )
 def test_bad_parameters(parameters, error, message, rng):

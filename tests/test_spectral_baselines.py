@@ -210,7 +210,6 @@ def test_equal_coordinates_are_not_cut_apart():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: NormalizedCut(3), NotImplementedError, "NormalizedCut has no rule for more than"),
         (lambda: NormalizedCut(min_cluster_size=0), ValueError, "min_cluster_size must be at le"),
         (lambda: NormalizedCut(min_cluster_size=0.7), ValueError, "at most 0.5, got 0.7"),
         (lambda: NormalizedCut(min_cluster_size=20), ValueError, "Lower it to at most 15"),

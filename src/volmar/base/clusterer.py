@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
-from volmar.base.validation import check_magnitude, check_n_clusters, check_sample_weight
-from volmar.solvers import Result
+from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
+from volmar.base.recursion import RecursiveResult, grow_tree, separation_along
+from volmar.base.tree import SplitTree
+from volmar.base.validation import (
+    check_choice,
+    check_magnitude,
+    check_n_clusters,
+    check_sample_weight,
+)
+from volmar.base.warn import warn_user
+from volmar.solvers import Result, Status
+
+# Largest separation of a symmetric density with one hump, cut in its middle (see
+# `separation_along`); the uniform density attains it.
+ONE_HUMP = 0.75
 
 
 class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
@@ -25,18 +40,28 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
     objective is kept. `fit` stays in the subclass, because `sample_weight` belongs in its
     signature only where it has a meaning.
+
+    A subclass for two clusters finds more by splitting again (`_is_recursive`).
     """
 
     #: Most clusters that the method has a rule for; None for any number.
     _max_clusters: ClassVar[int | None] = None
     #: Fewest clusters that `_run` can find; asked for 1 below it, `fit` puts all rows together.
     _min_clusters: ClassVar[int] = 2
+    #: Whether the method finds two clusters, and more by splitting again.
+    _is_binary: ClassVar[bool] = False
+    #: Parameters that may hold an entry for each row, which a split of the rows would break.
+    _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
+    #: Whether n_clusters="auto" is taken.
+    _finds_number: ClassVar[bool] = False
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
 
     # Parameters that every clusterer declares in its own __init__.
     n_clusters: int
     random_state: Any
+
+    tree_: SplitTree
 
     # ------------------------------------------------------------------ for the subclass
 
@@ -63,6 +88,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         named = (getattr(self, "kernel", None), getattr(self, "affinity", None))
         return any(isinstance(value, str) and value == "precomputed" for value in named)
 
+    def _is_recursive(self) -> bool:
+        """Whether more than two clusters are found by splitting again."""
+        return self._is_binary
+
+    def _split_probability(self, model: Any, X: Any, weights: NDArray | None, /) -> float:
+        """Return how well a split of rows into two separates them, a probability."""
+        scores = model.decision_function(X)
+        return separation_along(scores, model.labels_.astype(bool), weights)
+
     def _publish(self, problem: Any, result: Any, /) -> None:
         """Set fitted attributes beyond the common ones."""
 
@@ -81,12 +115,22 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
                 "similarities between all pairs of training rows."
             )
-        check_n_clusters(
-            self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
-        )
+        auto = self._finds_number and isinstance(self.n_clusters, str)
+        if auto:
+            check_choice("n_clusters", self.n_clusters, ["auto"])
+        else:
+            check_n_clusters(
+                self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
+            )
         weights = check_sample_weight(sample_weight, n_samples)
+        if auto:
+            self._fit_tree(X, weights, range(n_samples - 1), at_least=ONE_HUMP)
+            return self
         if self.n_clusters < self._min_clusters:
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=np.zeros(n_samples)))
+            return self
+        if self.n_clusters > 2 and self._is_recursive():
+            self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
             return self
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
@@ -99,6 +143,51 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._set_result(best)
         self._publish(problem, best)
         return self
+
+    def _fit_tree(
+        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
+    ) -> None:
+        """Find clusters by splitting X, and its parts, in two."""
+        for name in self._row_parameters:
+            value: Any = getattr(self, name, None)
+            if np.ndim(value) > 0 or sparse.issparse(value):
+                raise ValueError(
+                    f"{name} holds an entry for each row, and clusters beyond two are found by "
+                    f"splitting the rows. Give {name} by a name, or use n_clusters=2."
+                )
+        self.tree_, result = grow_tree(
+            X,
+            weights,
+            fit=self._fit_part,
+            probability=self._split_probability,
+            steps=steps,
+            seeds=check_random_state(self.random_state),
+            at_least=at_least,
+            pairwise=self._is_pairwise(),
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+        self._set_result(result)
+        n_found = self.tree_.n_leaves
+        if not at_least and n_found < self.n_clusters:
+            reasons = {leaf.reason for leaf in self.tree_.leaves()}
+            warn_user(
+                f"Found {n_found} clusters where n_clusters={self.n_clusters}: none of them can "
+                f"be split ({'; '.join(sorted(reasons))}). Lower n_clusters.",
+                ConvergenceWarning,
+            )
+        if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
+            warn_user(
+                f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
+                f"{result.warnings[0]} All warnings are in result_.warnings.",
+                ConvergenceWarning,
+            )
+
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        """Fit a clusterer for two to a part of the rows."""
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        if not has_fit_parameter(model, "sample_weight"):
+            return model.fit(X)
+        return model.fit(X, sample_weight=weights)
 
     def _set_result(self, result: Any) -> None:
         self.labels_: NDArray[np.int64] = result.labels.astype(np.int64)
@@ -122,6 +211,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         rows = self._validate(X, reset=False)
         if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
+        if isinstance(self.result_, RecursiveResult):
+            return self.tree_.scores(rows)
         return self._scores(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:

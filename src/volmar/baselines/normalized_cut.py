@@ -109,7 +109,8 @@ class NormalizedCut(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     affinity : str, callable or Similarity, default="local_scaling"
         How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
         "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
@@ -128,6 +129,9 @@ class NormalizedCut(Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     eigenvalues_ : ndarray of shape (2,)
         The two smallest eigenvalues of :math:`L_{sym}`.
     objective_ : float
@@ -164,7 +168,7 @@ class NormalizedCut(Clusterer):
     0.0
     """
 
-    _max_clusters = 2
+    _is_binary = True
 
     def __init__(
         self,
@@ -184,7 +188,7 @@ class NormalizedCut(Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

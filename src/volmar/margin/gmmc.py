@@ -152,7 +152,8 @@ class GMMC(KernelMixin, Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
         positive semidefinite, at least after centring and `shift`.
@@ -189,6 +190,9 @@ class GMMC(KernelMixin, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row: 1 where its score is positive.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     scores_ : ndarray of shape (n_samples,)
         Scores of the training rows, in units of the margin.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -252,7 +256,7 @@ class GMMC(KernelMixin, Clusterer):
     True
     """
 
-    _max_clusters = 2
+    _is_binary = True
 
     def __init__(
         self,
@@ -284,7 +288,7 @@ class GMMC(KernelMixin, Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

@@ -38,7 +38,8 @@ class MultivariateMMC(KernelView, MarginClusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; the losses are defined for 2.
+        Number of clusters. The losses are defined for 2; more are found by splitting again: the
+        part whose split separates best is split next (see `tree_`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One less the normalised mutual information, one less the Rand index, one less the F measure
         of pairs, or the error rate.
@@ -100,6 +101,9 @@ class MultivariateMMC(KernelView, MarginClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
         w in units of the margin; only for kernel="linear".
     intercept_ : ndarray of shape (1,)
@@ -147,6 +151,9 @@ class MultivariateMMC(KernelView, MarginClusterer):
     >>> round(normalized_mutual_information(digits.target[pair], model.labels_), 2)
     1.0
     """
+
+    _max_clusters = None
+    _is_binary = True
 
     def __init__(
         self,
@@ -200,7 +207,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

@@ -156,7 +156,8 @@ class SDPMMC(KernelMixin, Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
         positive semidefinite.
@@ -207,6 +208,9 @@ class SDPMMC(KernelMixin, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -265,7 +269,7 @@ class SDPMMC(KernelMixin, Clusterer):
     True
     """
 
-    _max_clusters = 2
+    _is_binary = True
 
     def __init__(
         self,
@@ -305,7 +309,7 @@ class SDPMMC(KernelMixin, Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

@@ -88,7 +88,8 @@ class SKMMC(MarginClusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     sigma : float or str, default="rms"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
         root of the mean squared distance of two rows, the middle of the paper's grid.
@@ -138,6 +139,9 @@ class SKMMC(MarginClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     basis_vectors_ : ndarray of shape (n_vectors, n_features)
         The b.
     dual_coef_ : ndarray of shape (n_vectors,)
@@ -189,6 +193,9 @@ class SKMMC(MarginClusterer):
     True
     """
 
+    _max_clusters = None
+    _is_binary = True
+
     def __init__(
         self,
         n_clusters=2,
@@ -231,7 +238,7 @@ class SKMMC(MarginClusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

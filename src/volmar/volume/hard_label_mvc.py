@@ -81,7 +81,8 @@ class HardLabelMVC(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. More than 2 are found by splitting again: the part whose split
+        separates best is split next (see `tree_`).
     affinity : str, callable or Similarity, default="gaussian"
         How similar rows are, as in `SoftLabelMVC`. The Gaussian's are positive semi-definite;
         what others (k-NN graphs, mostly) lack to be so is added to their diagonal, which changes
@@ -123,6 +124,9 @@ class HardLabelMVC(Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, where there are more than two clusters; what belongs to one hyperplane is then
+        found at ``tree_.splits()[i].model``, not here.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser: how much each row takes part.
     reg_ : float
@@ -167,7 +171,7 @@ class HardLabelMVC(Clusterer):
     0.0
     """
 
-    _max_clusters = 2
+    _is_binary = True
 
     def __init__(
         self,
@@ -201,7 +205,7 @@ class HardLabelMVC(Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

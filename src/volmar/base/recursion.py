@@ -1,0 +1,249 @@
+"""More than two clusters from a clusterer for two: split, and split again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar.base.tree import N_LEADING, SplitNode, SplitTree
+from volmar.solvers import Result, Status
+
+ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
+
+__all__ = ["RecursiveResult", "grow_tree", "separation_along"]
+
+
+@dataclass(frozen=True, repr=False)
+class RecursiveResult(Result):
+    """Clusters of a tree of splits.
+
+    Attributes
+    ----------
+    objective : float
+        Sum of the objectives of the splits.
+    gap : float
+        NaN: splits may be optimal, their sequence is greedy.
+    residuals : mapping
+        For each residual of the splits the largest.
+    status : Status
+        MAX_ITER or FAILED where a split ended so, else CONVERGED.
+    labels : ndarray of shape (n,)
+        Clusters, numbered from the root down, the first side of a split before the second.
+    warnings : tuple of str
+        What the splits warned of, those first that ended early. Others may be no concern: a split
+        of three clusters into two is one choice of several.
+    n_open : int
+        Splits that ended early.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    warnings: tuple[str, ...] = ()
+    n_open: int = 0
+
+
+def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = None) -> float:
+    r"""Worst-case probability that a split's own scores tell its sides apart.
+
+    Theorem 2 of MSPC along one direction: with the shares :math:`r_1 + r_2 = 1` of the sides and
+    the share :math:`R^2` of the variance of the scores that they explain,
+    :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))` and
+    :math:`p = \kappa^2 / (1 + \kappa^2)`. It has no unit, and 3/4 is its largest value for a
+    symmetric density with one hump that is cut in its middle.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of the rows.
+    sides : bool ndarray of shape (n,)
+        Side of each row.
+    weights : ndarray of shape (n,), optional
+        Sample weights.
+    """
+    scores = scores.astype(np.float64, copy=False)
+    w = np.ones(scores.size) if weights is None else weights
+    total, on_one = float(w.sum()), float(w @ sides)
+    r1 = on_one / total if total > 0 else 0.0
+    if not 0.0 < r1 < 1.0:
+        return 0.0
+    centred = scores - (w @ scores) / total
+    variance = float(w @ centred**2) / total
+    mean1 = float(w @ (centred * sides)) / on_one
+    if variance <= 0:
+        return 0.0
+    # mean0 = -mean1 r1 / (1 - r1), so that r1 (1 - r1) (mean1 - mean0)^2 = mean1^2 r1 / (1 - r1).
+    explained = min(mean1**2 * r1 / ((1.0 - r1) * variance), 1.0)
+    return explained / (explained + 2.0 * max(r1, 1.0 - r1) * (1.0 - explained))
+
+
+@dataclass
+class _Part:
+    """A leaf in the making: its rows, and the split that was found for it."""
+
+    node: SplitNode
+    rows: NDArray
+    seed: int
+    tried: bool = False
+    caught: tuple[warnings.WarningMessage, ...] = ()
+
+
+def grow_tree(
+    X: Any,
+    weights: NDArray | None,
+    *,
+    fit: Callable[[Any, NDArray | None, int], Any],
+    probability: Callable[[Any, Any, NDArray | None], float],
+    steps: Iterable[int],
+    seeds: np.random.RandomState,
+    at_least: float = 0.0,
+    pairwise: bool = False,
+    feature_names: Any = None,
+) -> tuple[SplitTree, RecursiveResult]:
+    r"""Split the part whose split is the best, until there are enough.
+
+    Every part is split once; the one with the largest :math:`\sqrt{n}\, p` is taken, with n its
+    weight and p what `probability` says of its split. The square root weighs how well a
+    split separates against how much of the data it explains, as the error of a mean does.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d) or (n, n)
+        Rows, or a pairwise matrix.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    fit : callable
+        From rows of X, their weights and a seed to a fitted two-way clusterer. A
+        `ValueError` means that the part cannot be split; that of the whole is raised.
+    probability : callable
+        From a fitted clusterer, the rows it was fitted to and their weights to p.
+    steps : iterable of int
+        0, 1 and so on, one for each split; those for which there is none to make are passed over.
+    seeds : RandomState
+        Draws a seed for each part.
+    at_least : float, default=0
+        Parts with a p below it stay whole.
+    pairwise : bool, default=False
+        Whether X is a pairwise matrix.
+    feature_names : sequence of str, optional
+        Names for printing.
+    """
+    n = X.shape[0]
+
+    def part(rows: NDArray) -> _Part:
+        weight = float(rows.size if weights is None else weights[rows].sum())
+        node = SplitNode(rows.size, weight, columns=rows if pairwise else None)
+        return _Part(node, rows, int(seeds.randint(2**31 - 1)))
+
+    def try_to_split(leaf: _Part) -> None:
+        leaf.tried = True
+        rows, node = leaf.rows, leaf.node
+        whole = rows.size == n
+        if rows.size < 2:
+            node.reason = "a single row"
+            return
+        inside = X if whole else _taken(X, rows, pairwise)
+        w = None if weights is None else weights[rows]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model = fit(inside, w, leaf.seed)
+            except ValueError as error:
+                if whole:
+                    raise
+                node.reason = str(error)
+                return
+            if np.ptp(model.labels_) == 0:
+                node.reason = "all rows on one side"
+                return
+            node.model, node.probability = model, probability(model, inside, w)
+        node.leading = _leading(model, inside, w)
+        leaf.caught = tuple(caught)
+
+    def importance(leaf: _Part) -> float:
+        node = leaf.node
+        if node.model is None or node.probability < at_least:
+            return -np.inf
+        return float(np.sqrt(node.weight) * node.probability)
+
+    root = part(np.arange(n))
+    leaves = [root]
+    stuck = False
+    for step in steps:
+        if stuck:
+            continue
+        for leaf in leaves:
+            if not leaf.tried:
+                try_to_split(leaf)
+        best = max(leaves, key=importance)
+        if not importance(best) >= 0.0:
+            stuck = True
+            continue
+        side = best.node.model.labels_.astype(bool)
+        halves = [part(best.rows[~side]), part(best.rows[side])]
+        best.node.rank = step + 1
+        best.node.children = tuple(half.node for half in halves)
+        best.node.warnings = tuple(str(one.message) for one in best.caught)
+        leaves.remove(best)
+        leaves += halves
+    tree = SplitTree(root.node, feature_names)
+    _settle(tree)
+    labels = np.empty(n, dtype=np.int64)
+    for leaf in leaves:
+        labels[leaf.rows] = leaf.node.label
+    return tree, _result(tree, labels)
+
+
+def _settle(tree: SplitTree) -> None:
+    """Give the leaves their numbers, and forget splits that were looked at and not made."""
+    for label, node in enumerate(tree.leaves()):
+        node.label, node.model, node.leading = label, None, ()
+
+
+def _result(tree: SplitTree, labels: NDArray) -> RecursiveResult:
+    splits = tree.splits()
+    results = [node.model.result_ for node in splits]
+    residuals: dict[str, float] = {}
+    for result in results:
+        for name, value in result.residuals.items():
+            residuals[name] = max(value, residuals.get(name, 0.0))
+    ended_early = [result.status in ENDED_EARLY for result in results]
+    order = np.argsort(~np.array(ended_early, dtype=bool), kind="stable")
+    history = np.cumsum([result.objective for result in results])
+    return RecursiveResult(
+        objective=float(history[-1]) if results else 0.0,
+        residuals=residuals,
+        status=results[order[0]].status if any(ended_early) else Status.CONVERGED,
+        n_iter=sum(result.n_iter for result in results),
+        history=tuple(float(value) for value in history),
+        labels=labels,
+        warnings=tuple(text for i in order for text in splits[i].warnings),
+        n_open=sum(ended_early),
+    )
+
+
+def _taken(X: Any, rows: NDArray, pairwise: bool) -> Any:
+    if not pairwise:
+        return X[rows]
+    return X[rows][:, rows] if sparse.issparse(X) else X[np.ix_(rows, rows)]
+
+
+def _leading(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple[int, float], ...]:
+    """Features of a linear split by coefficient times standard deviation, largest first."""
+    coef = getattr(model, "coef_", None)
+    if coef is None:
+        return ()
+    w = np.full(X.shape[0], 1.0 / X.shape[0]) if weights is None else weights / weights.sum()
+    mean = np.asarray(w @ X).ravel()
+    if sparse.issparse(X):
+        square = np.asarray(w @ X.multiply(X)).ravel()
+        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    else:
+        deviation = np.sqrt(w @ (X - mean) ** 2)
+    share = np.ravel(coef) * deviation
+    largest = np.argsort(-np.abs(share), kind="stable")[:N_LEADING]
+    return tuple((int(j), float(share[j])) for j in largest if share[j] != 0)

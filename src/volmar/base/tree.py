@@ -1,0 +1,171 @@
+"""A tree of two-way splits: what a recursive fit leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SplitNode", "SplitTree"]
+
+# Features that a printed split names.
+N_LEADING = 3
+
+
+@dataclass
+class SplitNode:
+    """A part of the rows, split in two or a cluster.
+
+    Attributes
+    ----------
+    n_rows : int
+        Training rows in it.
+    weight : float
+        Their weight, `n_rows` where there are no weights.
+    probability : float
+        How well its split separates it: a probability from 0 to 1. NaN where no split was looked
+        for or found; of a cluster, that of the split that was found and not made.
+    rank : int or None
+        Number of its split, from 1 in the order in which they were made; None for a cluster.
+    label : int or None
+        Number of the cluster; None for a split.
+    model : object
+        The fitted two-way clusterer of the split; None for a cluster.
+    children : tuple of SplitNode
+        The sides where its scores are not positive and where they are; empty for a cluster.
+    leading : tuple of (int, float)
+        Features that count most in a linear split, with coefficient times standard deviation of
+        the feature in the node, largest first.
+    columns : ndarray of int or None
+        Columns of a precomputed matrix that belong to it.
+    reason : str
+        Why a node could not be split, where that is so.
+    warnings : tuple of str
+        What the fit of the split warned of.
+    """
+
+    n_rows: int
+    weight: float
+    probability: float = float("nan")
+    rank: int | None = None
+    label: int | None = None
+    model: Any = None
+    children: tuple[SplitNode, ...] = ()
+    leading: tuple[tuple[int, float], ...] = ()
+    columns: NDArray | None = None
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is a cluster."""
+        return not self.children
+
+    def score(self, X: Any) -> NDArray:
+        """Scores of rows by the split, positive for the second side."""
+        if self.columns is not None:
+            X = X[:, self.columns]
+        return self.model.decision_function(X)
+
+
+@dataclass
+class SplitTree:
+    """The splits of a recursive fit.
+
+    Attributes
+    ----------
+    root : SplitNode
+        All rows.
+    feature_names : sequence of str or None
+        Names for printing.
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> X, _ = make_blobs(300, centers=3, random_state=0)
+    >>> tree = MSPC(3, random_state=0).fit(X).tree_
+    >>> tree.n_leaves, len(tree.splits())
+    (3, 2)
+    """
+
+    root: SplitNode
+    feature_names: Sequence[str] | None = field(default=None, repr=False)
+
+    def nodes(self) -> Iterator[SplitNode]:
+        """Nodes from the root down, the first side of a split before the second."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def leaves(self) -> list[SplitNode]:
+        """Return the clusters, in the order of their labels."""
+        return [node for node in self.nodes() if node.is_leaf]
+
+    def splits(self) -> list[SplitNode]:
+        """Return the splits, in the order in which they were made."""
+        made = [node for node in self.nodes() if not node.is_leaf]
+        return sorted(made, key=lambda node: node.rank or 0)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of clusters."""
+        return len(self.leaves())
+
+    def scores(self, X: Any) -> NDArray:
+        """Return scores (n, k): the least score towards the cluster on the way down to it.
+
+        Of two clusters it is the score of the split, (n,), and of one zero.
+
+        The cluster that a row falls into on the way down has a score that is not negative, and
+        every other one has passed a split on its wrong side: the largest score of a row is the
+        cluster that it falls into. A row on the border (score 0) belongs to the first side.
+        """
+        if self.root.is_leaf:
+            return np.zeros(X.shape[0])
+        if self.n_leaves == 2:
+            return self.root.score(X)
+        columns: list[NDArray] = []
+        self._descend(self.root, X, np.full(X.shape[0], np.inf), columns)
+        return np.column_stack(columns)
+
+    def _descend(self, node: SplitNode, X: Any, least: NDArray, columns: list[NDArray]) -> None:
+        if node.is_leaf:
+            columns.append(least)
+            return
+        f = node.score(X)
+        self._descend(node.children[0], X, np.minimum(least, -f), columns)
+        self._descend(node.children[1], X, np.minimum(least, f), columns)
+
+    def __str__(self) -> str:
+        """Draw the tree, a line a node."""
+        lines = [self.describe(self.root)]
+        self._draw(self.root, "", lines)
+        return "\n".join(lines)
+
+    def _draw(self, node: SplitNode, indent: str, lines: list[str]) -> None:
+        for child, (tick, bar) in zip(
+            node.children, (("├─ ", "│  "), ("└─ ", "   ")), strict=bool(node.children)
+        ):
+            lines.append(indent + tick + self.describe(child))
+            self._draw(child, indent + bar, lines)
+
+    def describe(self, node: SplitNode) -> str:
+        """Return size, split and leading features of a node in a line."""
+        text = f"{node.n_rows} rows"
+        if node.is_leaf:
+            return f"cluster {node.label}: {text}"
+        text += f", split {node.rank}, separated with probability {node.probability:.2f}"
+        if node.leading:
+            names = [f"{self.name(j)} ({value:+.2g})" for j, value in node.leading]
+            text += ", by " + ", ".join(names)
+        return text
+
+    def name(self, feature: int) -> str:
+        """Return the name of a feature, x0 and so on where there are none."""
+        return f"x{feature}" if self.feature_names is None else str(self.feature_names[feature])

@@ -1,0 +1,189 @@
+"""Splitting again: the tree, its scores, and what every binary method does with k > 2."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+
+import volmar
+from volmar.base.recursion import RecursiveResult, separation_along
+from volmar.datasets import make_blobs
+
+BINARY = ["GMMC", "HardLabelMVC", "IterSVR", "LGMMC", "MultivariateMMC", "NormalizedCut"]
+BINARY += ["SDPMMC", "SKMMC"]
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(72, centers=3, n_features=3, separation=12.0, random_state=0)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_binary_method_finds_three_blobs(name, blobs):
+    X, y = blobs
+    model = getattr(volmar, name)(3, random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) == 1.0
+    assert isinstance(model.result_, RecursiveResult)
+    scores = model.decision_function(X)
+    assert scores.shape == (72, 3)
+    np.testing.assert_array_equal(scores.argmax(axis=1), model.predict(X))
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert [leaf.n_rows for leaf in model.tree_.leaves()] == np.bincount(model.labels_).tolist()
+    again = clone(model).fit(X)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.labels_)
+
+
+def test_scores_are_those_of_the_way_down(blobs):
+    """By hand: follow every row from the root, and compare with the largest score."""
+    X, _ = blobs
+    X = np.vstack([X, np.random.default_rng(0).normal(scale=8.0, size=(200, 3))])
+    tree = volmar.IterSVR(3, random_state=0).fit(X[:72]).tree_
+
+    def walk(row):
+        node = tree.root
+        while not node.is_leaf:
+            node = node.children[int(node.score(row)[0] > 0)]
+        return node.label
+
+    chosen = tree.scores(X).argmax(axis=1)
+    np.testing.assert_array_equal([walk(X[i : i + 1]) for i in range(len(X))], chosen)
+
+
+def test_a_row_on_the_border_goes_to_the_first_side():
+    class Half:
+        def decision_function(self, X):
+            return X[:, 0]
+
+    from volmar.base.tree import SplitNode, SplitTree
+
+    leaves = [SplitNode(1, 1.0, label=j) for j in range(3)]
+    inner = SplitNode(2, 2.0, model=Half(), children=(leaves[1], leaves[2]), rank=2)
+    tree = SplitTree(SplitNode(3, 3.0, model=Half(), children=(leaves[0], inner), rank=1))
+    scores = tree.scores(np.array([[0.0], [1.0], [-1.0]]))
+    assert scores.argmax(axis=1).tolist() == [0, 2, 0]
+
+
+def test_separation_along_is_theorem_2_in_one_dimension():
+    rng = np.random.default_rng(1)
+    f = np.concatenate([rng.normal(0, 1, 300), rng.normal(5, 2, 100)])
+    side = f > 2.5
+    m1, m0, r = f[side].mean(), f[~side].mean(), side.mean()
+    within = r * f[side].var() + (1 - r) * f[~side].var()
+    # kappa_LB^2 = (w'D)^2 / (2 sum of the variances weighted so) of MSPC eq. 4.
+    kappa2 = r * (1 - r) * (m1 - m0) ** 2 / (2 * max(r, 1 - r) * within)
+    assert separation_along(f, side) == pytest.approx(kappa2 / (1 + kappa2), rel=1e-12)
+    weights = rng.integers(1, 4, f.size)
+    repeated = separation_along(np.repeat(f, weights), np.repeat(side, weights))
+    assert separation_along(f, side, weights.astype(float)) == pytest.approx(repeated, rel=1e-12)
+    assert separation_along(f, np.zeros(400, dtype=bool)) == 0.0
+    assert separation_along(np.ones(400), side) == 0.0
+
+
+def test_the_uniform_density_attains_three_quarters():
+    f = np.linspace(-1.0, 1.0, 20001)
+    assert separation_along(f, f > 0) == pytest.approx(0.75, abs=1e-3)
+    f = np.random.default_rng(0).standard_normal(20001)
+    assert separation_along(f, f > 0) < 0.66
+
+
+def test_weight_two_is_a_row_twice(blobs):
+    X, _ = blobs
+    weights = np.random.default_rng(3).integers(1, 3, 72)
+    weighted = volmar.SKMMC(3, random_state=0).fit(X, sample_weight=weights)
+    repeated = volmar.SKMMC(3, random_state=0).fit(np.repeat(X, weights, axis=0))
+    one, two = np.repeat(weighted.labels_, weights), repeated.labels_
+    assert adjusted_rand_score(one, two) == 1.0
+    assert [node.weight for node in weighted.tree_.splits()] == [
+        node.weight for node in repeated.tree_.splits()
+    ]
+
+
+def test_precomputed_matrices_are_cut_with_their_rows(blobs):
+    X, y = blobs
+    K = X @ X.T
+    model = volmar.LGMMC(3, kernel="precomputed", random_state=0).fit(K)
+    assert adjusted_rand_score(y, model.labels_) == 1.0
+    np.testing.assert_array_equal(model.predict(K[:7]), model.labels_[:7])
+    W = sparse.csr_array(volmar.graphs.make_similarity("local_scaling").build(X)[0])
+    cut = volmar.NormalizedCut(3, affinity="precomputed", random_state=0).fit(W)
+    assert adjusted_rand_score(y, cut.labels_) == 1.0
+
+
+def test_sparse_rows(blobs):
+    X, _ = blobs
+    dense = volmar.IterSVR(3, kernel="linear", random_state=0).fit(X)
+    csr = volmar.IterSVR(3, kernel="linear", random_state=0).fit(sparse.csr_array(X))
+    np.testing.assert_array_equal(dense.labels_, csr.labels_)
+    for one, other in zip(dense.tree_.splits(), csr.tree_.splits(), strict=True):
+        assert [j for j, _ in one.leading] == [j for j, _ in other.leading]
+        np.testing.assert_allclose(
+            [v for _, v in one.leading], [v for _, v in other.leading], rtol=1e-6
+        )
+
+
+def test_start_labels_cannot_be_split(blobs):
+    X, y = blobs
+    with pytest.raises(ValueError, match="init holds an entry for each row"):
+        volmar.IterSVR(3, init=y).fit(X)
+
+
+def test_fewer_different_rows_than_clusters_is_said():
+    X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 10, axis=0)
+    with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=4"):
+        model = volmar.LGMMC(4, random_state=0).fit(X)
+    assert set(model.labels_) == {0, 1}
+    assert model.decision_function(X).shape == (20,)
+
+
+def test_warnings_of_splits_come_as_one(blobs):
+    X, _ = blobs
+    with pytest.warns(ConvergenceWarning, match="Of 2 splits 2 ended early") as caught:
+        model = volmar.SDPMMC(3, max_iter=1, random_state=0).fit(X)
+    assert len(caught) == 1
+    assert len(model.result_.warnings) >= 2
+
+
+def test_the_tree_reads_as_text(blobs):
+    pandas = pytest.importorskip("pandas")
+    X, _ = blobs
+    frame = pandas.DataFrame(X, columns=["north", "east", "height"])
+    tree = volmar.LGMMC(3, kernel="linear", random_state=0).fit(frame).tree_
+    lines = str(tree).splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("72 rows, split 1, separated with probability 0.9")
+    assert "north" in lines[0] or "east" in lines[0]
+    assert sum("cluster" in line for line in lines) == 3
+
+
+def test_more_clusters_than_rows_is_refused():
+    with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
+        volmar.IterSVR(5).fit(np.eye(4))
+
+
+def test_callbacks_hear_of_splits_and_not_of_their_fits(blobs):
+    pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+
+    class Recorder:
+        def __init__(self):
+            self.heard = []
+
+        def setup(self, estimator, context):
+            self.heard.append("setup")
+
+        def on_fit_task_begin(self, estimator, context):
+            self.heard.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context):
+            return False
+
+        def teardown(self, estimator, context):
+            self.heard.append("teardown")
+
+    recorder = Recorder()
+    volmar.IterSVR(3, random_state=0).set_callbacks(recorder).fit(blobs[0])
+    assert recorder.heard == ["setup", "fit", "split 0", "split 1", "teardown"]
