@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import volmar
 from volmar.base import Clusterer, Result, Status
 from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
@@ -200,3 +201,15 @@ def test_nan_is_refused_by_name(X):
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN"):
         Halves().fit(X)
+
+
+def test_nan_is_no_start_label():
+    with pytest.raises(ValueError, match="init holds NaN"):
+        check_start_labels("init", [0.0, 1.0, np.nan], 3, 2)
+
+
+def test_a_refused_parameter_leaves_no_old_fit(X):
+    model = volmar.IterSVR(random_state=0).fit(X)
+    with pytest.raises(ValueError, match="tol"):
+        model.set_params(tol=-1.0).fit(X)
+    assert not hasattr(model, "labels_")

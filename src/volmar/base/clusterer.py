@@ -104,10 +104,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     @with_callbacks
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
-        self._check_parameters()
         # A fit that fails or is interrupted leaves an unfitted estimator, not half of the last.
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
+        self._check_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:

@@ -126,6 +126,8 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
         raise ValueError(
             f"{name} must hold one label a row, shape ({n_samples},), got shape {given.shape}."
         )
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
     values, consecutive = np.unique(given, return_inverse=True)
     if values.size != n_clusters:
         raise ValueError(

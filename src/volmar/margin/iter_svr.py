@@ -20,6 +20,7 @@ from volmar.base.warn import warn_user
 from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
 from volmar.margin.engine import MarginResult
 from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
+from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
 from volmar.margin.views import LinearView, View
@@ -28,6 +29,7 @@ from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
+STARTS = ("k-means", "kernel k-means", "spectral", "principal", "random")
 # The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
@@ -91,10 +93,13 @@ class IterSVR(KernelView, Clusterer):
         Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
-    init : {"k-means", "principal", "random"} or array of shape (n_samples,), default="k-means"
+    init : {"k-means", "kernel k-means", "spectral", "principal", "random"} or array of shape \
+            (n_samples,), default="k-means"
         Labels to start from: k-means (of the rows; of the landmarks' features; "principal" where
-        the kernel is precomputed), the sides of the mean along the leading (kernel) principal
-        component or along a random direction, or those given.
+        the kernel is precomputed), k-means in the feature space of the kernel, the second
+        eigenvector of the rows' graph of nearest neighbours (or of their landmarks' features), the
+        sides of the mean along the leading (kernel) principal component or along a random
+        direction, or those given.
     n_init : int, default=1
         Starts of "k-means" and "random", of which the one with the lowest objective is kept, and
         a degenerate one only if all are. The others have one.
@@ -251,7 +256,12 @@ class IterSVR(KernelView, Clusterer):
         else:
             check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
         if isinstance(self.init, str):
-            check_choice("init", self.init, ["k-means", "principal", "random"])
+            check_choice("init", self.init, STARTS)
+            if self.init == "spectral" and self._is_pairwise():
+                raise ValueError(
+                    "init='spectral' needs rows to build a graph of, and kernel is 'precomputed'. "
+                    "Use init='kernel k-means', or give labels."
+                )
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
@@ -348,6 +358,10 @@ class IterSVR(KernelView, Clusterer):
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, prepared.space.n_rows, 2)
         rng = np.random.default_rng(seed)
+        if self.init == "kernel k-means":
+            return kernel_k_means_start(view.source, rng)
+        if self.init == "spectral":
+            return spectral_start(view.start_rows())
         if self.init == "random":
             return random_start(view.source, rng)
         if self.init == "principal" or view.start_rows() is None:
