@@ -240,7 +240,7 @@ def test_two_and_three_rows(mode):
         ({"n_candidates": 0}, "n_candidates must be"),
         ({"max_iter": 1.5}, "max_iter must be"),
         ({"mode": "jmlr"}, "mode must be one of"),
-        ({"n_clusters": 3}, "n_clusters"),
+        ({"n_clusters": 3, "mode": "paper"}, "multiway='recursive'"),
         ({"sigma": 1.0}, "sigma=1.0 has no meaning for affinity='local_scaling'"),
         ({"mode": "paper", "n_neighbors": 3}, "n_neighbors=3 has no meaning"),
         ({"affinity": "rbf"}, "affinity must be one of"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,28 +13,41 @@ from sklearn.utils.validation import check_is_fitted
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
 from volmar.base.graph import Graph, build_graph
+from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.graphs import make_similarity
 from volmar.operators import EigenPairs, SPDOperator
-from volmar.volume.alternation import alternate
+from volmar.volume.multiway import (
+    MultiwayProblem,
+    MultiwayResult,
+    OneAgainstRest,
+    cluster_jointly,
+    n_multiway_pairs,
+)
 from volmar.volume.pairwise import pairwise_operator
-from volmar.volume.problem import VolumeProblem, signs
-from volmar.volume.refinement import FirstStep, refine
-from volmar.volume.sqp import SoftResponses, sqp
-from volmar.volume.starts import Candidates, candidates, is_tied, n_pairs_needed
+from volmar.volume.problem import VolumeProblem
+from volmar.volume.refinement import FirstStep
+from volmar.volume.starts import candidates, is_tied, n_pairs_needed
+from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
+
+__all__ = ["SoftLabelMVC", "VolumeResult"]
 
 MODES = ("fast", "paper", "aistats")
 MATRICES = ("laplacian", "kernel")
-# AISTATS 2011, section 5: the balance, and the multiplier at the start.
+MULTIWAY = ("joint", "recursive")
+# Parameters of two clusters that say nothing about more at once, with their defaults.
+TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
+# AISTATS 2011, section 5: the balance.
 AISTATS_BALANCE = 1e-7
-AISTATS_ETA = -1e-3
 # Accuracy of the field where it is computed by iteration, and of eigenvectors: the start needs
 # rough ones only, because the refinement moves what they got wrong.
 FIELD_RTOL = 1e-3
 EXACT_TOL = 1e-6
 ROUGH_TOL = 3e-3
-MAX_REFINE = 20
-MAX_SQP = 100
+# More than two clusters at once: their eigenvalues bound the normalised cut and are accurate
+# enough to be checked for missed ones; small clusters need more accurate fields.
+MULTIWAY_TOL = 1e-4
+MULTIWAY_RTOL = 1e-4
 # The similarities of the papers' own experiments (JMLR 8.1 and 8.2, AISTATS 5).
 PAPER_AFFINITY = {"paper": "gaussian", "aistats": "cosine_knn"}
 PAPER_SIMILARITY: dict[str, dict[str, Any]] = {
@@ -45,41 +56,6 @@ PAPER_SIMILARITY: dict[str, dict[str, Any]] = {
     "cosine_knn": {"n_neighbors": 7},
     "nearest_neighbors": {"n_neighbors": 7},
 }
-
-
-@dataclass(frozen=True, repr=False)
-class VolumeResult(SoftResponses):
-    """Soft responses with the labels they stand for and the start they came from.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Sides of the soft responses, 0 and 1.
-    start : ndarray of shape (n,)
-        h0: signs of `chosen_vector` about its mean, over sqrt(n).
-    second_vector, chosen_vector : ndarray of shape (n,)
-        Eigenvector v2 of Q, and the candidate that gave the lowest objective (the same unless
-        there were several).
-    n_moved : int
-        Labels that differ between the start and the end.
-    """
-
-    labels: NDArray = dataclasses.field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    start: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
-    second_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
-    chosen_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
-    n_moved: int = 0
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """What all candidates share."""
-
-    graph: Graph
-    problem: VolumeProblem
-    pairs: EigenPairs
-    starts: Candidates
-    step: FirstStep
 
 
 class SoftLabelMVC(Clusterer):
@@ -102,10 +78,16 @@ class SoftLabelMVC(Clusterer):
     step from the field's own signs until at most two labels in a thousand move (roughness ``x'Qx``
     never rises on the way), and solves for h exactly with those labels.
 
+    More clusters are found at once (``multiway="joint"``), beyond the papers. From the k-means
+    clusters of the k smallest eigenvectors of Q (rows of unit length), the field of each cluster
+    against the rest is computed, all fields are scaled to the same roughness, :math:`x_j'Qx_j =
+    1`, and every row moves to the cluster whose field is largest there; and again. The agreement
+    :math:`\sum_j y_j'x_j` of labels and fields never falls on the way.
+
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters.
     affinity : str, callable or Similarity, optional
         How similar rows are: "local_scaling" (default of the fast mode, on the graph of nearest
         neighbours), "gaussian" (default of the paper mode, ``sigma="mean/10"``), "cosine_knn"
@@ -123,7 +105,8 @@ class SoftLabelMVC(Clusterer):
         about sqrt(n); far above, h turns into the eigenvector of Q.
     balance : float, optional
         b, how far from zero the sum of soft responses may be. 1/n if not given (1e-7 in the
-        AISTATS mode); sqrt(n) and above leave it free.
+        AISTATS mode, 0 for each field of more than two clusters at once); sqrt(n) and above leave
+        it free, by which all but one of many clusters would lose their rows.
     n_candidates : int, optional
         Eigenvectors to start from, from the second on. None is 1 in the fast and the AISTATS mode
         and the paper's rule in the paper mode (all within 1e-4 of the second eigenvalue, at most
@@ -139,37 +122,52 @@ class SoftLabelMVC(Clusterer):
     mode : {"fast", "paper", "aistats"}, default="fast"
         "paper" is JMLR 2013, "aistats" its first version (Q without shift, another start of the
         multiplier and stopping rule, one candidate).
+    multiway : {"joint", "recursive"}, default="joint"
+        How more than two clusters are found: all at once, which only the fast mode can (and `reg`,
+        `n_candidates` and `tol` say nothing about), or by splitting in two again and again, in any
+        mode. Try the latter where the graph falls into more small components than clusters: the
+        eigenvectors that the joint way starts from tell those apart and nothing else.
     tol : float, default=1e-6
         Stopping threshold of the paper modes; accuracy of the norm of h in the fast mode.
     max_iter : int, optional
         Most steps of the quadratic programming (100 if not given), or of the repetition in the
         fast mode (20 if not given; 1 stops at the paper's labels).
     random_state : int, RandomState or None, default=None
-        Taken for the sake of one interface: the method is deterministic.
+        Seed of k-means at the start of more than two clusters. Two are found without chance.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row: 1 where h is not negative.
-    h_ : ndarray of shape (n_samples,)
-        Soft responses, of norm 1. At a small `reg` all of a cluster are nearly the same.
-    field_ : ndarray of shape (n_samples,)
+    h_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
+        Soft responses, of norm 1. At a small `reg` all of a cluster are nearly the same. For more
+        than two clusters the columns of `field_`, scaled to norm 1.
+    field_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         The smooth field behind them; its magnitude does say how deep inside its cluster a row is.
+        More clusters have a field each, of :math:`x'Qx = 1`; the largest of a row is its cluster.
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
-    balance_ : float
+    balance_ : float or ndarray of shape (n_clusters,)
         :math:`1'h`.
     n_moved_ : int
         Labels that differ between the start and the end.
     degenerate_ : bool
-        Whether the start is arbitrary: the graph has more than two components, or the second and
-        third eigenvalue are tied. From 1,500 rows on, ties are looked for when this is first read.
+        Whether the start is arbitrary: the graph has more components than clusters, or the last
+        eigenvalue in use and the next (second and third, for two clusters) are tied. From 1,500
+        rows on, ties are looked for when this is first read.
     objective_ : float
-        Objective at `h_`.
-    result_ : VolumeResult
+        Objective at `h_`; the normalised cut of the labels for more than two clusters at once.
+    result_ : VolumeResult or MultiwayResult
         Certified result: `residuals` are those of a stationary point (gradient of the Lagrangian,
         relative; norm; balance). `gap` is NaN: the problem is not convex, and at a small `reg`
-        every labelling is a local minimum, so that no bound would mean anything.
+        every labelling is a local minimum, so that no bound would mean anything. For more than
+        two clusters at once, residuals are those of the eigenvectors and of the linear systems of
+        the fields, `gap` is the normalised cut less the sum of the smallest eigenvalues of
+        :math:`L_{sym}`, which no k clusters can undercut (NaN for another Q), `history` has the
+        cut of the start and of every step, `agreement` what the steps raise.
+    tree_ : SplitTree
+        The splits, with ``multiway="recursive"`` and more than two clusters; `h_`, `field_`,
+        `eigenvalues_`, `balance_` and `n_moved_` are then those of its nodes' models.
     n_iter_ : int
         Steps taken.
     n_features_in_ : int
@@ -182,7 +180,7 @@ class SoftLabelMVC(Clusterer):
 
     Notes
     -----
-    `decision_function` extends the field to new rows harmonically: the mean of the field over the
+    `decision_function` extends the field (or fields) to new rows harmonically: the mean over the
     training rows, weighted by similarity. `labels_` belong to the training graph; `predict` sees a
     row through its similarities to the training rows alone, so that it may place a few training
     rows at the border differently. It places rows far from all training rows too, without a word.
@@ -207,9 +205,20 @@ class SoftLabelMVC(Clusterer):
     0.0
     >>> model.result_.is_certified(1e-6)
     True
+
+    Three pairs of moons side by side, six clusters:
+
+    >>> import numpy as np
+    >>> rows = np.vstack([X + [3.5 * i, 0] for i in range(3)])
+    >>> model = SoftLabelMVC(n_clusters=6, random_state=0).fit(rows)
+    >>> clustering_error(np.concatenate([y + 2 * i for i in range(3)]), model.labels_)
+    0.0
+    >>> model.decision_function(rows).shape
+    (900, 6)
     """
 
-    _max_clusters = 2
+    _max_clusters = None
+    _fitted: Any
     _is_tied: bool | None
 
     def __init__(
@@ -224,6 +233,7 @@ class SoftLabelMVC(Clusterer):
         n_candidates=None,
         Q="laplacian",
         mode="fast",
+        multiway="joint",
         tol=1e-6,
         max_iter=None,
         random_state=None,
@@ -237,12 +247,13 @@ class SoftLabelMVC(Clusterer):
         self.n_candidates = n_candidates
         self.Q = Q
         self.mode = mode
+        self.multiway = multiway
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
 
     def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------
@@ -263,16 +274,16 @@ class SoftLabelMVC(Clusterer):
         check_is_fitted(self, "result_")
         if isinstance(self.result_, OneCluster):
             return False
-        fitted = self._fitted
-        operator = fitted.problem.operator
-        if fitted.graph.components[0] > 2 or self.result_.status is Status.DEGENERATE:
+        if isinstance(self.result_, RecursiveResult):
+            return any(node.model.degenerate_ for node in self.tree_.splits())
+        fitted, k = self._fitted, self.field_.shape[1] if self.field_.ndim == 2 else 2
+        if fitted.is_degenerate or self.result_.status is Status.DEGENERATE:
             return True
-        if fitted.starts.degenerate:
-            return True
-        if fitted.pairs.values.size > 2 or operator.n < 3:
+        operator = fitted.operator
+        if fitted.pairs.values.size > k or operator.n <= k:
             return False
         if self._is_tied is None:
-            self._is_tied = is_tied(operator.smallest_eigenpairs(3).values)
+            self._is_tied = is_tied(operator.smallest_eigenpairs(k + 1).values, k)
         return self._is_tied
 
     def _scores(self, X: Any) -> NDArray:
@@ -280,6 +291,7 @@ class SoftLabelMVC(Clusterer):
 
     def _check_parameters(self) -> None:
         check_choice("mode", self.mode, MODES)
+        check_choice("multiway", self.multiway, MULTIWAY)
         if isinstance(self.Q, str):
             check_choice("Q", self.Q, MATRICES)
         check_number("reg", self.reg, low=0.0, open_low=True)
@@ -289,11 +301,58 @@ class SoftLabelMVC(Clusterer):
         for name in ("n_candidates", "max_iter"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        if isinstance(self.n_clusters, Integral) and self.n_clusters > 2:
+            self._check_multiway()
 
-    def _problem(self, X: Any, weights: NDArray | None) -> _Fitted:  # noqa: ARG002 -- no weights here
+    def _check_multiway(self) -> None:
+        """Refuse what has no meaning for more than two clusters."""
+        given = f"n_clusters={self.n_clusters} and multiway={self.multiway!r}"
+        if self._is_recursive():
+            if not isinstance(self.Q, str) and not callable(self.Q):
+                raise ValueError(
+                    f"Q must be a name or a function of the similarities with {given}: a matrix "
+                    "of all rows does not fit their parts. Give a function, or use "
+                    "multiway='joint'."
+                )
+            return
+        if self.mode != "fast":
+            raise ValueError(
+                f"mode={self.mode!r} has no rule for more than two clusters at once, got {given}. "
+                "Use mode='fast', or multiway='recursive'."
+            )
+        for name, default in TWO_WAY.items():
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} says nothing about more than two clusters at "
+                    f"once, got {given}. Leave it out, or use multiway='recursive'."
+                )
+
+    def _is_recursive(self) -> bool:
+        return self.multiway == "recursive"
+
+    def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
         graph = self._build_graph(X)
-        graph.warn_of_components(2)
+        graph.warn_of_components(self.n_clusters)
         operator, trivial = self._operator(graph)
+        if self.n_clusters > 2:
+            return self._multiway_problem(graph, operator, is_laplacian=trivial is not None)
+        return self._two_way_problem(graph, operator, trivial)
+
+    def _multiway_problem(
+        self, graph: Graph, operator: SPDOperator, *, is_laplacian: bool
+    ) -> MultiwayProblem:
+        n, k = operator.n, self.n_clusters
+        pairs = operator.smallest_eigenpairs(n_multiway_pairs(n, k), tol=MULTIWAY_TOL)
+        if not is_laplacian:
+            self._check_definite(operator, pairs)
+        balance = 0.0 if self.balance is None else float(self.balance)
+        return MultiwayProblem(
+            graph, operator, pairs, k, balance, shift=1.0 / n if is_laplacian else None
+        )
+
+    def _two_way_problem(
+        self, graph: Graph, operator: SPDOperator, trivial: NDArray | None
+    ) -> TwoWayProblem:
         n_candidates = self.n_candidates
         if n_candidates is None and self.mode != "paper":
             n_candidates = 1
@@ -312,7 +371,7 @@ class SoftLabelMVC(Clusterer):
         if trivial is None:
             self._check_definite(operator, pairs)
         starts = candidates(pairs, trivial=trivial, n_candidates=n_candidates)
-        return _Fitted(graph, problem, pairs, starts, step)
+        return TwoWayProblem(graph, problem, pairs, starts, step, is_laplacian=trivial is not None)
 
     def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
         """Refuse a given Q, or n I - W, that is not positive definite."""
@@ -350,74 +409,25 @@ class SoftLabelMVC(Clusterer):
         is_laplacian = isinstance(self.Q, str) and self.Q == "laplacian"
         return operator, np.sqrt(graph.degrees) if is_laplacian else None
 
-    def _run(self, problem: _Fitted, seed: int) -> VolumeResult:  # noqa: ARG002 -- deterministic
-        solve = self._fast if self.mode == "fast" else self._paper
-        chosen, found = solve(problem)
-        start = problem.starts.labels(chosen)
-        labels = signs(found.h)
-        n_moved = int(np.sum(start != labels))
-        status = found.status
-        is_arbitrary = problem.starts.degenerate or problem.graph.components[0] > 2
-        # An eigenvector of L_sym at 1 and above parts rows from their own neighbours, which says
-        # nothing unless there are two rows only.
-        if isinstance(self.Q, str) and self.Q == "laplacian" and start.size > 2:
-            is_arbitrary |= bool(problem.pairs.values[1] >= 1.0)
-        if is_arbitrary and status.ok:
-            status = Status.DEGENERATE
-        fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}
-        return VolumeResult(
-            **{**fields, "status": status},
-            labels=(labels > 0).astype(np.int64) if np.ptp(labels) else np.zeros(labels.size),
-            start=start / np.sqrt(start.size),
-            second_vector=problem.starts.vectors[:, 0],
-            chosen_vector=problem.starts.vectors[:, chosen],
-            n_moved=min(n_moved, labels.size - n_moved),
-        )
-
-    def _paper(self, given: _Fitted) -> tuple[int, SoftResponses]:
-        """Algorithm 1 from every candidate; the lowest objective wins."""
-        aistats = self.mode == "aistats"
-        return _lowest(
-            sqp(
-                given.problem,
-                given.starts.labels(j) / np.sqrt(given.problem.n),
-                given.pairs.values,
-                eta0=AISTATS_ETA if aistats else 0.0,
-                stopping="squares" if aistats else "norms",
-                tol=self.tol,
-                max_iter=self.max_iter or MAX_SQP,
+    def _run(
+        self, problem: TwoWayProblem | MultiwayProblem, seed: int
+    ) -> VolumeResult | MultiwayResult:
+        if isinstance(problem, MultiwayProblem):
+            step = OneAgainstRest(
+                problem.operator, problem.n_clusters, problem.balance, rtol=MULTIWAY_RTOL
             )
-            for j in range(given.starts.values.size)
-        )
+            return cluster_jointly(problem, step, max_iter=self.max_iter or MAX_REFINE, seed=seed)
+        return cluster_in_two(problem, mode=self.mode, tol=self.tol, max_iter=self.max_iter)
 
-    def _fast(self, given: _Fitted) -> tuple[int, SoftResponses]:
-        """First step and its repetition from every candidate, then h for the best labels."""
-        problem, starts = given.problem, given.starts
-        refined = [
-            refine(given.step, starts.labels(j), max_iter=self.max_iter or MAX_REFINE)
-            for j in range(starts.values.size)
-        ]
-        chosen = 0
-        if len(refined) > 1:
-            chosen = int(np.argmin([_natural_objective(problem, one.y) for one in refined]))
-        best = refined[chosen]
-        found = alternate(problem, best.y, given.pairs.values, tol=self.tol)
-        moved = not np.array_equal(signs(found.h), best.y)
-        return chosen, dataclasses.replace(
-            found,
-            field=found.h if moved else best.field.x,
-            field_residual=np.nan if moved else best.field.residual(problem.operator),
-            n_iter=len(best.roughness),
-            status=found.status if best.settled or self.max_iter == 1 else Status.MAX_ITER,
-        )
-
-    def _publish(self, problem: _Fitted, result: VolumeResult) -> None:
+    def _publish(
+        self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayResult
+    ) -> None:
         self._fitted = problem
         self._is_tied = None
         self.h_ = result.h
         self.field_ = result.field
         self.eigenvalues_ = problem.pairs.values
-        self.balance_ = float(result.h.sum())
+        self.balance_ = float(result.h.sum()) if result.h.ndim == 1 else result.h.sum(axis=0)
         self.n_moved_ = result.n_moved
         if not result.labels.any():
             warnings.warn(
@@ -426,21 +436,3 @@ class SoftLabelMVC(Clusterer):
                 UserWarning,
                 stacklevel=2,
             )
-
-
-def _natural_objective(problem: VolumeProblem, y: NDArray) -> float:
-    """Objective at reg = sqrt(n) of the balanced h that the labels y stand for.
-
-    There smoothness and balance weigh alike: h = (y - mean) over its norm costs
-    -2 sqrt(n (1 - mean^2)) + sqrt(n) h'Qh.
-    """
-    h = y - y.mean()
-    square = float(h @ h)
-    if square == 0.0:
-        return np.inf
-    return float(np.sqrt(y.size) * (h @ problem.operator.matvec(h)) / square - 2 * np.sqrt(square))
-
-
-def _lowest(found: Iterable[SoftResponses]) -> tuple[int, SoftResponses]:
-    """Index and value of the lowest objective; the first of equals."""
-    return min(enumerate(found), key=lambda pair: pair[1].objective)

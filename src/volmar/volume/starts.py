@@ -61,11 +61,14 @@ def n_pairs_needed(n: int, n_candidates: int | None, *, with_next: bool = False)
     return min(n, 1 + n_candidates + (n < SMALL or with_next))
 
 
-def is_tied(values: NDArray) -> bool:
-    """Whether the second and third eigenvalue are too close for v2 to mean anything."""
-    parted = values[1] - values[0]
+def is_tied(values: NDArray, n_used: int = 2) -> bool:
+    """Whether the last eigenvalue in use and the next are too close to tell their vectors apart.
+
+    With two in use: whether the second and third are too close for v2 to mean anything.
+    """
+    parted = values[n_used - 1] - values[0]
     least = SAME * max(abs(values[-1]), np.finfo(float).tiny)
-    return bool(values[2] - values[1] <= TIED * max(parted, least))
+    return bool(values[n_used] - values[n_used - 1] <= TIED * max(parted, least))
 
 
 def candidates(

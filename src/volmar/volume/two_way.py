@@ -1,0 +1,167 @@
+"""Two clusters from all candidates: by the papers' algorithm, or the fast way."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base.graph import Graph
+from volmar.operators import EigenPairs, SPDOperator
+from volmar.solvers import Status
+from volmar.volume.alternation import alternate
+from volmar.volume.problem import VolumeProblem, signs
+from volmar.volume.refinement import FirstStep, refine
+from volmar.volume.sqp import SoftResponses, sqp
+from volmar.volume.starts import Candidates
+
+# AISTATS 2011, section 5: the multiplier at the start.
+AISTATS_ETA = -1e-3
+MAX_REFINE = 20
+MAX_SQP = 100
+
+
+@dataclass(frozen=True, repr=False)
+class VolumeResult(SoftResponses):
+    """Soft responses with the labels they stand for and the start they came from.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Sides of the soft responses, 0 and 1.
+    start : ndarray of shape (n,)
+        h0: signs of `chosen_vector` about its mean, over sqrt(n).
+    second_vector, chosen_vector : ndarray of shape (n,)
+        Eigenvector v2 of Q, and the candidate that gave the lowest objective (the same unless
+        there were several).
+    n_moved : int
+        Labels that differ between the start and the end.
+    """
+
+    labels: NDArray = dataclasses.field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    start: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    second_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    chosen_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
+    n_moved: int = 0
+
+
+@dataclass(frozen=True)
+class TwoWayProblem:
+    """What all candidates share.
+
+    `is_laplacian` says whether Q is L_sym, perhaps with a shift.
+    """
+
+    graph: Graph
+    problem: VolumeProblem
+    pairs: EigenPairs
+    starts: Candidates
+    step: FirstStep
+    is_laplacian: bool
+
+    @property
+    def operator(self) -> SPDOperator:
+        """Q."""
+        return self.problem.operator
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether the start is known to be arbitrary.
+
+        An eigenvector of L_sym at 1 and above parts rows from their own neighbours, which says
+        nothing unless there are two rows only.
+        """
+        if self.graph.components[0] > 2 or self.starts.degenerate:
+            return True
+        return self.is_laplacian and self.problem.n > 2 and bool(self.pairs.values[1] >= 1.0)
+
+
+def cluster_in_two(
+    given: TwoWayProblem, *, mode: str, tol: float, max_iter: int | None
+) -> VolumeResult:
+    """Solve from every candidate, and name the sides of the best.
+
+    Parameters
+    ----------
+    given : TwoWayProblem
+        Problem and candidates.
+    mode : {"fast", "paper", "aistats"}
+        How.
+    tol : float
+        Stopping threshold of the papers' algorithm; accuracy of the norm of h otherwise.
+    max_iter : int or None
+        Most steps; 100 of the papers' algorithm and 20 of the fast way if not given.
+    """
+    if mode == "fast":
+        chosen, found = _fast(given, tol, max_iter)
+    else:
+        chosen, found = _paper(given, tol, max_iter or MAX_SQP, aistats=mode == "aistats")
+    start = given.starts.labels(chosen)
+    labels = signs(found.h)
+    n_moved = int(np.sum(start != labels))
+    status = Status.DEGENERATE if found.status.ok and given.is_degenerate else found.status
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}
+    return VolumeResult(
+        **{**fields, "status": status},
+        labels=(labels > 0).astype(np.int64) if np.ptp(labels) else np.zeros(labels.size),
+        start=start / np.sqrt(start.size),
+        second_vector=given.starts.vectors[:, 0],
+        chosen_vector=given.starts.vectors[:, chosen],
+        n_moved=min(n_moved, labels.size - n_moved),
+    )
+
+
+def _paper(
+    given: TwoWayProblem, tol: float, max_iter: int, *, aistats: bool
+) -> tuple[int, SoftResponses]:
+    """Algorithm 1 from every candidate; the lowest objective wins, the first of equals."""
+    found = [
+        sqp(
+            given.problem,
+            given.starts.labels(j) / np.sqrt(given.problem.n),
+            given.pairs.values,
+            eta0=AISTATS_ETA if aistats else 0.0,
+            stopping="squares" if aistats else "norms",
+            tol=tol,
+            max_iter=max_iter,
+        )
+        for j in range(given.starts.values.size)
+    ]
+    return min(enumerate(found), key=lambda pair: pair[1].objective)
+
+
+def _fast(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[int, SoftResponses]:
+    """First step and its repetition from every candidate, then h for the best labels."""
+    problem, starts = given.problem, given.starts
+    refined = [
+        refine(given.step, starts.labels(j), max_iter=max_iter or MAX_REFINE)
+        for j in range(starts.values.size)
+    ]
+    chosen = 0
+    if len(refined) > 1:
+        chosen = int(np.argmin([_natural_objective(problem, one.y) for one in refined]))
+    best = refined[chosen]
+    found = alternate(problem, best.y, given.pairs.values, tol=tol)
+    moved = not np.array_equal(signs(found.h), best.y)
+    return chosen, dataclasses.replace(
+        found,
+        field=found.h if moved else best.field.x,
+        field_residual=np.nan if moved else best.field.residual(problem.operator),
+        n_iter=len(best.roughness),
+        status=found.status if best.settled or max_iter == 1 else Status.MAX_ITER,
+    )
+
+
+def _natural_objective(problem: VolumeProblem, y: NDArray) -> float:
+    """Objective at reg = sqrt(n) of the balanced h that the labels y stand for.
+
+    There smoothness and balance weigh alike: h = (y - mean) over its norm costs
+    -2 sqrt(n (1 - mean^2)) + sqrt(n) h'Qh.
+    """
+    h = y - y.mean()
+    square = float(h @ h)
+    if square == 0.0:
+        return np.inf
+    return float(np.sqrt(y.size) * (h @ problem.operator.matvec(h)) / square - 2 * np.sqrt(square))
