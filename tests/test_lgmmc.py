@@ -29,26 +29,29 @@ from volmar.solvers import Status
 from volmar.solvers.label_kernel_svm import solve_label_kernel_svm
 
 
-def all_labellings(n, limit):
+def all_labellings(n, limit, weights=1.0):
     """Every labelling with |sum| at most `limit`, one of each pair y, -y."""
     ys = np.array([(1, *tail) for tail in itertools.product((-1, 1), repeat=n - 1)])
-    return ys[np.abs(ys.sum(axis=1)) <= limit].astype(float)
+    return ys[np.abs((weights * ys).sum(axis=1)) <= limit].astype(float)
 
 
-def saddle_by_cvxpy(Z, Y, C):
+def saddle_by_cvxpy(Z, Y, C, weights=1.0):
     """The saddle's value, as a quadratically constrained programme in alpha."""
     alpha, top = cp.Variable(len(Z), nonneg=True), cp.Variable()
     cuts = [cp.sum_squares((Z * y[:, None]).T @ alpha) <= top for y in Y]
-    goal = cp.Minimize(top + cp.sum_squares(alpha) / C)
+    roots = np.sqrt(weights * np.ones(len(Z)))
+    goal = cp.Minimize(top + cp.sum_squares(cp.multiply(1.0 / roots, alpha)) / C)
     problem = cp.Problem(goal, [cp.sum(alpha) == 1, *cuts])
     problem.solve(solver=cp.CLARABEL)
     return -0.5 * problem.value
 
 
-def machine_by_cvxpy(Z, y, C):
+def machine_by_cvxpy(Z, y, C, weights=1.0):
     """The primal as printed (JMLR section 7.1) for one labelling."""
     w, rho, xi = cp.Variable(Z.shape[1]), cp.Variable(), cp.Variable(len(Z))
-    goal = cp.Minimize(0.5 * cp.sum_squares(w) - rho + 0.5 * C * cp.sum_squares(xi))
+    roots = np.sqrt(weights * np.ones(len(Z)))
+    loss = cp.sum_squares(cp.multiply(roots, xi))
+    goal = cp.Minimize(0.5 * cp.sum_squares(w) - rho + 0.5 * C * loss)
     problem = cp.Problem(goal, [cp.multiply(y, Z @ w) >= rho - xi])
     problem.solve(solver=cp.CLARABEL)
     return problem.value, rho.value
@@ -462,6 +465,315 @@ def test_random_state_repeats_a_fit(rng):
     one, other = (LGMMC(random_state=5).fit(X) for _ in range(2))
     np.testing.assert_array_equal(one.labels_, other.labels_)
     assert one.objective_ == other.objective_
+
+
+# ---------------------------------------------------------------------- weights
+
+
+def weighted_rows(rng, n, d, weights):
+    Z = rng.standard_normal((n, d))
+    return Z - np.average(Z, axis=0, weights=weights)
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_one_labelling_with_weights_is_the_printed_machine(rng, C):
+    weights = rng.uniform(0.05, 3.0, 15)
+    Z = weighted_rows(rng, 15, 3, weights)
+    y = np.where(rng.random(15) < 0.5, 1.0, -1.0)
+    found = solve_label_kernel_svm(Z, y[None, :], C=C, tol=1e-10, sample_weight=weights)
+    value, rho = machine_by_cvxpy(Z, y, C, weights)
+    assert found.objective == pytest.approx(value, rel=1e-5)
+    assert found.rho == pytest.approx(rho, rel=1e-4)
+    assert value != pytest.approx(machine_by_cvxpy(Z, y, C)[0], rel=1e-3)
+
+
+# Factorised over the rows, and over the features.
+@pytest.mark.parametrize(("n", "d", "T", "C"), [(12, 3, 6, 0.3), (40, 2, 5, 0.5), (60, 3, 2, 3.0)])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_weighted_saddle_is_that_of_cvxpy_and_of_rows_written_often(seed, n, d, T, C):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 5, n)
+    Z = weighted_rows(rng, n, d, weights)
+    Y = np.where(rng.standard_normal((T, n)) > 0, 1.0, -1.0)
+    found = solve_label_kernel_svm(Z, Y, C=C, tol=1e-9, sample_weight=weights)
+    assert found.status is Status.CONVERGED
+    assert found.objective == pytest.approx(saddle_by_cvxpy(Z, Y, C, weights), rel=1e-5)
+    squares = np.square((Y * found.alpha) @ Z).sum(axis=1)
+    dual = -0.5 * (squares.max() + found.alpha @ (found.alpha / weights) / C)
+    assert dual == pytest.approx(found.objective - found.gap, rel=1e-9)
+    written = np.repeat(np.arange(n), weights)
+    often = solve_label_kernel_svm(Z[written], Y[:, written], C=C, tol=1e-9)
+    assert found.objective == pytest.approx(often.objective, rel=1e-8)
+    assert found.rho == pytest.approx(often.rho, rel=1e-4)
+    together = np.bincount(written, often.alpha)
+    np.testing.assert_allclose(found.alpha, together, atol=1e-3 * together.max())
+
+
+@pytest.mark.parametrize("C", [1e5, 1e8])
+def test_a_weighted_margin_that_is_nearly_hard(C):
+    for seed in range(150, 180):
+        rng = np.random.default_rng(seed)
+        Z, y = centred(rng, 5, 3), np.where(rng.random(5) < 0.5, 1.0, -1.0)
+        weights = 10.0 ** rng.uniform(-2, 2, 5)
+        price = C / np.square(Z).sum()
+        found = solve_label_kernel_svm(Z, y[None, :], C=price, tol=1e-6, sample_weight=weights)
+        assert found.status is Status.CONVERGED
+        assert found.gap <= 1e-6 * abs(found.objective)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
+def test_sorting_by_weight_is_balanced_and_nearly_the_best(rng, share):
+    exact = 0
+    for _ in range(60):
+        weights = rng.uniform(0.1, 2.0, 8)
+        f, alpha = rng.standard_normal(8) + 0.7, rng.random(8) * (rng.random(8) < 0.8)
+        limit = max(share * weights.sum(), weights.max())
+        y = balanced_labels(f, alpha, limit, weights)
+        assert abs(weights @ y) <= limit * (1 + 1e-12)
+        best = np.abs(all_labellings(8, limit, weights) @ (alpha * f)).max()
+        assert best - y @ (alpha * f) <= 2 * np.max(alpha * np.abs(f))
+        exact += y @ (alpha * f) >= best - 1e-12
+        if abs(weights @ np.sign(f)) <= limit:
+            np.testing.assert_array_equal(y, np.sign(f))
+    assert exact >= 30
+
+
+def test_the_row_that_the_relaxation_cuts_in_two_changes_sides():
+    """Costs of 5, 4 and 1 for each unit of weight: there is no room for the 4, but for the 1."""
+    f, weights = np.array([5.0, 4.0, 1.0, -1.0]), np.array([2.0, 2.0, 1.0, 1.0])
+    y = balanced_labels(f, weights, 2.0, weights)
+    np.testing.assert_array_equal(y, [1, 1, -1, -1])
+    y = balanced_labels(f, weights, 1.0, np.array([2.0, 3.0, 1.0, 1.0]))
+    np.testing.assert_array_equal(y, [1, -1, 1, -1])
+    np.testing.assert_array_equal(balanced_labels(-f, weights, 2.0, weights), [-1, -1, 1, 1])
+    # Two of weight 2 that cost 1/8 a unit make room for four that cost 1/5.
+    alpha, weights = np.array([0.25, 0.25, 0.2, 0.2, 0.2, 0.2]), np.array([2.0, 2, 1, 1, 1, 1])
+    y = balanced_labels(np.ones(6), alpha, 2.0, weights)
+    np.testing.assert_array_equal(y, [-1, -1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("limit", [0, 3, 6])
+def test_sorting_by_equal_weights_is_sorting(rng, limit):
+    for n in (8, 9):
+        allowed = max(limit, n % 2)
+        for _ in range(20):
+            f, alpha = rng.standard_normal(n) + 0.7, rng.random(n)
+            y = balanced_labels(f, alpha, max(allowed, 1), np.ones(n))
+            np.testing.assert_array_equal(y, balanced_labels(f, alpha, allowed))
+
+
+def test_climbing_and_the_bound_with_weights_are_those_of_rows_written_often(rng):
+    weights = rng.integers(1, 4, 20)
+    written = np.repeat(np.arange(20), weights)
+    Z = rng.standard_normal((20, 3))
+    one = LinearSource(as_rows(Z, sample_weight=weights))
+    often = LinearSource(as_rows(Z[written]))
+    limit = 0.9 * weights.sum()
+    for _ in range(20):
+        alpha = rng.dirichlet(np.ones(20))
+        shared = (alpha / weights)[written]
+        start = balanced_labels(rng.standard_normal(20), alpha, limit, weights)
+        end = climb(one, alpha, start, limit, weights)
+        same = climb(often, shared, start[written], limit)
+        np.testing.assert_array_equal(end.y[written], same.y)
+        assert end.square == pytest.approx(same.square)
+        bounds = [
+            largest_possible_square(source, pulls, np.random.default_rng(0))
+            for source, pulls in ((one, alpha), (often, shared))
+        ]
+        assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("share", "binds"), [(0.4, True), (0.95, False)])
+def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
+    """Against all labellings of the rows, and all of the rows written often, whose copies part."""
+    rng = np.random.default_rng(seed)
+    weights = rng.permutation([1, 1, 1, 1, 2, 3])
+    Z, C, limit = weighted_rows(rng, 6, 2, weights), 1.0, share * weights.sum()
+    truth = saddle_by_cvxpy(Z, all_labellings(6, limit, weights), C, weights)
+    written = np.repeat(np.arange(6), weights)
+    parted = saddle_by_cvxpy(Z[written], all_labellings(9, limit), C)
+    assert parted <= truth * (1 - 1e-6)
+    shares, unit = weights / weights.sum(), weights.mean()
+    for source in (
+        LinearSource(as_rows(Z, sample_weight=weights)),
+        KernelSource(Z @ Z.T, shares),
+    ):
+        # The source's weights have a mean of 1.
+        found = generate_labels(
+            source, C=C * unit, limit=limit / unit, n_starts=40, tol=1e-7, max_iter=200
+        )
+        assert found.status is Status.CONVERGED
+        assert found.bound <= parted + 1e-7
+        assert found.objective >= truth - 1e-6 * abs(truth)
+        assert found.objective == pytest.approx(truth, rel=1e-2 if binds else 1e-5)
+        assert found.residuals["master gap"] <= 1e-7
+
+
+def test_margin_and_value_of_the_labels_with_weights(rng):
+    weights = rng.integers(0, 4, 40)
+    written = np.repeat(np.arange(40), weights)
+    X = rng.standard_normal((40, 4))
+    one = LGMMC(kernel="linear", C=10.0, random_state=0).fit(X, sample_weight=weights)
+    Z = X - np.average(X, axis=0, weights=weights)
+    f, w = (Z @ one.result_.normal)[written], one.result_.normal
+    C = 10.0 / np.square(Z[written]).sum()
+    r = np.linspace(0.2, 5, 4001) * one.result_.rho
+    slack = np.maximum(r[:, None] - np.abs(f), 0.0)
+    values = -0.5 * r**2 / (w @ w + C * np.square(slack).sum(axis=1))
+    assert one.result_.labelled_objective == pytest.approx(values.min(), rel=1e-5)
+    assert one.result_.rho == pytest.approx(r[values.argmin()], rel=5e-3)
+    assert abs(np.average(one.result_.scores, weights=weights)) < 1e-9
+    assert not one.result_.alpha[weights == 0].any()
+
+
+KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "balance": 0.1}]
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_weight_two_is_a_row_written_twice(groups, rng, options):
+    weights = rng.integers(0, 4, 60)
+    written = np.repeat(np.arange(60), weights)
+    one = LGMMC(**options, **TIGHT).fit(groups, sample_weight=weights)
+    often = LGMMC(**options, **TIGHT).fit(groups[written])
+    assert clustering_error(one.labels_[written], often.labels_) == 0.0
+    np.testing.assert_array_equal(one.predict(groups), one.labels_)
+    # Where the balance binds, copies of rows written twice part.
+    binds = "balance" in options
+    assert one.objective_ == pytest.approx(often.objective_, rel=5e-3 if binds else 1e-6)
+    assert one.objective_ >= often.objective_ * (1 + 1e-6)
+    assert one.result_.bound == pytest.approx(often.result_.bound, rel=3e-2 if binds else 2e-3)
+    plain = LGMMC(**options, **TIGHT).fit(groups)
+    assert abs(one.objective_ / plain.objective_ - 1) > 1e-3
+
+
+def test_noise_with_weights_has_the_value_of_rows_written_often(rng):
+    """Many labellings share the solution, and the starts differ: the value is the same."""
+    X, weights = rng.random((15, 30)), rng.integers(0, 5, 15)
+    options = {"tol": 1e-5, "n_starts": 50, "max_iter": 500, "random_state": 0}
+    one = LGMMC(**options).fit(X, sample_weight=weights)
+    often = LGMMC(**options).fit(np.repeat(X, weights, axis=0))
+    assert one.result_.n_labellings > 1
+    assert one.objective_ == pytest.approx(often.objective_, rel=1e-4)
+    assert one.result_.rank_share == pytest.approx(often.result_.rank_share, rel=1e-2)
+    assert one.result_.bound == pytest.approx(often.result_.bound, rel=2e-3)
+
+
+@pytest.mark.parametrize("options", [*KINDS, {"method": "nystroem", "n_landmarks": 20}])
+def test_a_common_factor_of_the_weights_changes_nothing(groups, rng, options):
+    weights = rng.uniform(0.5, 2.0, 60)
+    one = LGMMC(random_state=0, **options).fit(groups, sample_weight=weights)
+    for factor in (1e-90, 7.0, 1e90):
+        other = LGMMC(random_state=0, **options).fit(groups, sample_weight=factor * weights)
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        assert other.objective_ == pytest.approx(one.objective_, rel=1e-6)
+
+
+def test_linear_with_weights_is_the_precomputed_kernel(groups, rng):
+    weights = rng.uniform(0.0, 2.0, 60)
+    linear = LGMMC(kernel="linear", **TIGHT).fit(groups, sample_weight=weights)
+    K = groups @ groups.T
+    given = LGMMC(kernel="precomputed", **TIGHT).fit(K, sample_weight=weights)
+    same_fit(linear, given)
+    f, g = linear.decision_function(groups), given.decision_function(K)
+    np.testing.assert_allclose(np.sign(f @ g) * g, f, atol=1e-3)
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_equal_weights_are_no_weights(groups, options):
+    one = LGMMC(random_state=0, **options).fit(groups)
+    other = LGMMC(random_state=0, **options).fit(groups, sample_weight=np.full(60, 0.3))
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    assert other.objective_ == pytest.approx(one.objective_, rel=1e-8)
+
+
+@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"gamma": 0.05}])
+def test_rows_without_weight_have_no_say_but_a_label(rng, options):
+    weights = rng.uniform(0.5, 2.0, 60) * (rng.random(60) < 0.7)
+    kept = weights > 0
+    wild = rng.standard_normal((60, 5))
+    wild[~kept] = 30 * wild[~kept] + 100
+    one = LGMMC(random_state=0, **options).fit(wild, sample_weight=weights)
+    other = LGMMC(random_state=0, **options).fit(wild[kept], sample_weight=weights[kept])
+    np.testing.assert_array_equal(one.labels_[kept], other.labels_)
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-6)
+    assert one.result_.rank_share == pytest.approx(other.result_.rank_share, rel=1e-6)
+    np.testing.assert_allclose(one.decision_function(wild), other.decision_function(wild))
+    np.testing.assert_array_equal(one.predict(wild), one.labels_)
+
+
+def test_weights_of_any_size(groups):
+    """Rows that weigh next to nothing are as good as left out, also of the balance."""
+    weights = np.where(np.arange(60) % 3 == 0, 1e-200, 1.0)
+    one = LGMMC(kernel="linear", **TIGHT).fit(groups, sample_weight=weights)
+    other = LGMMC(kernel="linear", **TIGHT).fit(groups[weights == 1.0])
+    assert one.objective_ == pytest.approx(other.objective_, rel=1e-6)
+    assert clustering_error(one.labels_[weights == 1.0], other.labels_) == 0.0
+    assert clustering_error(TRUTH, one.labels_) <= 0.02
+
+
+def test_a_row_heavier_than_the_balance_allows_is_alone_at_most():
+    X = np.array([[0.0], [9.0], [10.0], [11.0]])
+    for balance in (0.0, 0.3, 0.99):
+        model = LGMMC(kernel="linear", balance=balance, random_state=0)
+        model.fit(X, sample_weight=[20.0, 1.0, 1.0, 1.0])
+        assert clustering_error([0, 1, 1, 1], model.labels_) == 0.0
+        assert model.status_ is Status.CONVERGED
+        assert model.result_.n_labellings == 1
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_balance_0_is_halves_to_within_the_heaviest_row(seed):
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.2, 2.0, 8)
+    Z = weighted_rows(rng, 8, 2, weights)
+    C = 5.0 / (weights @ np.square(Z).sum(axis=1))
+    truth = saddle_by_cvxpy(Z, all_labellings(8, weights.max(), weights), C, weights)
+    model = LGMMC(kernel="linear", balance=0.0, C=5.0, tol=1e-5, n_starts=30, max_iter=200)
+    found = model.set_params(random_state=0).fit(Z, sample_weight=weights).result_
+    assert found.objective == pytest.approx(truth, rel=1e-5)
+    # The wider set has a lower value.
+    assert found.objective > (1 - 2e-3) * saddle_by_cvxpy(Z, all_labellings(8, 99), C, weights)
+
+
+def test_weights_move_the_balance():
+    """Nine rows on one side and one on the other are halves where that one has a weight of 9."""
+    X = np.repeat([[0.0], [1.0]], [9, 1], axis=0)
+    options = {"kernel": "linear", "balance": 0.0, "random_state": 0, "max_iter": 300}
+    plain = LGMMC(**options).fit(X).result_
+    assert plain.objective > 1.01 * plain.labelled_objective
+    halves = LGMMC(**options).fit(X, sample_weight=[*[1.0] * 9, 9.0])
+    assert halves.result_.n_labellings == 1
+    assert halves.objective_ == pytest.approx(halves.result_.labelled_objective)
+    written = np.repeat([[0.0], [1.0]], [9, 9], axis=0)
+    assert halves.objective_ == pytest.approx(LGMMC(**options).fit(written).objective_)
+
+
+def test_weights_of_parts_that_are_split_again(rng):
+    X = np.concatenate([rng.standard_normal((20, 2)) + c for c in ([0, 0], [12, 0], [4, 14])])
+    truth = np.repeat(np.arange(3), 20)
+    model = LGMMC(3, random_state=0).fit(X, sample_weight=rng.integers(0, 4, 60))
+    assert clustering_error(truth, model.labels_) == 0.0
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_weights_with_csr_and_float32(groups, rng, kernel):
+    X = np.where(np.abs(groups) < 0.5, 0.0, groups)
+    weights = rng.uniform(0.0, 2.0, 60)
+    dense = LGMMC(kernel=kernel, **TIGHT).fit(X, sample_weight=weights)
+    same_fit(dense, LGMMC(kernel=kernel, **TIGHT).fit(sparse.csr_array(X), sample_weight=weights))
+    single = LGMMC(kernel=kernel, random_state=0).fit(X.astype(np.float32), sample_weight=weights)
+    double = LGMMC(kernel=kernel, random_state=0).fit(X, sample_weight=weights)
+    same_fit(double, single, tol=0.01)
+
+
+def test_bad_weights_are_refused(groups):
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
+        LGMMC().fit(groups, sample_weight=np.full(60, -1.0))
+    for kernel in ("linear", "rbf"):
+        with pytest.raises(ValueError, match="all 1 rows of X with a positive sample_weight are"):
+            LGMMC(kernel=kernel).fit(groups, sample_weight=np.arange(60) == 7)
 
 
 # ---------------------------------------------------------------------- edges

@@ -4,6 +4,11 @@ For weights alpha of the rows the labelling violated most maximises the convex f
 |sum_i alpha_i y_i z_i|^2 over y in {-1, 1}^n with |sum_i y_i| at most a limit. That is NP-hard.
 Its linearisation at a labelling, sum_i y_i alpha_i <z_i, v> with v = sum_j alpha_j y_j z_j, is
 maximised by sorting, and what maximises it is never worse than where it was linearised.
+
+A row of weight w_i stands for w_i copies on one side: alpha_i is their sum, alpha_i / w_i that of
+one of them, and the limit is that of |sum_i w_i y_i|. Where it binds, the linearisation is a
+knapsack problem, NP-hard itself. Sorting by alpha_i f_i / w_i solves its relaxation, in which one
+row is cut in two. That row, and others for which there is no room, change sides whole.
 """
 
 from __future__ import annotations
@@ -48,15 +53,22 @@ class Labelling:
     square: float
 
 
-def balanced_labels(f: NDArray, alpha: NDArray, limit: int) -> NDArray:
+def balanced_labels(
+    f: NDArray, alpha: NDArray, limit: float, weights: NDArray | None = None
+) -> NDArray:
     """Return the labels y, ``|sum(y)| <= limit``, that maximise sum_i y_i alpha_i f_i.
 
-    Signs of f where they are balanced; otherwise the rows that cost least change sides. Rows of no
-    weight cost nothing and go first, those nearest to zero before others.
+    Signs of f where they are balanced; otherwise the rows that cost least change sides. Rows with
+    an alpha of 0 cost nothing and go first, those nearest to zero before others.
+
+    With weights of the rows ``|sum(weights * y)| <= limit``. Where that binds, the labels fall
+    short of the maximum by 2 alpha_i |f_i| at most, of the row that the relaxation cuts in two.
     """
-    n = f.size
+    if weights is not None:
+        return _balanced_by_weight(f, alpha, limit, weights)
+    n, allowed = f.size, int(limit)
     n_positive = int(np.count_nonzero(f > 0))
-    fewest, most = (n - limit + 1) // 2, (n + limit) // 2
+    fewest, most = (n - allowed + 1) // 2, (n + allowed) // 2
     if fewest <= n_positive <= most:
         return np.where(f > 0, 1, -1).astype(np.int8)
     order = np.lexsort((f, alpha * f))
@@ -65,7 +77,39 @@ def balanced_labels(f: NDArray, alpha: NDArray, limit: int) -> NDArray:
     return y
 
 
-def climb(source: CutSource, alpha: NDArray, y: NDArray, limit: int) -> Labelling:
+def _balanced_by_weight(f: NDArray, alpha: NDArray, limit: float, weights: NDArray) -> NDArray:
+    """Return signs of f, less the rows that the heavier side has no room for.
+
+    One of those did not fit, so that more than `room` less its own weight is left on that side:
+    enough, for the limit is no less than any row's weight.
+    """
+    y = np.where(f > 0, 1, -1).astype(np.int8)
+    excess = float(weights @ y)
+    if abs(excess) <= limit:
+        return y
+    side = 1 if excess > 0 else -1
+    room = 0.5 * (float(weights.sum()) + limit)
+    rows = np.flatnonzero((y == side) & (weights > 0))
+    # What a row of weight 1 costs on the other side; the most expensive stay, as many as fit.
+    height = side * f[rows]
+    left = rows[np.lexsort((height, alpha[rows] / weights[rows] * height))[::-1]]
+    y[rows] = -side
+    while left.size:
+        fits = int(np.searchsorted(np.cumsum(weights[left]), room, side="right"))
+        y[left[:fits]] = side
+        room -= float(weights[left[:fits]].sum())
+        left = left[fits + 1 :]
+        left = left[weights[left] <= room]
+    return y
+
+
+def climb(
+    source: CutSource,
+    alpha: NDArray,
+    y: NDArray,
+    limit: float,
+    weights: NDArray | None = None,
+) -> Labelling:
     """Relabel by sorting until the square stops rising; never worse than the start.
 
     Parameters
@@ -73,15 +117,18 @@ def climb(source: CutSource, alpha: NDArray, y: NDArray, limit: int) -> Labellin
     source : CutSource
         The rows.
     alpha : ndarray of shape (n,)
-        Their weights, not negative.
+        Their dual weights, not negative.
     y : ndarray of shape (n,)
         Labels to start from, -1 or 1, within the limit.
-    limit : int
-        Most that ``|sum(y)|`` may be; at least 1 where n is odd.
+    limit : float
+        Most that ``|sum(y)|`` may be; at least 1 where n is odd. With weights, the same of
+        ``weights * y``; at least the largest of them.
+    weights : ndarray of shape (n,), optional
+        How often each row counts in the balance; 1 if not given.
     """
     best = measure(source, alpha, y)
     for _ in range(MAX_STEPS):
-        y = balanced_labels(source.scores(best.vector), alpha, limit)
+        y = balanced_labels(source.scores(best.vector), alpha, limit, weights)
         if np.array_equal(y, best.y):
             break
         following = measure(source, alpha, y)
@@ -102,7 +149,8 @@ def largest_possible_square(source: CutSource, alpha: NDArray, rng: np.random.Ge
 
     By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
     :math:`|\sum_i \alpha_i y_i z_i|^2 = \max_{|u|=1} (\sum_i \alpha_i y_i z_i'u)^2 \le
-    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`, the largest eigenvalue of the weighted covariance. For
+    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`, the largest eigenvalue of the weighted covariance. It
+    is the same where a row shares its alpha among copies, which may then have any labels. For
     many rows it comes from Lanczos iterations with a random start, and is widened by a thousandth:
     an eigenvalue beyond that has a share of a thousandth at most in the vector found, although
     the iterations enlarge its share in the start. Infinity where they do not converge.

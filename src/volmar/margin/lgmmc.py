@@ -13,7 +13,7 @@ from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.engine import MarginResult
 from volmar.margin.kernel_view import KernelView
-from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels
+from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
@@ -22,6 +22,8 @@ from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 LEAST_C, MOST_C = 1e-10, 1e10
 # Spreads this many roundings small, relative to what was subtracted, are rounding.
 ROUNDINGS = 64
+# Share of all weight below which a difference of two sums of weights is rounding.
+SUMS = 1e-12
 
 
 class Prepared(NamedTuple):
@@ -29,7 +31,7 @@ class Prepared(NamedTuple):
 
     view: View
     C: float  # of the formula
-    limit: int
+    limit: float
 
 
 class LGMMC(KernelView, Clusterer):
@@ -144,6 +146,21 @@ class LGMMC(KernelView, Clusterer):
     of its scores. Their mean is 0, whatever the labels': `balance` is not imposed on them again.
     `predict` returns `labels_` for the training rows, but for rows whose score is rounding.
 
+    *Weights.* A row of weight 2 counts as one written twice, in the mean that centres, in s, in
+    the loss :math:`\frac{C}{2 s \sum_j w_j} \sum_i w_i \xi_i^2` (so that :math:`n |\alpha|^2`
+    becomes :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the balance, which is the weighted
+    mean of y. The copies that a weight stands for stay together, while rows written twice may
+    part. Over labellings that keep them together both have the same relaxation; over all
+    labellings the rows written twice have the same value or a lower one, and ``result_.bound`` is
+    below that, too. From given labels the search takes the same steps, unless `balance` binds:
+    rows then change sides whole, and which of them should is a knapsack problem, of which the
+    relaxation is solved, by sorting. Its rest can leave a labelling unfound, and no bound wrong.
+    Where the heaviest row has a larger share of the weight than `balance`, labellings as uneven
+    as that share are allowed, for there may be none that are more even (of the rows written twice
+    there are, so that the values then differ). Starts are drawn, and not as they are for rows
+    written twice: labels are the same where they do not depend on `random_state`. Rows of weight
+    0 get the label of their score, and nothing depends on them.
+
     *Large C.* Many labellings share the solution then, far from each other, and labels may change
     with `random_state`: compare ``result_.labelled_objective``, the lower the better.
 
@@ -203,7 +220,7 @@ class LGMMC(KernelView, Clusterer):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -212,12 +229,15 @@ class LGMMC(KernelView, Clusterer):
             Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
         y : ignored
             For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice, both on one side. 0: the
+            row is labelled, but has no say.
 
         Returns
         -------
         self
         """
-        return self._fit(X)
+        return self._fit(X, sample_weight)
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)
@@ -238,23 +258,26 @@ class LGMMC(KernelView, Clusterer):
                 "(0.5 by default)."
             )
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights
-        n = X.shape[0]
+    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+        n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         if self._is_linear():
-            view: View = LinearView(X)
+            view: View = LinearView(X, weights)
         elif self.method == "exact":
-            view = self._exact_view(X, None)
+            view = self._exact_view(X, weights)
         else:
-            view = self._nystroem_view(X, None, self.n_landmarks)
+            view = self._nystroem_view(X, weights, self.n_landmarks)
         spread = _mean_square(view.source)
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
+            which = "" if weights is None else " with a positive sample_weight"
             raise ValueError(
-                f"all {n} rows of X are the same to the kernel, and there is nothing to part. "
-                "Check that the rows of X differ, or use another kernel or gamma."
+                f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
+                "part. Check that the rows of X differ, or use another kernel or gamma."
             )
-        return Prepared(view, float(self.C) / (n * spread), _largest_sum(self.balance, n))
+        w = row_weights(view.source)
+        limit = _largest_sum(self.balance, n) if w is None else _largest_weight(self.balance, w)
+        return Prepared(view, float(self.C) / (n * spread), limit)
 
     def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
         try:
@@ -269,7 +292,8 @@ class LGMMC(KernelView, Clusterer):
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error
-        if np.ptp(result.labels) == 0:
+        shares = prepared.view.source.shares
+        if np.ptp(result.labels if shares is None else result.labels[shares > 0]) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding: check that the "
                 "rows of X differ, or scale X."
@@ -315,12 +339,26 @@ def _largest_sum(balance: float, n: int) -> int:
     return min(max(int(balance * n + 1e-9 * balance), n % 2), n - 1)
 
 
+def _largest_weight(balance: float, weights: NDArray) -> float:
+    """Return the most that |sum(weights * y)| may be: `balance` of all, but for rounding.
+
+    Never less than the heaviest row, to within which every order of the rows can be cut in the
+    middle, while to find a more even labelling, or that there is none, is NP-hard. Of equal
+    weights the labellings are those of `_largest_sum`, odd numbers of rows included. All rows on
+    one side are more than it.
+    """
+    total, heaviest = float(weights.sum()), float(weights.max())
+    limit = max(balance * total, heaviest) + SUMS * total
+    return min(limit, total - float(weights[weights > 0].min()))
+
+
 def _mean_square(source: CutSource) -> float:
     """Return the mean of |z_i|^2, 0 where it is rounding; below 0 where a kernel is none."""
     rounding = ROUNDINGS * float(np.finfo(source.dtype).eps)
     if isinstance(source, KernelSource):
-        diagonal = float(source.K.diagonal().mean())
-        spread = diagonal - float(source.K.mean(dtype=np.float64))
+        K, p = source.K, source.shares
+        diagonal = float(K.diagonal().mean() if p is None else p @ K.diagonal())
+        spread = diagonal - float(K.mean(dtype=np.float64) if p is None else p @ (K @ p))
         return spread if abs(spread) > rounding * abs(diagonal) else 0.0
     if not isinstance(source, LinearSource):
         raise TypeError(f"there is no rule for the spread of a {type(source).__name__}.")

@@ -22,7 +22,7 @@ from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
-__all__ = ["LabelGenerationResult", "generate_labels"]
+__all__ = ["LabelGenerationResult", "generate_labels", "row_weights"]
 
 # Krylov vectors of the first subspace, which grows by the normals of the labellings.
 FIRST_BASIS = 12
@@ -56,7 +56,7 @@ class LabelGenerationResult(Result):
     labels : ndarray of shape (n,)
         1 where the score is positive.
     scores : ndarray of shape (n,)
-        f_i = <w, z_i>, of mean 0.
+        f_i = <w, z_i>, of (weighted) mean 0.
     normal : object
         w, in the form that the source keeps vectors.
     rho : float
@@ -66,11 +66,12 @@ class LabelGenerationResult(Result):
     weights : ndarray of shape (T,)
         mu of the labellings kept, largest first.
     alpha : ndarray of shape (n,)
-        Weights of the rows, of sum 1; rows outside the margin have none.
+        Dual weights of the rows, of sum 1; rows outside the margin have none.
     n_labellings : int
         Labellings generated, those dropped since included.
     rank_share : float
-        Largest eigenvalue of sum_t mu_t y_t y_t', over n: 1 where the relaxation is one labelling.
+        Largest eigenvalue of sum_t mu_t y_t y_t', over n (between the roots of the rows' shares,
+        where they weigh differently): 1 where the relaxation is one labelling.
     n_passes : int
         Products with the data.
     """
@@ -92,7 +93,7 @@ def generate_labels(
     source: CutSource,
     *,
     C: float,
-    limit: int,
+    limit: float,
     n_starts: int = 10,
     tol: float = 1e-2,
     max_iter: int = 50,
@@ -100,10 +101,12 @@ def generate_labels(
 ) -> LabelGenerationResult:
     r"""Solve the relaxation by cutting planes, and read labels from it.
 
-    With centred rows :math:`z_i` and B the labellings with :math:`|1'y|` at most `limit`,
+    With centred rows :math:`z_i` of weights :math:`w_i` and B the labellings with
+    :math:`|\sum_i w_i y_i|` at most `limit`,
 
     .. math:: \max_{\alpha \ge 0, 1'\alpha = 1} \min_{y \in B} \;
-              -\tfrac12 |\sum_i \alpha_i y_i z_i|^2 - \tfrac{1}{2C} |\alpha|^2 .
+              -\tfrac12 \Big|\sum_i \alpha_i y_i z_i\Big|^2
+              - \frac{1}{2C} \sum_i \frac{\alpha_i^2}{w_i} .
 
     Every round solves it over the labellings so far (`solve_label_kernel_svm`, whose weights mu
     are a point of the convex hull of all yy'), and looks for a labelling that violates it.
@@ -115,11 +118,13 @@ def generate_labels(
     Parameters
     ----------
     source : CutSource
-        The rows, centred.
+        The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
+        nothing else depends on them.
     C : float
         Price of squared margin errors, as in the formula.
-    limit : int
-        Most that ``|sum(y)|`` may be; at least 1 where n is odd.
+    limit : float
+        Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
+        largest weight where they do not: every order of the rows can be cut that evenly.
     n_starts : int, default=10
         Starts of each search for a violated labelling.
     tol : float, default=1e-2
@@ -142,6 +147,13 @@ def generate_labels(
     return search.result(status)
 
 
+def row_weights(source: CutSource) -> NDArray | None:
+    """Return weights of the rows of a source, of mean 1 over those that have one; None for 1."""
+    if source.shares is None:
+        return None
+    return source.shares * np.count_nonzero(source.shares)
+
+
 class _Search:
     """Labellings, their weights and those of the rows."""
 
@@ -149,7 +161,7 @@ class _Search:
         self,
         source: CutSource,
         C: float,
-        limit: int,
+        limit: float,
         n_starts: int,
         tol: float,
         rng: np.random.Generator,
@@ -162,7 +174,10 @@ class _Search:
         if not self.space.basis:
             raise NotAGramMatrixError("a random combination of the rows has no length")
         n = source.n_rows
-        self.alpha = np.full(n, 1.0 / n)
+        self.weights = row_weights(source)
+        # The rows that weigh, all that the programme is about.
+        self.rows: Any = slice(None) if self.weights is None else np.flatnonzero(self.weights)
+        self.alpha = np.full(n, 1.0 / n) if source.shares is None else source.shares
         self.kept: list[Labelling] = []
         self.mu = np.empty(0)
         self.idle = np.empty(0, dtype=int)
@@ -172,7 +187,12 @@ class _Search:
         self.n_labellings = 0
 
     def _value(self, square: float) -> float:
-        return -0.5 * (square + float(self.alpha @ self.alpha) / self.C)
+        alpha, w = self.alpha[self.rows], self._weights_of_rows()
+        shared = alpha if w is None else alpha / w
+        return -0.5 * (square + float(alpha @ shared) / self.C)
+
+    def _weights_of_rows(self) -> NDArray | None:
+        return None if self.weights is None else self.weights[self.rows]
 
     @property
     def master_gap(self) -> float:
@@ -184,9 +204,9 @@ class _Search:
         """Return a labelling violated beyond `tol`, None where several searches find none."""
         self.violation = 0.0
         for _ in range(SEARCHES):
-            candidates = [climb(self.space, self.alpha, y, self.limit) for y in self._starts()]
+            candidates = [self._climb(self.space, y) for y in self._starts()]
             best = max(candidates, key=lambda labelling: labelling.square)
-            found = climb(self.source, self.alpha, best.y, self.limit)
+            found = self._climb(self.source, best.y)
             if not self.kept:
                 return found
             worst = max(found.square, *(labelling.square for labelling in self.kept))
@@ -196,6 +216,12 @@ class _Search:
                 return found
         return None
 
+    def _climb(self, source: CutSource, y: NDArray) -> Labelling:
+        return climb(source, self.alpha, y, self.limit, self.weights)
+
+    def _sides(self, f: NDArray) -> NDArray:
+        return balanced_labels(f, self.alpha, self.limit, self.weights)
+
     def _starts(self) -> Iterator[NDArray]:
         """Yield labels: those in use, the sides of the weighted principal axis, random sides."""
         F = self.space.features
@@ -203,11 +229,11 @@ class _Search:
         in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
         in_use = in_use[: self.n_starts // 2]
         yield from in_use
-        yield balanced_labels(F @ axes[:, -1], self.alpha, self.limit)
+        yield self._sides(F @ axes[:, -1])
         lengths = np.sqrt(np.maximum(values, 0.0))
         for _ in range(self.n_starts - len(in_use) - 1):
             direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
-            yield balanced_labels(F @ direction, self.alpha, self.limit)
+            yield self._sides(F @ direction)
 
     # ------------------------------------------------------------------ the programme over them
 
@@ -230,16 +256,19 @@ class _Search:
 
     def _programme(self, Y: NDArray) -> LabelKernelResult:
         return solve_label_kernel_svm(
-            self.space.features,
-            Y,
+            self.space.features[self.rows],
+            Y[:, self.rows],
             C=self.C,
             tol=IN_SUBSPACE * self.tol,
             weights=self.mu,
-            alpha=self.alpha,
+            alpha=self.alpha[self.rows],
+            sample_weight=self._weights_of_rows(),
         )
 
     def _take(self, found: LabelKernelResult) -> None:
-        self.mu, self.alpha, self.upper = found.weights, found.alpha, found.objective
+        self.mu, self.upper = found.weights, found.objective
+        self.alpha = np.zeros(self.source.n_rows)
+        self.alpha[self.rows] = found.alpha
         self.kept = [measure(self.source, self.alpha, labelling.y) for labelling in self.kept]
         self.lower = self._value(max(labelling.square for labelling in self.kept))
 
@@ -258,7 +287,7 @@ class _Search:
     def result(self, status: Status) -> LabelGenerationResult:
         order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
         kept, mu = [self.kept[t] for t in order], self.mu[order]
-        mixture, share = _rank_one(kept, mu)
+        mixture, share = _rank_one(kept, mu, self.weights)
         normals = [labelling.vector for labelling in kept]
         if len(kept) > 1:
             normals.append(self.source.combination(normals, mixture))
@@ -288,39 +317,47 @@ class _Search:
         """Return a normal with its scores, its margin and the value of the problem there."""
         f = self.source.scores(w)
         square = float(self.source.inner(w, [w])[0])
-        return w, f, *_own_margin(np.abs(f).astype(np.float64), square, self.C)
+        sizes = np.abs(f[self.rows]).astype(np.float64)
+        return w, f, *_own_margin(sizes, square, self.C, self._weights_of_rows())
 
 
-def _rank_one(kept: list[Labelling], mu: NDArray) -> tuple[NDArray, float]:
+def _rank_one(
+    kept: list[Labelling], mu: NDArray, weights: NDArray | None
+) -> tuple[NDArray, float]:
     """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
 
-    By the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s. The normal of the mixture is
-    sum_i alpha_i u_i z_i = sum_t c_t v_t, the normal of the labelling where there is one only.
+    By the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s, a weighted sum over the rows.
+    The normal of the mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, the normal of the labelling
+    where there is one only.
     """
     Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
-    root = np.sqrt(mu)
-    values, vectors = np.linalg.eigh(np.outer(root, root) * (Y @ Y.T) / Y.shape[1])
+    root, w = np.sqrt(mu), np.ones(Y.shape[1]) if weights is None else weights
+    values, vectors = np.linalg.eigh(np.outer(root, root) * ((Y * w) @ Y.T) / w.sum())
     c = root * vectors[:, -1]
     # Of either sign: the first labelling keeps its own.
     return c * np.sign(c[0] or 1.0), float(values[-1])
 
 
-def _own_margin(sizes: NDArray, square: float, C: float) -> tuple[float, float]:
+def _own_margin(
+    sizes: NDArray, square: float, C: float, weights: NDArray | None
+) -> tuple[float, float]:
     """Return the best margin of scores for their own labels, and the objective at the best length.
 
     With |w| = 1, at length s and margin s r the objective is s^2 (1 + C sum (r - |f_i|)_+^2) / 2 -
     s r: the best s leaves -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), least where
-    C sum (r - |f_i|)_+ |f_i| = 1.
+    C sum (r - |f_i|)_+ |f_i| = 1. The sums are weighted.
     """
     if not square > 0.0 or not sizes.any():
         return float("nan"), 0.0
     length = float(np.sqrt(square))
     sizes = sizes / length
-    ordered = np.sort(sizes)
-    sums, squares = np.cumsum(ordered), np.cumsum(ordered**2)
+    w = np.ones(sizes.size) if weights is None else weights
+    order = np.argsort(sizes)
+    ordered = sizes[order]
+    sums, squares = np.cumsum(w[order] * ordered), np.cumsum(w[order] * ordered**2)
     with np.errstate(divide="ignore", over="ignore"):
         candidates = (1.0 / C + squares) / sums
     k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
     r = float(candidates[k])
     slack = np.maximum(r - sizes, 0.0)
-    return r * length, -0.5 * r**2 / (1.0 + C * float(slack @ slack))
+    return r * length, -0.5 * r**2 / (1.0 + C * float((w * slack) @ slack))

@@ -30,11 +30,12 @@ class Subspace(CutSource):
         The rows.
     """
 
-    shares = None
-
     def __init__(self, source: CutSource):
-        self.source = source
+        self.source, self.shares = source, source.shares
         self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
+        # Centred rows span one dimension fewer than there are rows that weigh.
+        weighing = self.n_rows if self.shares is None else np.count_nonzero(self.shares)
+        self._most = int(weighing) - 1
         self.n_passes = 0
         self.basis: list[Any] = []
         self._columns = np.empty((8, self.n_rows))
@@ -63,7 +64,7 @@ class Subspace(CutSource):
         length = float(source.inner(vector, [vector])[0])
         if length < 0.0:
             raise NotAGramMatrixError(f"a combination of rows has the square {length:.3g}")
-        if not length > 0.0 or len(self.basis) >= self.n_rows - 1:
+        if not length > 0.0 or len(self.basis) >= self._most:
             return False
         vector = self._scaled(vector, length)
         share = 1.0
@@ -102,16 +103,29 @@ class Subspace(CutSource):
         """Widen the subspace by a Krylov space, which has the leading principal components.
 
         It is begun anew where it is exhausted: that of a multiple of the identity has one vector.
+        Rows count by their shares: the operator is their weighted covariance, and a random
+        combination has the variance of one in which every row is written as often as it weighs.
         """
         size = len(self.basis) + n_vectors
-        v, is_random = rng.standard_normal(self.n_rows), True
+        v, is_random = self._random(rng), True
         while len(self.basis) < size:
             if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
-                v, is_random = self._columns[len(self.basis) - 1], False
+                v, is_random = self._by_share(self._columns[len(self.basis) - 1]), False
             elif is_random:
                 return
             else:
-                v, is_random = rng.standard_normal(self.n_rows), True
+                v, is_random = self._random(rng), True
+
+    def _random(self, rng: np.random.Generator) -> NDArray:
+        """Return random coefficients; none are drawn for rows of no weight."""
+        if self.shares is None:
+            return rng.standard_normal(self.n_rows)
+        v = np.sqrt(self.shares)
+        v[v > 0] *= rng.standard_normal(np.count_nonzero(v))
+        return v
+
+    def _by_share(self, v: NDArray) -> NDArray:
+        return v if self.shares is None else self.shares * v
 
     # ------------------------------------------------------------------ as a source
 

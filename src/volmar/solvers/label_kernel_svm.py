@@ -10,6 +10,10 @@ adaptive margin, whose primal in V_t (of label y_t) is
     min_{V, rho}  1/2 sum_t |V_t|^2 / mu_t - rho + C/2 sum_i max(0, rho - f_i)^2,
     f_i = sum_t y_ti F_i V_t,  alpha_i = C max(0, rho - f_i),  V_t = mu_t F'(alpha o y_t).
 
+A row of weight w_i stands for w_i rows: the loss is C/2 sum_i w_i max(0, rho - f_i)^2 and alpha_i
+= C w_i max(0, rho - f_i) the sum over the copies, whose squares are least where they share it
+evenly: |alpha|^2 becomes sum_i alpha_i^2 / w_i. The simplex stays.
+
 It is piecewise quadratic: Newton's method ends after a few changes of the rows inside the margin.
 phi is convex and differentiable, d phi / d mu_t = -|F'(alpha o y_t)|^2 / 2, and the factor of the
 last Newton step gives its second derivatives: mu is found by sequential quadratic programming.
@@ -58,7 +62,7 @@ class LabelKernelResult(Result):
     weights : ndarray of shape (T,)
         mu.
     alpha : ndarray of shape (n,)
-        Weights of the rows, of sum 1.
+        Dual weights of the rows, of sum 1.
     normals : ndarray of shape (T, m)
         F'(alpha o y_t).
     rho : float
@@ -80,8 +84,9 @@ def solve_label_kernel_svm(
     max_iter: int = 100,
     weights: NDArray | None = None,
     alpha: NDArray | None = None,
+    sample_weight: NDArray | None = None,
 ) -> LabelKernelResult:
-    """Find the weights of labellings and of rows.
+    """Find the weights of labellings and the dual weights of rows.
 
     Parameters
     ----------
@@ -96,7 +101,10 @@ def solve_label_kernel_svm(
     max_iter : int, default=100
         Most steps in mu.
     weights, alpha : ndarray, optional
-        Where to start: mu (the last labelling alone if not given) and alpha (uniform).
+        Where to start: mu (the last labelling alone if not given) and alpha (in proportion to the
+        rows' weights).
+    sample_weight : ndarray of shape (n,), optional
+        Weights of the rows, positive: how often each is written. 1 if not given.
 
     Returns
     -------
@@ -106,7 +114,8 @@ def solve_label_kernel_svm(
     F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     # Squares of squares fit floats in units of the rows' size, a power of 2 to change no digit.
     unit = 2.0 ** int(np.frexp(np.abs(F).max())[1])
-    found = _solve(_Master(F / unit, Y, C * unit**2), tol, max_iter, weights, alpha)
+    sizes = np.ones(F.shape[0]) if sample_weight is None else sample_weight
+    found = _solve(_Master(F / unit, Y, C * unit**2, sizes), tol, max_iter, weights, alpha)
     return replace(
         found,
         objective=found.objective * unit**2,
@@ -120,12 +129,12 @@ def solve_label_kernel_svm(
 def _solve(
     master: _Master, tol: float, max_iter: int, weights: NDArray | None, alpha: NDArray | None
 ) -> LabelKernelResult:
-    n, n_labellings = master.n, master.Y.shape[0]
-    mu = np.zeros(n_labellings) if weights is None else np.maximum(weights, 0.0)
+    mu = np.zeros(master.Y.shape[0]) if weights is None else np.maximum(weights, 0.0)
     if not mu.any():
         mu[-1] = 1.0
     mu /= mu.sum()
-    point = master.machine(mu, np.full(n, 1.0 / n) if alpha is None else alpha, tol)
+    start = master.sizes / master.sizes.sum() if alpha is None else alpha
+    point = master.machine(mu, start, tol)
     bound, best_alpha = master.bound(point), point.alpha
     history = [point.value]
     status = Status.CONVERGED
@@ -157,14 +166,17 @@ def _solve(
 
 
 class _System:
-    """The rows inside the margin: H = BB' + I/C, B their stacked features [sqrt(mu_t) y_t o F].
+    """The rows inside the margin: H = BB' + W^-1/C, B their stacked features [sqrt(mu_t) y_t o F].
 
-    Factorised on the shorter side: I + C B'B over the features, or I + C BB' over the rows.
+    Between the roots of the weights it is that of rows of weight 1: W^1/2 H W^1/2 = BB' + I/C with
+    features and ones times the roots, as they are held here. Factorised on the shorter side:
+    I + C B'B over the features, or I + C BB' over the rows.
     """
 
-    def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float):
+    def __init__(self, F: NDArray, labels: NDArray, rows: NDArray, C: float, roots: NDArray):
         self.rows, self.C = rows, C
-        self._F, self._labels = F[rows], labels[:, rows]
+        self._roots = roots[rows]
+        self._F, self._labels = F[rows] * self._roots[:, None], labels[:, rows]
         self._width = labels.shape[0] * F.shape[1]
         self._by_rows = rows.size < self._width
         if self._by_rows:
@@ -193,19 +205,21 @@ class _System:
 
     def newton_point(self) -> tuple[NDArray, float]:
         """Return theta, shape (T, m), and rho of alpha = rho H^-1 1 with 1'alpha = 1."""
-        ones = np.ones(self.rows.size)
+        ones = self._roots
         shape = (self._labels.shape[0], self._F.shape[1])
         if self._by_rows:
             h = linalg.cho_solve(self._factor, ones, check_finite=False)
-            return (self._labels * (h / h.sum())) @ self._F, 1.0 / (self.C * float(h.sum()))
+            total = float((ones * h).sum())
+            return (self._labels * (h / total)) @ self._F, 1.0 / (self.C * total)
         sums = self._combine(ones[:, None])[:, 0]
         x = linalg.cho_solve(self._factor, sums, check_finite=False)
         # By Woodbury's identity: theta = B'alpha = C rho (I + C B'B)^-1 B'1.
-        rho = 1.0 / (self.C * (ones.size - self.C * float(sums @ x)))
+        rho = 1.0 / (self.C * (float(ones @ ones) - self.C * float(sums @ x)))
         return (self.C * rho * x).reshape(shape), rho
 
     def form(self, J: NDArray) -> NDArray:
         """Return J'H^-1 J."""
+        J = self._roots[:, None] * J
         if self._by_rows:
             return self.C * (J.T @ linalg.cho_solve(self._factor, J, check_finite=False))
         right = self._combine(J)
@@ -238,9 +252,9 @@ class _Point:
 class _Master:
     """Data of the saddle, and the steps of its two halves."""
 
-    def __init__(self, F: NDArray, Y: NDArray, C: float):
+    def __init__(self, F: NDArray, Y: NDArray, C: float, sizes: NDArray):
         self.F, self.Y, self.C = F, Y, C
-        self.n, self.m = F.shape
+        self.sizes, self.roots = sizes, np.sqrt(sizes)
 
     # ------------------------------------------------------------------ values
 
@@ -251,14 +265,13 @@ class _Master:
     def bound(self, point: _Point) -> float:
         """Return the dual value: the least over all labellings at alpha."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
-        return -0.5 * (largest + float(point.alpha @ point.alpha) / self.C)
+        return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
 
     def best_rho(self, f: NDArray) -> float:
-        """Return the rho with C sum max(0, rho - f_i) = 1, the best for f."""
-        ordered = np.sort(f)
-        sums = np.cumsum(ordered)
-        counts = np.arange(1, f.size + 1)
-        candidates = (1.0 / self.C + sums) / counts
+        """Return the rho with C sum_i w_i max(0, rho - f_i) = 1, the best for f."""
+        order = np.argsort(f)
+        ordered, sizes = f[order], self.sizes[order]
+        candidates = (1.0 / self.C + np.cumsum(sizes * ordered)) / np.cumsum(sizes)
         # With the k smallest inside: right where the next one is outside.
         k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
         return float(candidates[k])
@@ -278,8 +291,8 @@ class _Master:
         if not is_settled:
             best, system = self._damped_steps(labels, best, tol)
         rho = self.best_rho(best.f)
-        slack = np.maximum(rho - best.f, 0.0)
-        alpha = slack / slack.sum()
+        pull = self.sizes * np.maximum(rho - best.f, 0.0)
+        alpha = pull / pull.sum()
         value = self._iterate(best.theta, best.f, rho).value
         return _Point(mu, alpha, self.normals(alpha), rho, value, system)
 
@@ -321,7 +334,7 @@ class _Master:
         return best, system
 
     def _newton(self, labels: NDArray, inside: NDArray) -> tuple[_System, _Iterate]:
-        system = _System(self.F, labels, np.flatnonzero(inside), self.C)
+        system = _System(self.F, labels, np.flatnonzero(inside), self.C, self.roots)
         theta, rho = system.newton_point()
         return system, self._iterate(theta, self._scores(labels, theta), rho)
 
@@ -330,7 +343,8 @@ class _Master:
 
     def _iterate(self, theta: NDArray, f: NDArray, rho: float) -> _Iterate:
         slack = np.maximum(rho - f, 0.0)
-        value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * (slack @ slack)
+        loss = (self.sizes * slack) @ slack
+        value = 0.5 * np.vdot(theta, theta) - rho + 0.5 * self.C * loss
         return _Iterate(theta, f, rho, float(value))
 
     def _line_search(self, start: _Iterate, end: _Iterate) -> _Iterate:
@@ -340,7 +354,7 @@ class _Master:
         def slope(share: float) -> float:
             slack = np.maximum(start.rho + share * drho - start.f - share * df, 0.0)
             inner = float(np.vdot(start.theta + share * dtheta, dtheta))
-            return inner - drho + self.C * float(slack @ (drho - df))
+            return inner - drho + self.C * float((self.sizes * slack) @ (drho - df))
 
         low, high = 0.0, 1.0
         for _ in range(40):
@@ -392,7 +406,7 @@ class _Master:
     def _curvature(self, point: _Point) -> NDArray:
         """Return phi's second derivatives J'PJ, J_t = y_t o F F'(alpha o y_t) inside the margin.
 
-        P = H^-1 - H^-1 11' H^-1 / (1'H^-1 1) with H = BB' + I/C: alpha moves inside the simplex.
+        P = H^-1 - H^-1 11' H^-1 / (1'H^-1 1), for alpha moves inside the simplex.
         """
         rows = point.system.rows
         J = (self.Y[:, rows] * (point.normals @ self.F[rows].T)).T
