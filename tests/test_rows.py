@@ -110,6 +110,44 @@ def test_back_ends_agree_with_the_formulas(kind, density, weighted, centring, ti
             np.testing.assert_allclose(first_only.sum, moments.sum, **close)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("centring", ["none", "offset", "centered"])
+def test_blocks_are_their_columns(kind, dtype, centring, tiling):
+    X, rng = data(0.6)
+    n, d = X.shape
+    rows = make(kind, X.astype(dtype), offset=None if centring == "none" else rng.normal(size=d))
+    rows = rows.centered() if centring == "centered" else rows
+    W, V = rng.normal(size=(d, 3)), rng.normal(size=(n, 3))
+    scores, total = rows.scores(W), rows.combine(V)
+    assert (scores.dtype, total.dtype) == (dtype, np.float64)
+    assert scores.shape == (n, 3)
+    assert total.shape == (d, 3)
+    rtol = 1e-5 if dtype == np.float32 else 1e-12
+    for j in range(3):
+        np.testing.assert_allclose(scores[:, j], rows.scores(W[:, j]), rtol=rtol, atol=10 * rtol)
+        np.testing.assert_allclose(total[:, j], rows.combine(V[:, j]), rtol=rtol, atol=10 * rtol)
+
+
+def test_float32_blocks_are_summed_in_float64_across_tiles(monkeypatch):
+    """2^24 + 1 + ... + 1 has no digit for the ones in float32."""
+    monkeypatch.setattr(tiled, "_TILE_ROWS", 1)
+    monkeypatch.setattr(tiled, "_MIN_TILE_ROWS", 1)
+    X = np.ones((100, 1), dtype=np.float32)
+    X[0] = 2.0**24
+    total = DenseRows(X).combine(np.ones((100, 2)))
+    np.testing.assert_array_equal(total, np.full((1, 2), 2.0**24 + 99))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_blocks_are_named(kind):
+    rows = make(kind, np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"w must have the shape \(2,\), got \(3, 2\)"):
+        rows.scores(np.ones((3, 2)))
+    with pytest.raises(TypeError, match="v must hold real numbers, got dtype complex128"):
+        rows.combine(np.ones((4, 2)) * 1j)
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS), st.integers(1, 30), st.integers(1, 5))
 @settings(max_examples=60, deadline=None)
 def test_a_weight_of_two_is_a_row_given_twice(seed, kind, n, d):

@@ -2,5 +2,6 @@
 
 from volmar.plots.clusters import ClustersDisplay
 from volmar.plots.measures import MeasuresDisplay
+from volmar.plots.tree import TreeDisplay
 
-__all__ = ["ClustersDisplay", "MeasuresDisplay"]
+__all__ = ["ClustersDisplay", "MeasuresDisplay", "TreeDisplay"]

@@ -124,7 +124,7 @@ class ClustersDisplay:
     ) -> ClustersDisplay:
         """Draw on `ax`, or on a new figure; the arguments are those of `from_labels`."""
         if ax is None:
-            ax = _new_axes()
+            ax = new_axes()
         size = float(np.clip(4000 / len(self.points), 4, 24))
         for i, label in enumerate(np.unique(self.labels)):
             rows = self.labels == label
@@ -150,14 +150,15 @@ class ClustersDisplay:
         return self
 
 
-def _new_axes() -> Any:
+def new_axes(size: tuple[float, float] = (5.0, 4.0)) -> Any:
+    """Return the axes of a new figure, or say what to install."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
             "plotting needs matplotlib, which is not installed: pip install 'volmar[plot]'"
         ) from error
-    return pyplot.subplots(figsize=(5, 4), layout="constrained")[1]
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
 def _in_the_plane(X: Any) -> tuple[np.ndarray, tuple[str, str]]:

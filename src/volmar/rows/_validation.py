@@ -59,6 +59,18 @@ def as_vector(
     return vector.astype(dtype, copy=False)
 
 
+def as_block(
+    v: Any, size: int, name: str, per: Literal["row", "feature"], dtype: Any = np.float64
+) -> np.ndarray:
+    """Return v as an array of shape (size,) or, with two columns or more, (size, k)."""
+    block = np.asarray(v)
+    if block.ndim != 2 or block.shape[0] != size or block.shape[1] < 2:
+        return as_vector(v, size, name, per, dtype)
+    if block.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {block.dtype}.")
+    return block.astype(dtype, copy=False)
+
+
 def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     """Return sample weights in float64, or None; they are finite, not negative, not all 0."""
     if sample_weight is None:

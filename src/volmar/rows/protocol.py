@@ -50,6 +50,8 @@ class RowSource(ABC):
     def scores(self, w: np.ndarray) -> np.ndarray:
         """Return the projections (X - 1 offset') w, shape (n,), in the dtype of the data.
 
+        A block of k >= 2 directions, shape (d, k), gives (n, k), by one product.
+
         Of float32 data with an offset, each score is the difference of two float32-rounded
         numbers of size ``|offset' w|``: with means of 1e4 and standard deviations of 1 it is right
         to about 1e-3 only. Subtract such a mean from the data themselves beforehand.
@@ -58,6 +60,8 @@ class RowSource(ABC):
     @abstractmethod
     def combine(self, v: np.ndarray) -> np.ndarray:
         """Return the combination (X - 1 offset')' v of the rows, shape (d,), in float64.
+
+        A block of k >= 2 columns of coefficients, shape (n, k), gives (d, k), by one product.
 
         float32 data are summed in float32 inside a tile of rows and in float64 across tiles;
         the offset's share, (sum of v) offset, is computed in float64. The loss of digits by an

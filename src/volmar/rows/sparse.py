@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from volmar.rows._validation import as_matrix, as_vector, selected_rows
+from volmar.rows._validation import as_block, as_matrix, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.tiled import TiledRows
 
@@ -45,19 +45,17 @@ class SparseRows(TiledRows):
         super().__init__(self.X.shape, self.X.dtype, sample_weight, offset)
 
     def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return Xw - offset'w, shape (n,), in the dtype of the data."""
-        w = as_vector(w, self.n_features, "w", "feature", self.dtype)
+        """Return Xw - offset'w, shape (n,) or (n, k), in the dtype of the data."""
+        w = as_block(w, self.n_features, "w", "feature", self.dtype)
         return self._without_offset(self.X @ w, w)
 
     def combine(self, v: np.ndarray) -> np.ndarray:
-        """Return X'v - (Σv) offset, shape (d,), in float64."""
-        v = as_vector(v, self.n_rows, "v", "row", self.dtype)
-        total = np.zeros(self.n_features)
+        """Return X'v - (Σv) offset, shape (d,) or (d, k), in float64."""
+        v = as_block(v, self.n_rows, "v", "row", self.dtype)
+        total = np.zeros((self.n_features, *v.shape[1:]))
         for rows, block in self._blocks(None):
             total += block.T @ v[rows]
-        if self.offset is not None:
-            total -= v.sum(dtype=np.float64) * self.offset
-        return total
+        return self._without_offsets(total.T, v)
 
     def mean(self) -> np.ndarray:
         """Return the weighted mean of the rows as seen, shape (d,), in float64."""

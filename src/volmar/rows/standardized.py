@@ -43,9 +43,12 @@ class Standardized:
     correlation: NDArray
 
     def coefficients(self, w: NDArray) -> NDArray:
-        """Return a direction w of z as one of x, shape (d,); constant features get 0."""
-        full = np.zeros(self.scale.size)
-        full[self.kept] = w / self.scale[self.kept]
+        """Return a direction w of z as one of x, shape (d,); constant features get 0.
+
+        Several directions, shape (p, k), give (d, k).
+        """
+        full = np.zeros((self.scale.size, *w.shape[1:]))
+        full[self.kept] = (w.T / self.scale[self.kept]).T
         return full
 
     def scores(self, w: NDArray) -> NDArray:
@@ -53,8 +56,8 @@ class Standardized:
         return self.rows.scores(self.coefficients(w))
 
     def combine(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i z_i, shape (p,): one pass."""
-        return (self.rows.combine(v) / self.scale)[self.kept]
+        """Return sum_i v_i z_i, shape (p,), or (p, k) of v of shape (n, k): one pass."""
+        return ((self.rows.combine(v).T / self.scale).T)[self.kept]
 
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
         """Return the mean and covariance in z of a part's moments about the same centre."""

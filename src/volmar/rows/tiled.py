@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from volmar._memory import require_memory
-from volmar.rows._validation import as_vector, as_weights, selected_rows
+from volmar.rows._validation import as_block, as_vector, as_weights, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
@@ -63,22 +63,21 @@ class TiledRows(RowSource):
         """Return these rows, without the offset, as a dense array in `dtype`."""
 
     def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset') w, shape (n,), in the dtype of the data."""
-        w = as_vector(w, self.n_features, "w", "feature", self.dtype)
-        scores = np.empty(self.n_rows, dtype=self.dtype)
+        """Return (X - 1 offset') w, shape (n,) or (n, k), in the dtype of the data."""
+        w = as_block(w, self.n_features, "w", "feature", self.dtype)
+        scores = np.empty((self.n_rows, *w.shape[1:]), dtype=self.dtype)
         for rows in self._slices(self.n_rows):
             np.matmul(self._tile(rows), w, out=scores[rows])
         return self._without_offset(scores, w)
 
     def combine(self, v: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset')' v, shape (d,), in float64."""
-        v = as_vector(v, self.n_rows, "v", "row", self.dtype)
-        total = np.zeros(self.n_features)
+        """Return (X - 1 offset')' v, shape (d,) or (d, k), in float64."""
+        v = as_block(v, self.n_rows, "v", "row", self.dtype)
+        total = np.zeros((*v.shape[1:], self.n_features))
         for rows in self._slices(self.n_rows):
-            total += v[rows] @ self._tile(rows)
-        if self.offset is not None:
-            total -= v.sum(dtype=np.float64) * self.offset
-        return total
+            # v'X is up to twice as fast as X'v for a block, the same for a vector.
+            total += v[rows].T @ self._tile(rows)
+        return self._without_offsets(total, v)
 
     def mean(self) -> np.ndarray:
         """Return the weighted mean of the rows as seen, shape (d,), in float64."""
@@ -177,9 +176,15 @@ class TiledRows(RowSource):
     def _without_offset(self, scores: np.ndarray, w: np.ndarray) -> np.ndarray:
         if self.offset is not None:
             # With w as rounded for the product: another w would leave offset'(w - w).
-            shift = float(self.offset.dot(w.astype(np.float64)))
+            shift = self.offset.dot(w.astype(np.float64))
             np.subtract(scores, shift, out=scores, dtype=np.float64, casting="same_kind")
         return scores
+
+    def _without_offsets(self, total: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return v'X, shape (d,) or (k, d), as the combination of the rows as seen."""
+        if self.offset is not None:
+            total -= np.multiply.outer(v.sum(axis=0, dtype=np.float64), self.offset)
+        return np.ascontiguousarray(total.T)
 
     def _empty_second(self) -> np.ndarray:
         d = self.n_features

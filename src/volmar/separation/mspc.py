@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
 from volmar.base import Clusterer
+from volmar.base.callbacks import silent_clone
+from volmar.base.recursion import separation_along
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -28,6 +31,7 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.bound import bound, probability
+from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -36,11 +40,14 @@ from volmar.separation.gep import (
     separation_gep,
 )
 from volmar.separation.mpm import separation_machine, separation_mpm
+from volmar.separation.pairwise import least_scores, pairwise_machines
 from volmar.separation.starts import race, sample_size, start_directions
 
 # Up to here a kernel is represented exactly, beyond by landmarks.
 EXACT_KERNEL_UP_TO = 1000
 N_LANDMARKS = 200
+# Least size of a cluster where none is given, as a share of the mean size.
+DEFAULT_LEAST = 0.04
 
 
 class Prepared(NamedTuple):
@@ -68,7 +75,16 @@ class MSPC(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. "auto" splits as long as the two sides of a part are separated with a
+        probability of 3/4 or more, which is the most that a symmetric density with one hump can
+        reach; see the notes for where that fails.
+    multiway : {"recursive", "pairwise"}, default="recursive"
+        How more than two clusters are found. "recursive": the part whose split separates best is
+        split next, each split judged on rows that had no part in finding it (see `tree_`); then
+        all clusters compete for all rows by the linear discriminants :math:`\mu_j' (S +
+        \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance within clusters, until the labels
+        settle. "pairwise": from k-means or given labels, the minimax probability machines of all
+        pairs, a row to the cluster whose worst rival it beats by most.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises Theorem 2's lower bound of p, which also penalises unequal clusters, and
         never falls. "mpm" is the paper's alternation of the minimax probability machine and its
@@ -83,7 +99,8 @@ class MSPC(Clusterer):
         rows, raced on a sample and ranked by the bound on held-out rows. "k-means": k-means on X
         as it is given, as in the paper. Or the labels to start from.
     n_init : int, default=16
-        Directions of the race with init="auto", restarts of k-means with init="k-means".
+        Directions of the race with init="auto", restarts of k-means with init="k-means" and
+        with multiway="pairwise".
     kernel : str or callable, default="linear"
         "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
         Kernels other than linear are represented exactly up to 1000 rows (and precomputed), and by
@@ -91,8 +108,9 @@ class MSPC(Clusterer):
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; gamma="scale" is 1 / (n_features * variance of X).
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, a count or a fraction. Not given it is 0.02, and 1 row with
-        mode="paper". A few far rows would otherwise make the best-separated cluster.
+        Fewest rows of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
+        n_clusters (of the part, where a part is split), and 1 row with mode="paper". A few far
+        rows would otherwise make the best-separated cluster.
     max_iter : int, default=100
         Most iterations.
     tol : float, default=1e-3
@@ -107,12 +125,17 @@ class MSPC(Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
-    coef_ : ndarray of shape (1, n_features)
-        Direction, scaled so that the clusters' means are 1 apart; only for kernel="linear".
-    intercept_ : ndarray of shape (1,)
+    tree_ : SplitTree
+        The splits, where there are more than two clusters or "auto" was asked for, found by
+        splitting again. Rows at the borders may have changed sides since (`labels_`).
+    coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
+        Direction, scaled so that the clusters' means are 1 apart; of more than two clusters their
+        discriminants. Only for kernel="linear", and not for multiway="pairwise".
+    intercept_ : ndarray of shape (1,) or (n_clusters,)
         Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
     msp_ : float
         Minimum separation probability of the labels, regularised: the p of eq. 3 at its best w.
+        Of two clusters only, as the next two.
     msp_lower_bound_ : float
         Theorem 2's lower bound of it, the better score to compare labellings by.
     side_probability_ : ndarray of shape (2,)
@@ -125,7 +148,7 @@ class MSPC(Clusterer):
     objective_ : float
         What the solver minimised: minus the bound on kappa^2 ("gep"), minus p ("mpm"), minus the
         leading eigenvalue ("eig").
-    result_ : SeparationResult
+    result_ : SeparationResult or MultiwaySeparationResult
         The solver's certified result.
     n_iter_ : int
         Iterations.
@@ -135,7 +158,13 @@ class MSPC(Clusterer):
     Notes
     -----
     `decision_function` is the signed distance to the hyperplane in units of the distance between
-    the clusters' means along it.
+    the clusters' means along it; of more than two clusters the discriminants, or with
+    multiway="pairwise" the least of a cluster's distances to its rivals.
+
+    ``n_clusters="auto"`` fails in both directions. Clusters that overlap are separated with less
+    than 3/4 and stay together; features with few different values, or a density with several
+    humps that are no clusters, are split further; a split through a cluster is not undone. One
+    uniform feature is on the border and is split in about one case of five.
 
     Probabilities are plug-in figures of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
@@ -153,12 +182,16 @@ class MSPC(Clusterer):
     True
     """
 
-    _max_clusters = 2
+    _is_binary = True
+    _finds_number = True
+    _threshold: Any
+    _pairs: NDArray | None
 
     def __init__(
         self,
         n_clusters=2,
         *,
+        multiway="recursive",
         solver="gep",
         reg=1.0,
         init="auto",
@@ -175,6 +208,7 @@ class MSPC(Clusterer):
         random_state=None,
     ):
         self.n_clusters = n_clusters
+        self.multiway = multiway
         self.solver = solver
         self.reg = reg
         self.init = init
@@ -191,7 +225,7 @@ class MSPC(Clusterer):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------
@@ -212,6 +246,7 @@ class MSPC(Clusterer):
 
     def _check_parameters(self) -> None:
         check_choice("solver", self.solver, ["gep", "mpm", "eig"])
+        check_choice("multiway", self.multiway, ["recursive", "pairwise"])
         check_choice("mode", self.mode, ["default", "paper"])
         check_number("reg", self.reg, low=0.0)
         check_count("n_init", self.n_init)
@@ -228,17 +263,19 @@ class MSPC(Clusterer):
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
 
-    def _min_weight(self, n: int, total: float) -> float:
+    def _least_share(self, n: int) -> float:
+        """Return the least share of a cluster, of all n rows."""
         size = self.min_cluster_size
+        k = self.tree_.n_leaves if hasattr(self, "tree_") else self.n_clusters
         if size is None:
-            size = 1 if self.mode == "paper" else 0.02
+            return 1.0 / n if self.mode == "paper" else DEFAULT_LEAST / k
         share = float(size) / n if isinstance(size, Integral) else float(size)
-        if share > 0.5:
+        if share * k > 1.0:
             raise ValueError(
-                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
-                f"clusters. Lower it to at most {n // 2}."
+                f"min_cluster_size={size} is more than the {n} rows have for each of {k} "
+                f"clusters. Lower it to at most {n // k}."
             )
-        return share * total
+        return share
 
     # ------------------------------------------------------------------ fit
 
@@ -266,7 +303,7 @@ class MSPC(Clusterer):
             z,
             RegularizedCorrelation(z.correlation, self.reg),
             feature_map,
-            self._min_weight(X.shape[0], z.rows.total_weight),
+            self._least_share(X.shape[0]) * z.rows.total_weight,
         )
 
     def _feature_map(self, X: Any) -> Any:
@@ -287,7 +324,9 @@ class MSPC(Clusterer):
             self.kernel, landmarks=N_LANDMARKS, random_state=seed, **parameters
         ).fit(X)
 
-    def _run(self, prepared: Prepared, seed: int) -> SeparationResult:
+    def _run(self, prepared: Prepared, seed: int) -> Any:
+        if self.n_clusters > 2:
+            return self._run_pairwise(prepared, seed)
         result = self._solve(prepared, seed)
         if result.labels.all() or not result.labels.any():
             raise ValueError(
@@ -316,6 +355,34 @@ class MSPC(Clusterer):
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
         )
+
+    def _run_pairwise(self, prepared: Prepared, seed: int) -> MultiwaySeparationResult:
+        """Start from k-means or given labels, and let the machines of all pairs settle."""
+        k, z = self.n_clusters, prepared.z
+        result = pairwise_machines(
+            z,
+            self._k_start_labels(prepared, seed),
+            k,
+            self.reg,
+            min_weight=prepared.min_weight,
+            max_iter=self.max_iter,
+            tol=0.0 if self.mode == "paper" else self.tol,
+        )
+        if not result.history:
+            raise ValueError(
+                f"the start leaves a cluster below min_cluster_size={self.min_cluster_size}. "
+                "Lower it, lower n_clusters, or give other labels as init."
+            )
+        return result
+
+    def _k_start_labels(self, prepared: Prepared, seed: int) -> NDArray:
+        X, z = prepared.X, prepared.z
+        if not isinstance(self.init, str):
+            return check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+        if self.init == "auto" and self.mode == "default" and not sparse.issparse(X):
+            X = ((X - z.mean) / z.scale).astype(X.dtype, copy=False)
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed)
+        return kmeans.fit_predict(X, sample_weight=z.rows.weights)
 
     def _gep(self, prepared: Prepared, w: NDArray) -> SeparationResult:
         return separation_gep(
@@ -357,21 +424,97 @@ class MSPC(Clusterer):
         W = start_directions(Z, prepared.regularized, z.correlation, self.n_init, seed, share)
         return self._gep(prepared, race(Z, prepared.regularized, W, share, seed))
 
+    # ------------------------------------------------------------------ more than two clusters
+
+    def _is_recursive(self) -> bool:
+        return self.multiway == "recursive"
+
+    def _fit_tree(
+        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
+    ) -> None:
+        """Split, and split again; then let all clusters compete for all rows."""
+        self._n_rows = X.shape[0]
+        if not at_least:
+            self._least_share(self._n_rows)  # refuses what no labels could hold
+        super()._fit_tree(X, weights, steps, at_least)
+        k = self.tree_.n_leaves
+        if k == 2:  # the split is the answer, with all that is known of it
+            for name, value in vars(self.tree_.root.model).items():
+                if name not in vars(self):
+                    setattr(self, name, value)
+        if k <= 2:
+            return
+        prepared = self._problem(X, weights)
+        result = refine_clusters(
+            prepared.z,
+            prepared.regularized,
+            self.labels_,
+            k,
+            min_weight=prepared.min_weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        if result.history:
+            self._set_result(result)
+            self._publish_multiway(prepared, result)
+
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        if isinstance(self.min_cluster_size, float):  # a share of all rows, not of the part
+            model.min_cluster_size = int(np.ceil(self.min_cluster_size * self._n_rows))
+        return model.fit(X, sample_weight=weights)
+
+    def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
+        """Cross-fit: each half of the rows is judged by a hyperplane from the other half."""
+        n = X.shape[0]
+        order = np.random.default_rng(model.random_state).permutation(n)
+        halves = order[: n // 2], order[n // 2 :]
+        found = []
+        for seen, unseen in (halves, halves[::-1]):
+            half = silent_clone(model)
+            w = None if weights is None else weights[seen]
+            try:
+                prepared = half._problem(_part(X, seen, seen, self._is_pairwise()), w)
+                half._set_hyperplane(prepared, half._solve(prepared, int(model.random_state)))
+            except ValueError:
+                return 0.0
+            scores = half._scores(_part(X, unseen, seen, self._is_pairwise()))
+            w = None if weights is None else weights[unseen]
+            found.append(separation_along(scores, scores > 0, w))
+        return float(np.mean(found))
+
     # ------------------------------------------------------------------ fitted
 
-    def _publish(self, prepared: Prepared, result: SeparationResult) -> None:
+    def _publish_multiway(self, prepared: Prepared, result: MultiwaySeparationResult) -> None:
         z = prepared.z
         self.status_ = result.status
         self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
-        labels = result.labels.astype(bool)
-        self._unit, self._threshold = 1.0, result.threshold
-        self._coefficients = z.coefficients(result.w)
-        self._describe(prepared, result, labels)
+        self._coefficients = z.coefficients(result.directions)
+        self._unit, self._threshold = 1.0, -result.offsets
+        self._pairs = result.pairs if result.pairs.size else None
+        if prepared.feature_map is None and not result.pairs.size:
+            self.coef_ = np.ascontiguousarray(self._coefficients.T)
+            self.intercept_ = result.offsets - self.coef_ @ z.mean
+
+    def _publish(self, prepared: Prepared, result: Any) -> None:
+        if isinstance(result, MultiwaySeparationResult):
+            self._publish_multiway(prepared, result)
+            return
+        z = prepared.z
+        self.status_ = result.status
+        self._set_hyperplane(prepared, result)
+        self._describe(prepared, result, result.labels.astype(bool))
         if prepared.feature_map is None:
             coefficients = self._coefficients / self._unit
             self.coef_ = coefficients[None, :]
             offset = coefficients @ z.mean + self._threshold / self._unit
             self.intercept_ = np.array([-offset])
+
+    def _set_hyperplane(self, prepared: Prepared, result: SeparationResult) -> None:
+        self._z_mean, self._feature_map_ = prepared.z.mean, prepared.feature_map
+        self._unit, self._threshold = 1.0, result.threshold
+        self._coefficients = prepared.z.coefficients(result.w)
+        self._pairs = None
 
     def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
         z = prepared.z
@@ -401,4 +544,12 @@ class MSPC(Clusterer):
         if self._feature_map_ is not None:
             X = self._feature_map_.transform(X)
         rows = type(as_rows(X))(X, offset=self._z_mean)
-        return (rows.scores(self._coefficients) - self._threshold) / self._unit
+        scores = rows.scores(self._coefficients) - np.asarray(self._threshold, dtype=rows.dtype)
+        scores /= rows.dtype.type(self._unit)
+        return (
+            scores if self._pairs is None else least_scores(scores, self._pairs, self.n_clusters)
+        )
+
+
+def _part(X: Any, rows: NDArray, columns: NDArray, pairwise: bool) -> Any:
+    return X[rows][:, columns] if pairwise else X[rows]

@@ -88,7 +88,7 @@ def n_multiway_pairs(n: int, n_clusters: int) -> int:
 
 
 @dataclass(frozen=True, repr=False)
-class MultiwayResult(Result):
+class MultiwayVolumeResult(Result):
     """Clusters with the fields that they are read off, one a cluster.
 
     `objective` is the normalised cut, `history` the cut of the start and after every step, `gap`
@@ -401,7 +401,7 @@ def _is_settled(new: NDArray, labels: NDArray) -> bool:
 
 def cluster_jointly(
     problem: MultiwayProblem, step: OneAgainstRest, *, max_iter: int = 20, seed: int = 0
-) -> MultiwayResult:
+) -> MultiwayVolumeResult:
     """Start from the eigenvectors, refine, and certify.
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
@@ -425,7 +425,7 @@ def cluster_jointly(
     if problem.is_degenerate or n_missed or best.n_held:
         status = Status.DEGENERATE
     gap = history[-1] - problem.bound
-    return MultiwayResult(
+    return MultiwayVolumeResult(
         objective=history[-1],
         gap=max(gap, 0.0) if np.isfinite(gap) else np.nan,
         residuals={

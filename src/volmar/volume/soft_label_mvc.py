@@ -19,7 +19,7 @@ from volmar.graphs import make_similarity
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.volume.multiway import (
     MultiwayProblem,
-    MultiwayResult,
+    MultiwayVolumeResult,
     OneAgainstRest,
     cluster_jointly,
     n_multiway_pairs,
@@ -157,7 +157,7 @@ class SoftLabelMVC(Clusterer):
         rows on, ties are looked for when this is first read.
     objective_ : float
         Objective at `h_`; the normalised cut of the labels for more than two clusters at once.
-    result_ : VolumeResult or MultiwayResult
+    result_ : VolumeResult or MultiwayVolumeResult
         Certified result: `residuals` are those of a stationary point (gradient of the Lagrangian,
         relative; norm; balance). `gap` is NaN: the problem is not convex, and at a small `reg`
         every labelling is a local minimum, so that no bound would mean anything. For more than
@@ -411,7 +411,7 @@ class SoftLabelMVC(Clusterer):
 
     def _run(
         self, problem: TwoWayProblem | MultiwayProblem, seed: int
-    ) -> VolumeResult | MultiwayResult:
+    ) -> VolumeResult | MultiwayVolumeResult:
         if isinstance(problem, MultiwayProblem):
             step = OneAgainstRest(
                 problem.operator, problem.n_clusters, problem.balance, rtol=MULTIWAY_RTOL
@@ -420,7 +420,7 @@ class SoftLabelMVC(Clusterer):
         return cluster_in_two(problem, mode=self.mode, tol=self.tol, max_iter=self.max_iter)
 
     def _publish(
-        self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayResult
+        self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
     ) -> None:
         self._fitted = problem
         self._is_tied = None

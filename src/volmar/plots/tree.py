@@ -1,0 +1,155 @@
+"""The tree of a recursive fit, drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from volmar.base.tree import SplitNode, SplitTree
+from volmar.plots.clusters import COLOURS, new_axes
+
+# Features that a split is drawn with.
+N_NAMED = 2
+
+
+class TreeDisplay:
+    r"""A tree of splits: sizes, how well each separates, the features that lead it.
+
+    Splits hang below each other with their number, the probability with which they separate their
+    rows, and the features that count most, with the sign that they have on the right side. The
+    width of a branch goes with the share of the rows that take it.
+
+    Parameters
+    ----------
+    tree : SplitTree
+        The tree.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.plots import TreeDisplay
+    >>> X, _ = make_blobs(300, centers=3, random_state=0)
+    >>> display = TreeDisplay.from_estimator(MSPC(3, random_state=0).fit(X))
+    >>> [label.get_text() for label in display.ax_.get_xticklabels()][0]
+    'cluster 0\n100 rows'
+    """
+
+    def __init__(self, tree: SplitTree):
+        self.tree = tree
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, feature_names: Any = None, ax: Any = None
+    ) -> TreeDisplay:
+        """Draw the tree of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : Clusterer
+            Fitted with more than two clusters by splitting again, so that it has a `tree_`.
+        feature_names : sequence of str, optional
+            Names of the features, where they were not known to `fit`.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        """
+        check_is_fitted(estimator)
+        tree = getattr(estimator, "tree_", None)
+        if tree is None:
+            raise ValueError(
+                f"this {type(estimator).__name__} was not fitted by splitting again and has no "
+                "tree_. Ask for more than two clusters, with multiway='recursive' where there is "
+                "a choice."
+            )
+        if feature_names is not None:
+            if len(feature_names) != estimator.n_features_in_:
+                raise ValueError(
+                    f"feature_names has {len(feature_names)} names for "
+                    f"{estimator.n_features_in_} features."
+                )
+            tree = SplitTree(tree.root, feature_names)
+        return cls(tree).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> TreeDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        """
+        leaves = self.tree.leaves()
+        depth = self._depth(self.tree.root)
+        if ax is None:
+            ax = new_axes((max(5.0, 1.5 * len(leaves)), 1.6 + 1.1 * depth))
+        self._positions: dict[int, tuple[float, float]] = {}
+        self._place(self.tree.root, 0, depth, iter(range(len(leaves))))
+        self._draw(ax, self.tree.root)
+        ax.set_xticks(
+            range(len(leaves)), [f"cluster {leaf.label}\n{leaf.n_rows} rows" for leaf in leaves]
+        )
+        ax.set_xlim(-0.6, len(leaves) - 0.4)
+        ax.set_ylim(-depth, 0.45)
+        ax.set_yticks([])
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.tick_params(axis="x", length=0)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _depth(self, node: SplitNode) -> int:
+        return 1 + max((self._depth(child) for child in node.children), default=-1)
+
+    def _place(self, node: SplitNode, level: int, depth: int, free: Any) -> float:
+        """Give every node a place: clusters in a row, splits above the middle of their sides."""
+        if node.is_leaf:
+            x, y = float(next(free)), -float(depth)
+        else:
+            sides = [self._place(child, level + 1, depth, free) for child in node.children]
+            x, y = sum(sides) / 2, -float(level)
+        self._positions[id(node)] = (x, y)
+        return x
+
+    def _draw(self, ax: Any, node: SplitNode) -> None:
+        x, y = self._positions[id(node)]
+        total = self.tree.root.weight
+        for child in node.children:
+            below = self._positions[id(child)]
+            colour = "0.6"
+            if child.is_leaf and child.label is not None:
+                colour = COLOURS[child.label % len(COLOURS)]
+            ax.plot(
+                [x, below[0], below[0]],
+                [y, y, below[1]],
+                color=colour,
+                lw=1.0 + 7.0 * child.weight / total,
+                solid_capstyle="butt",
+                solid_joinstyle="miter",
+            )
+            self._draw(ax, child)
+        if node.children:
+            ax.text(
+                x,
+                y,
+                self._words(node),
+                ha="center",
+                va="center",
+                fontsize="small",
+                bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
+                zorder=4,
+            )
+
+    def _words(self, node: SplitNode) -> str:
+        names = [
+            f"{self.tree.name(j)} {'+' if value > 0 else '−'}"
+            for j, value in node.leading[:N_NAMED]
+        ]
+        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *names])

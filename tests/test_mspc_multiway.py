@@ -1,0 +1,235 @@
+"""MSPC with more than two clusters: discriminants, pairwise machines, the number of clusters."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+
+from volmar import MSPC
+from volmar.base.recursion import RecursiveResult
+from volmar.datasets import make_blobs
+from volmar.rows import as_rows, standardized
+from volmar.separation.discriminants import refine_clusters
+from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.pairwise import least_scores, pairwise_machines
+from volmar.solvers import Status
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    """Four clusters in units that differ by up to 1e4, with a constant feature."""
+    X, y = make_blobs(240, centers=4, n_features=5, separation=8.0, random_state=2)
+    X = X @ np.random.default_rng(0).normal(size=(5, 5)) * 10.0 ** np.arange(-2, 3)
+    return np.column_stack([X, np.full(240, 3.0)]), y
+
+
+def _prepared(X, reg=1.0, weights=None):
+    z = standardized(as_rows(X, sample_weight=weights))
+    return z, RegularizedCorrelation(z.correlation, reg)
+
+
+def _dense_discriminants(Z, labels, reg):
+    """(S + reg I)^-1 of the means with S from its definition."""
+    k = labels.max() + 1
+    means = np.array([Z[labels == j].mean(axis=0) for j in range(k)])
+    centred = Z - means[labels]
+    S = centred.T @ centred / len(Z) + reg * np.eye(Z.shape[1])
+    V = np.linalg.solve(S, means.T)
+    return V, -0.5 * np.einsum("jp,pj->j", means, V)
+
+
+def test_discriminants_are_those_of_the_definition(mixture):
+    X, y = mixture
+    z, regularized = _prepared(X)
+    Z = (X - X.mean(axis=0))[:, :5] / X.std(axis=0)[:5]
+    result = refine_clusters(z, regularized, y, 4, min_weight=1.0, max_iter=1)
+    V, offsets = _dense_discriminants(Z, y, 1.0)
+    np.testing.assert_allclose(result.directions, V, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(result.offsets, offsets, rtol=1e-8)
+    R = Z.T @ Z / len(Z)
+    means = np.array([Z[y == j].mean(axis=0) for j in range(4)])
+    B = (means.T * np.bincount(y) / 240) @ means
+    separation = np.trace(np.linalg.solve(R + np.eye(5), B))
+    assert result.objective == pytest.approx(-separation, rel=1e-9)
+
+
+def test_two_clusters_have_theorem_2s_direction(mixture):
+    """The pooled direction is that of the whole correlation, (R + reg I)^-1 D."""
+    X, y = mixture
+    X, y = X[y < 2], y[y < 2]
+    z, regularized = _prepared(X)
+    V = refine_clusters(z, regularized, y, 2, min_weight=1.0, max_iter=1).directions
+    Z = (X - X.mean(axis=0))[:, :5] / X.std(axis=0)[:5]
+    D = regularized.solve(Z[y == 1].mean(axis=0) - Z[y == 0].mean(axis=0))
+    w = V[:, 1] - V[:, 0]
+    assert abs(w @ D) / np.linalg.norm(w) / np.linalg.norm(D) == pytest.approx(1.0, abs=1e-10)
+
+
+def test_labels_are_a_fixed_point(mixture):
+    X, y = mixture
+    start = np.random.default_rng(0).permutation(y)
+    z, regularized = _prepared(X)
+    result = refine_clusters(z, regularized, start, 4, min_weight=1.0, tol=0.0)
+    assert result.status is Status.CONVERGED
+    scores = z.scores(result.directions) + result.offsets
+    np.testing.assert_array_equal(scores.argmax(axis=1), result.labels)
+    assert result.residuals["moves"] == 0.0
+
+
+def test_a_step_that_would_empty_a_cluster_is_not_made():
+    """Clusters 1 and 2 have the same mean: the discriminants tie, and one of them gets all."""
+    X = np.array([[0.0], [0.1], [5.0], [5.2], [5.1], [5.1]])
+    z, regularized = _prepared(X)
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    result = refine_clusters(z, regularized, labels, 3, min_weight=1.0)
+    assert result.status is Status.DEGENERATE
+    np.testing.assert_array_equal(result.labels, labels)
+    assert result.history == ()
+
+
+@pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
+def test_recovers_four_clusters_whatever_the_units(mixture, multiway):
+    X, y = mixture
+    model = MSPC(4, multiway=multiway, random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.96
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert model.decision_function(X).shape == (240, 4)
+    scaled = MSPC(4, multiway=multiway, random_state=0).fit(X * [3, 1e-3, 7, 1, 1e4, 1])
+    assert adjusted_rand_score(scaled.labels_, model.labels_) == 1.0
+
+
+def test_coefficients_give_the_scores(mixture):
+    X, _ = mixture
+    model = MSPC(4, random_state=0).fit(X)
+    assert model.coef_.shape == (4, 6)
+    np.testing.assert_allclose(
+        X @ model.coef_.T + model.intercept_, model.decision_function(X), rtol=1e-6, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("multiway", ["recursive", "pairwise"])
+def test_sparse_and_float32(mixture, multiway):
+    X, _ = mixture
+    dense = MSPC(4, multiway=multiway, init="k-means", random_state=0)
+    csr = MSPC(4, multiway=multiway, init="k-means", random_state=0)
+    a, b = dense.fit(X).labels_, csr.fit(sparse.csr_array(X)).labels_
+    assert adjusted_rand_score(a, b) > 0.96
+    single = MSPC(4, multiway=multiway, random_state=0).fit(X.astype(np.float32))
+    assert single.decision_function(X.astype(np.float32)).dtype == np.float32
+
+
+def test_weight_two_is_a_row_twice(mixture):
+    X, y = mixture
+    weights = np.random.default_rng(5).integers(1, 3, 240)
+    repeated = np.repeat(np.arange(240), weights)
+    for result in (
+        lambda z, regularized, labels: refine_clusters(
+            z, regularized, labels, 4, min_weight=1.0, tol=0.0
+        ),
+        lambda z, _, labels: pairwise_machines(z, labels, 4, 1.0, min_weight=1.0, tol=0.0),
+    ):
+        one = result(*_prepared(X, weights=weights), y)
+        two = result(*_prepared(X[repeated]), y[repeated])
+        np.testing.assert_array_equal(one.labels[repeated], two.labels)
+        np.testing.assert_allclose(one.directions, two.directions, rtol=1e-6, atol=1e-9)
+
+
+def test_pairwise_machines_are_those_of_their_pairs(mixture):
+    """By definition: |a'D| / (sqrt(a'S1 a) + sqrt(a'S0 a)) cannot be raised by any other a."""
+    X, y = mixture
+    z, _ = _prepared(X)
+    result = pairwise_machines(z, y, 4, 1.0, min_weight=1.0, max_iter=1)
+    Z = (X - X.mean(axis=0))[:, :5] / X.std(axis=0)[:5]
+    rng = np.random.default_rng(0)
+    for direction, offset, (one, other) in zip(
+        result.directions.T, result.offsets, result.pairs, strict=True
+    ):
+        parts = [Z[y == one], Z[y == other]]
+        D = parts[0].mean(axis=0) - parts[1].mean(axis=0)
+        S = [np.cov(part.T, bias=True) + np.eye(5) for part in parts]
+
+        def kappa(a, D=D, S=S):
+            return abs(a @ D) / sum(np.sqrt(a @ s @ a) for s in S)
+
+        best = kappa(direction)
+        assert all(kappa(direction + 0.03 * rng.normal(size=5)) <= best for _ in range(50))
+        # In units of the means' distance, and as many deviations from one mean as from the other.
+        assert direction @ D == pytest.approx(1.0)
+        ends = [abs(part.mean(axis=0) @ direction + offset) for part in parts]
+        spreads = [np.sqrt(direction @ s @ direction) for s in S]
+        assert ends[0] / spreads[0] == pytest.approx(ends[1] / spreads[1], rel=1e-2)
+
+
+def test_least_scores_by_hand():
+    scores = np.array([[1.0, -2.0, 0.5]])
+    pairs = np.array([[0, 1], [0, 2], [1, 2]])
+    np.testing.assert_array_equal(least_scores(scores, pairs, 3), [[-2.0, -1.0, -0.5]])
+
+
+def test_start_labels_of_the_pairwise_rule(mixture):
+    X, y = mixture
+    model = MSPC(4, multiway="pairwise", init=y).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.96
+    with pytest.raises(ValueError, match="init holds an entry for each row"):
+        MSPC(4, init=y).fit(X)
+
+
+def test_the_least_cluster_size_is_of_all_rows():
+    X, _ = make_blobs(200, centers=3, imbalance=[0.6, 0.3, 0.1], random_state=0)
+    sizes = np.bincount(MSPC(3, min_cluster_size=0.2, random_state=0).fit(X).labels_)
+    assert sizes.min() >= 40
+    with pytest.raises(ValueError, match=r"min_cluster_size=0.4 is more than the 200 rows"):
+        MSPC(3, min_cluster_size=0.4, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_the_number_of_clusters_is_found(k):
+    X, y = make_blobs(100 * k, centers=k, n_features=3, separation=10.0, random_state=k)
+    model = MSPC("auto", random_state=0).fit(X)
+    assert model.tree_.n_leaves == k
+    assert adjusted_rand_score(y, model.labels_) > 0.99
+    assert model.decision_function(X).shape == ((len(X), k) if k > 2 else (len(X),))
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert hasattr(model, "msp_") == (k == 2)
+
+
+@pytest.mark.parametrize("kind", ["normal", "exponential"])
+def test_noise_is_one_cluster(kind):
+    X = getattr(np.random.default_rng(0), kind)(size=(400, 6))
+    model = MSPC("auto", random_state=0).fit(X)
+    assert model.labels_.max() == 0
+    assert model.tree_.root.probability < 0.75
+
+
+def test_kernels_split_rings():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 450)
+    y = np.repeat([0, 1, 2], 150)
+    X = (np.array([0.1, 2.0, 4.0])[y] + 0.05 * rng.normal(size=450))[:, None]
+    X = X * np.column_stack([np.cos(angle), np.sin(angle)])
+    model = MSPC(3, kernel="rbf", gamma=0.5, reg=0.01, random_state=0).fit(X)
+    assert len(set(model.labels_)) == 3
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert not hasattr(model, "coef_")
+
+
+def test_bad_values_are_named(mixture):
+    X, _ = mixture
+    with pytest.raises(ValueError, match="n_clusters"):
+        MSPC("many").fit(X)
+    with pytest.raises(ValueError, match="multiway"):
+        MSPC(3, multiway="joint").fit(X)
+
+
+def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
+    X, _ = mixture
+    refined = MSPC(4, random_state=0).fit(X)
+
+    def refuse(z, regularized, labels, k, **_):
+        return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
+
+    monkeypatch.setattr("volmar.separation.mspc.refine_clusters", refuse)
+    model = MSPC(4, random_state=0).fit(X)
+    assert isinstance(model.result_, RecursiveResult)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert str(model.tree_) == str(refined.tree_)
