@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 # Price of the hinge loss at which starts are compared; 1 is the least possible.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
+# Starts to compare.
+N_INIT = 4
 # Ratio of successive prices on the way to C.
 ANNEALING_STEP = 2.5
 # Rows on which they are.
@@ -47,7 +49,7 @@ class MarginClusterer(Clusterer):
     A subclass says how it sees rows (`_view`) and what errors cost (`_loss`).
     """
 
-    _max_clusters = 2
+    _max_clusters: ClassVar[int | None] = 2
 
     C: float
     threshold: str
@@ -55,7 +57,7 @@ class MarginClusterer(Clusterer):
     balance_unit: str
     anneal: Any
     init: Any
-    n_init: int
+    n_init: int | None
     tol: float
     max_iter: int | None
     mode: str
@@ -81,7 +83,8 @@ class MarginClusterer(Clusterer):
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
         check_number("C", self.C, low=0.0, open_low=True)
         check_number("balance", self.balance, low=0.0)
-        check_count("n_init", self.n_init)
+        if self.n_init is not None:
+            check_count("n_init", self.n_init)
         if self.max_iter is not None:
             check_count("max_iter", self.max_iter)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
@@ -267,7 +270,7 @@ class MarginClusterer(Clusterer):
         if self.mode == "paper" and self.init == "auto":
             return self._candidates(view, prepared.weights, seed, ["k-means"])[0]
         small, weights = self._part(view, prepared.weights, seed)
-        kinds = ["random"] * self.n_init
+        kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
         if self.init != "random":
             kinds[0] = "k-means"
         if self.init == "k-means":

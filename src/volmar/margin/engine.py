@@ -36,15 +36,17 @@ class MarginResult(Result):
         J less a lower bound of the convex problem of `labels`: with these labels no hyperplane has
         a J that is lower by more.
     labels : ndarray of shape (n,)
-        1 where the score is positive.
-    scores : ndarray of shape (n,)
-        f_i, with mean t.
+        1 where the score is positive; with more than two clusters, where it is largest.
+    scores : ndarray of shape (n,) or (n, k)
+        f_i, with mean t; with more than two clusters, those of the hinge.
     normal : object
         w, in the form that the source keeps vectors.
     square : float
         ``|w|^2``.
-    rho, t : float
-        Margin and mean score.
+    rho : float
+        Margin.
+    t : float or ndarray of shape (k,)
+        Mean score; with more than two clusters that of each, which labels go by.
     lower_bound : float
         Lower bound of the convex problem of `labels`.
     n_passes : int
@@ -58,7 +60,7 @@ class MarginResult(Result):
     normal: Any = None
     square: float = 0.0
     rho: float = float("nan")
-    t: float = 0.0
+    t: Any = 0.0
     lower_bound: float = -np.inf
     n_passes: int = 0
     n_cuts: int = 0
@@ -71,7 +73,7 @@ class Point:
     normal: Any
     square: float
     rho: float
-    t: float
+    t: Any
     f: NDArray
     labels: NDArray
     violated: Violated
@@ -101,7 +103,7 @@ def maximise_margin(
     problem : MarginProblem
         Rows, loss and balance.
     labels : ndarray of shape (n,)
-        Labels to start from, positive or not.
+        Labels to start from, positive or not; with more than two clusters from 0.
     C : float
         Price of the loss.
     path : sequence of float, default=()
@@ -122,8 +124,7 @@ def maximise_margin(
         convex problem is solved and J is higher at the labels of its solution. That can happen for
         losses that do not fall with a relabelling (F measure, mutual information).
     """
-    y = np.where(labels > 0, 1, -1).astype(problem.source.dtype)
-    descent = _Descent(problem, y, tol, max_iter)
+    descent = _Descent(problem, problem.start(labels), tol, max_iter)
     status, last = Status.UNBOUNDED, None
     prices = [C, *sorted((price for price in path if price < C), reverse=True)]
     n_between = 0
@@ -157,12 +158,9 @@ class _Descent:
     def _first_cuts(self) -> WorkingCuts:
         """Return the cut that bounds rho and, where there are scores, the one violated most."""
         cuts = WorkingCuts(self.problem)
-        if self.best is None:
-            f = np.zeros(self.y.size, dtype=self.problem.source.dtype)
-        else:
-            f = self.best.f
+        f = self.problem.zero_scores() if self.best is None else self.best.f
         cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
-        if self.best is not None and not self.best.violated.chosen.all():
+        if self.best is not None and not self.problem.is_first(self.best.violated):
             cuts.add(self.problem.cut(self.y, self.best.violated))
         return cuts
 
@@ -243,13 +241,10 @@ class _Descent:
         w, square = self.cuts.normal(found)
         if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
             return None
-        f = problem.source.scores(w)
-        if found.t:
-            f += f.dtype.type(found.t)
-        labels = problem.labels(f)
+        f, t, labels, is_allowed = problem.placed(problem.source.scores(w), found.rho, found.t)
         violated = problem.loss.violated(labels, f, found.rho)
-        J = problem.objective(square, found.rho, violated.xi, C)
-        return Point(w, square, found.rho, found.t, f, labels, violated, J)
+        J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
+        return Point(w, square, found.rho, t, f, labels, violated, J)
 
     def _take(self, point: Point) -> None:
         self.best = point
@@ -272,7 +267,7 @@ class _Descent:
             status=status,
             n_iter=self.n_iter,
             history=tuple(self.history),
-            labels=(best.f > 0).astype(np.int64),
+            labels=self.problem.clusters(best.labels),
             scores=best.f,
             normal=best.normal,
             square=best.square,

@@ -6,14 +6,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from volmar.margin.clusterer import MarginClusterer, Prepared
+from volmar.margin.clusterer import Prepared
 from volmar.margin.engine import MarginResult
+from volmar.margin.joint import JointClusterer
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.losses import HingeLoss
 from volmar.margin.views import View
 
 
-class KernelCPMMC(KernelView, MarginClusterer):
+class KernelCPMMC(KernelView, JointClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -22,10 +23,20 @@ class KernelCPMMC(KernelView, MarginClusterer):
               + \frac{C}{n} \sum_i \max(0, \rho - |f_i|),
               \qquad f_i = \langle w, \phi(x_i) - \bar\phi \rangle + t, \quad |t| \le b \rho
 
+    More than two clusters are found at once (`multiway`), by the hinge of Crammer and Singer:
+
+    .. math:: \min_{w, \rho \ge 0, y} \; \tfrac12 \sum_p \|w_p\|^2 - \rho + C \sum_i p_i
+              \max\bigl(0, \rho - (f_{i y_i} - \max_{r \ne y_i} f_{ir})\bigr),
+              \qquad f_{ip} = \langle w_p, \phi(x_i) - \bar\phi \rangle + \rho \beta_p
+
+    where no cluster of y is smaller than `min_cluster_size`. The shares :math:`p_i`, of the mean
+    too, give all clusters of the start the same weight, and :math:`\beta` are the offsets of the
+    start's rule of the nearest mean, in units of the margin.
+
     Parameters
     ----------
     n_clusters : int, default=2
-        Number of clusters; there is no rule for more than 2 yet.
+        Number of clusters. For more than two see above and `multiway`.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
     gamma : float, str or None, default="scale"
@@ -55,14 +66,18 @@ class KernelCPMMC(KernelView, MarginClusterer):
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
-        Prices below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+        Prices below C to pass through first: 1.2, 3, 7.5 and so on (2, 5, 12.5 for more than two
+        clusters), those given, or none, ().
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         "auto": k-means (of the rows; of the landmarks' features; the leading kernel principal
         component where the kernel is precomputed) and ``n_init - 1`` random directions, of which
         the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
-        random directions. Or the labels to start from.
-    n_init : int, default=4
-        Starts to compare.
+        random directions. Or the labels to start from. For more than two clusters "auto" is
+        "k-means", with centres from at most 2000 rows (of the leading kernel principal components
+        where the kernel is precomputed), and "random" is refused.
+    n_init : int, optional
+        Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
+        given, of which the one with the least sum of squares is the start.
     tol : float, default=0.01
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, optional
@@ -75,6 +90,12 @@ class KernelCPMMC(KernelView, MarginClusterer):
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional
         The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
+    multiway : {"joint", "recursive"}, default="joint"
+        How more than two clusters are found: all at once, or by splitting in two again.
+    min_cluster_size : int or float, optional
+        Fewest rows of a cluster, more than two of which are found at once: a count (of weights,
+        where there are any) or a share of all rows, at most 1 / n_clusters. Half the size of the
+        smallest cluster of the start if not given. Without a least size clusters would empty.
     random_state : int, RandomState or None, default=None
         Seed of starts and landmarks.
 
@@ -82,10 +103,9 @@ class KernelCPMMC(KernelView, MarginClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
-    dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x) in units of the margin, of (weighted) sum zero; only for
-        method="exact".
-    intercept_ : float
+    dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
+        Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
+    intercept_ : float or ndarray of shape (n_clusters,)
         Constant of the decision function.
     status_ : Status
         How the descent ended.
@@ -140,12 +160,14 @@ class KernelCPMMC(KernelView, MarginClusterer):
         balance_unit="margin",
         anneal="auto",
         init="auto",
-        n_init=4,
+        n_init=None,
         tol=0.01,
         max_iter=None,
         mode="default",
         cut_tol=None,
         cccp_tol=None,
+        multiway="joint",
+        min_cluster_size=None,
         random_state=None,
     ):
         self.n_clusters = n_clusters
@@ -168,10 +190,12 @@ class KernelCPMMC(KernelView, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
+        self.multiway = multiway
+        self.min_cluster_size = min_cluster_size
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
-        """Find the two clusters of X.
+        """Find the clusters of X.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.margin.losses import Loss, Violated
 from volmar.margin.sources import CutSource
 
-__all__ = ["Cut", "MarginProblem"]
+__all__ = ["Cut", "MarginProblem", "Placed"]
 
 
 class Cut(NamedTuple):
@@ -20,6 +20,18 @@ class Cut(NamedTuple):
     a: object
     s: float
     m: float
+
+
+class Placed(NamedTuple):
+    """Scores with what they are shifted by, and the labels that they give.
+
+    `is_allowed` is False where the labels are none of the problem's.
+    """
+
+    f: NDArray
+    t: Any
+    labels: NDArray
+    is_allowed: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,3 +92,27 @@ class MarginProblem:
         """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""
         one = self.source.dtype.type(1)
         return np.where(f > 0, one, -one)
+
+    # The rest, with `cut`, is what more than two clusters change.
+
+    def start(self, labels: NDArray) -> NDArray:
+        """Return start labels, positive or not, in the form of `labels`."""
+        return np.where(labels > 0, 1, -1).astype(self.source.dtype)
+
+    def zero_scores(self) -> NDArray:
+        """Return the scores at w = 0 and t = 0."""
+        return np.zeros(self.source.n_rows, dtype=self.source.dtype)
+
+    def placed(self, f: NDArray, rho: float, t: float) -> Placed:  # noqa: ARG002 -- rho: for k > 2
+        """Return the scores of w with their shift t and their labels."""
+        if t:
+            f += f.dtype.type(t)
+        return Placed(f, t, self.labels(f))
+
+    def is_first(self, violated: Violated) -> bool:
+        """Tell whether a cut is the first of its labels, too."""
+        return bool(violated.chosen.all())
+
+    def clusters(self, labels: NDArray) -> NDArray:
+        """Return labels in the form of `labels` as clusters, from 0."""
+        return (labels > 0).astype(np.int64)

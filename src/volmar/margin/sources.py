@@ -20,6 +20,10 @@ __all__ = ["CutSource", "KernelSource", "LinearSource"]
 class CutSource(ABC):
     """Rows z_i = phi(x_i) - sum_j p_j phi(x_j), seen through combinations of all of them.
 
+    With k clusters a vector is a block of k of them, one a cluster: coefficients v and scores have
+    the shape (n, k), inner products are summed over the clusters. `LinearSource` and
+    `KernelSource` take both.
+
     Attributes
     ----------
     n_rows : int
@@ -75,7 +79,7 @@ class LinearSource(CutSource):
         self._rounding = 8.0 * float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
 
     def vector(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i z_i, shape (d,)."""
+        """Return sum_i v_i z_i, shape (d,) or (d, k)."""
         self.n_passes += 1
         a = self.rows.combine(v)
         if np.linalg.norm(a) <= self._rounding * float(np.abs(v).sum()):
@@ -84,10 +88,10 @@ class LinearSource(CutSource):
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
         """Return the inner products of a vector with others."""
-        return np.array([vector @ other for other in others])
+        return np.array([vector.ravel() @ other.ravel() for other in others])
 
     def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
-        """Return the combination, shape (d,)."""
+        """Return the combination, shape (d,) or (d, k)."""
         w = weights[0] * vectors[0]
         for weight, vector in zip(weights[1:], vectors[1:], strict=True):
             if weight:
@@ -104,7 +108,7 @@ class KernelSource(CutSource):
     """Rows in the feature space of a kernel matrix.
 
     A vector sum_i v_i z_i is kept as its coefficients and its products with all z_i, stacked in
-    one array of shape (2, n): inner products and scores then need no further pass.
+    one array of shape (2, n) or (2, n, k): inner products and scores then need no further pass.
 
     Parameters
     ----------
@@ -123,23 +127,23 @@ class KernelSource(CutSource):
         self.p = np.full(self.n_rows, 1.0 / self.n_rows) if shares is None else shares
 
     def vector(self, v: NDArray) -> NDArray:
-        """Return centred coefficients and the products K_c v, shape (2, n)."""
+        """Return centred coefficients and the products K_c v, shape (2, n) or (2, n, k)."""
         self.n_passes += 1
         v = v.astype(np.float64)
-        v -= v.sum() * self.p
+        v -= np.multiply.outer(self.p, v.sum(axis=0))
         image = (self.K @ v.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
         image = image - self.p @ image
         return np.stack([v, image])
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
         """Return the inner products of a vector with others; 0 where they are rounding."""
-        products = np.array([other[0] @ vector[1] for other in others])
+        products = np.array([other[0].ravel() @ vector[1].ravel() for other in others])
         sizes = np.array([np.abs(other[0]).sum() for other in others])
         floor = ROUNDING * self._size * np.abs(vector[0]).sum() * sizes
         return np.where(np.abs(products) <= floor, 0.0, products)
 
     def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
-        """Return the combination, shape (2, n)."""
+        """Return the combination, shape (2, n) or (2, n, k)."""
         return np.tensordot(weights, np.stack(vectors), axes=1)
 
     def scores(self, w: NDArray) -> NDArray:

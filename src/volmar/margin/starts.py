@@ -16,7 +16,14 @@ from volmar.margin.problem import MarginProblem
 from volmar.margin.sources import CutSource
 from volmar.solvers import Status
 
-__all__ = ["best_start", "k_means_start", "principal_start", "random_start"]
+__all__ = [
+    "best_start",
+    "k_means_start",
+    "k_way_start",
+    "principal_scores",
+    "principal_start",
+    "random_start",
+]
 
 # Steps of power iteration: enough for the signs, which are all that is asked for.
 POWER_STEPS = 20
@@ -28,6 +35,40 @@ def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -
         # Of rows that are all the same the margin says so itself.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
+
+
+def k_way_start(
+    X: Any, k: int, weights: NDArray | None, seed: int, *, n_init: int, most_rows: int
+) -> NDArray:
+    """Return the labels of k-means for k clusters: centres from a sample, the nearest of each row.
+
+    The best of `n_init` runs. Some of the k labels are missing where rows are too few.
+    """
+    n = X.shape[0]
+    pool = np.arange(n) if weights is None else np.flatnonzero(weights)
+    if pool.size > most_rows:
+        pool = np.sort(np.random.default_rng(seed).choice(pool, most_rows, replace=False))
+    if pool.size < k:
+        return np.zeros(n, dtype=np.int64)
+    few = None if weights is None else weights[pool]
+    model = KMeans(k, n_init=n_init, random_state=seed)
+    with warnings.catch_warnings():
+        # Of too few different rows the caller says so itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if pool.size == n:
+            return model.fit_predict(X, sample_weight=few)
+        return model.fit(X[pool], sample_weight=few).predict(X)
+
+
+def principal_scores(source: CutSource, k: int, rng: np.random.Generator) -> NDArray:
+    """Return the scores of the rows along the k leading principal components, shape (n, k)."""
+    f = rng.standard_normal((source.n_rows, k)).astype(source.dtype)
+    for _ in range(POWER_STEPS):
+        f = np.linalg.qr(_scores_of(source, f))[0].astype(source.dtype, copy=False)
+    # Z Z'P f: of orthonormal columns f the variances, of which scores have the root.
+    images = _scores_of(source, f)
+    variances = np.maximum(np.einsum("ij,ij->j", f, images), 0.0)
+    return f * np.sqrt(variances)
 
 
 def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
@@ -48,7 +89,7 @@ def random_start(source: CutSource, rng: np.random.Generator) -> NDArray:
 
 
 def _scores_of(source: CutSource, v: NDArray) -> NDArray:
-    v = v / source.n_rows if source.shares is None else v * source.shares
+    v = v / source.n_rows if source.shares is None else (v.T * source.shares).T
     return source.scores(source.vector(v.astype(source.dtype, copy=False)))
 
 

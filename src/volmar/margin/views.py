@@ -46,17 +46,26 @@ class View(ABC):
         """Return rows in which k-means can find a start, or None."""
         return None
 
+    def weighted_source(self, weights: NDArray) -> CutSource:
+        """Return the same rows with other weights, which are their centre's, too."""
+        raise NotImplementedError(f"{type(self).__name__} cannot change its weights.")
+
     def sampled(self, chosen: NDArray) -> View | None:  # noqa: ARG002 -- for those that can
         """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot."""
         return None
 
 
+def _plain(intercept: Any) -> Any:
+    """Return one number as a float, and several as they are."""
+    return intercept if np.ndim(intercept) else float(intercept)
+
+
 @dataclass(frozen=True)
 class LinearHyperplane(Hyperplane):
-    """x'coef + intercept."""
+    """x'coef + intercept; a column of coefficients for each of more than two clusters."""
 
     coef: NDArray
-    intercept: float
+    intercept: Any
 
     def __call__(self, X: Any) -> NDArray:
         """Return x'coef + intercept."""
@@ -86,10 +95,14 @@ class LinearView(View):
         self.X, self.weights = X, weights
         self.source = LinearSource(rows)
 
+    def weighted_source(self, weights: NDArray) -> LinearSource:
+        """Return the same rows with other weights."""
+        return LinearSource(as_rows(self.X, sample_weight=weights))
+
     def hyperplane(self, result: MarginResult) -> LinearHyperplane:
         """Return coefficients and intercept."""
         coef = result.normal / result.rho
-        return LinearHyperplane(coef, float(result.t / result.rho - coef @ self._mean))
+        return LinearHyperplane(coef, _plain(result.t / result.rho - coef.T @ self._mean))
 
     def start_rows(self) -> Any:
         """Return the rows."""
@@ -110,8 +123,8 @@ class FeatureHyperplane(Hyperplane):
 
     def __call__(self, X: Any) -> NDArray:
         """Return z(x)'coef + intercept, tile by tile."""
-        rows = MappedRows(X, self.feature_map)
-        return rows.scores(self.linear.coef) + self.linear.intercept
+        f = MappedRows(X, self.feature_map).scores(self.linear.coef)
+        return f + f.dtype.type(self.linear.intercept)
 
 
 class FeatureView(LinearView):
@@ -138,15 +151,16 @@ class FeatureView(LinearView):
 
 @dataclass(frozen=True)
 class KernelHyperplane(Hyperplane):
-    """sum_j coef_j k(x_j, x) + intercept."""
+    """sum_j coef_j k(x_j, x) + intercept; a column for each of more than two clusters."""
 
     expansion: KernelExpansion
     coef: NDArray
-    intercept: float
+    intercept: Any
 
     def __call__(self, X: Any) -> NDArray:
         """Return the expansion's value."""
-        return self.expansion(X, self.coef) + self.intercept
+        f = self.expansion(X, self.coef)
+        return f + f.dtype.type(self.intercept)
 
 
 class ExactKernelView(View):
@@ -167,6 +181,10 @@ class ExactKernelView(View):
         shares = None if weights is None else weights / weights.sum()
         self.source: KernelSource = KernelSource(K, shares)
 
+    def weighted_source(self, weights: NDArray) -> KernelSource:
+        """Return the same rows with other weights."""
+        return KernelSource(self.source.K, weights / weights.sum())
+
     def hyperplane(self, result: MarginResult) -> KernelHyperplane:
         """Return dual coefficients and intercept.
 
@@ -176,8 +194,9 @@ class ExactKernelView(View):
         v = result.normal[0]
         p = self.source.p
         K = self.source.K
-        mean = float(p @ (K @ v.astype(K.dtype, copy=False)))
-        return KernelHyperplane(self.expansion, v / result.rho, (result.t - mean) / result.rho)
+        mean = p @ (K @ v.astype(K.dtype, copy=False))
+        intercept = _plain((result.t - mean) / result.rho)
+        return KernelHyperplane(self.expansion, v / result.rho, intercept)
 
     def start_rows(self) -> Any:
         """Return the training rows, where there are any."""

@@ -1,0 +1,619 @@
+"""More than two clusters at once: sizes, cuts, the convex problem against cvxpy, estimators."""
+
+import dataclasses
+import itertools
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import optimize, sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.pairwise import rbf_kernel
+
+from volmar import CPMMC, KernelCPMMC
+from volmar.datasets import make_blobs
+from volmar.margin.cluster_sizes import shares_of_clusters, size_prices
+from volmar.margin.engine import maximise_margin
+from volmar.margin.losses import Violated
+from volmar.margin.multiclass import EVENLY, MulticlassHinge, MulticlassProblem
+from volmar.margin.multiclass_descent import maximise_margins
+from volmar.margin.nearest_mean import NearestMean, balanced_weights
+from volmar.margin.sources import KernelSource, LinearSource
+from volmar.margin.starts import principal_scores
+from volmar.margin.working_set import WorkingCuts
+from volmar.rows import as_rows
+from volmar.solvers import Status
+
+BOTH = [CPMMC, KernelCPMMC]
+
+
+def groups(rng, k=4, n=80, d=3, spread=3.0):
+    """Overlapping groups of different sizes, and labels that are wrong for some rows."""
+    y = np.sort(rng.choice(k, n, p=np.arange(1, k + 1) / (k * (k + 1) / 2)))
+    y[:k] = np.arange(k)
+    X = spread * rng.standard_normal((k, d))[y] + rng.standard_normal((n, d))
+    return X, np.where(rng.random(n) < 0.15, rng.integers(0, k, n), y)
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+def labellings(n, k, p, floor):
+    """All labels whose clusters have the least share."""
+    every = np.array(list(itertools.product(range(k), repeat=n)))
+    sizes = np.stack([(every == c) @ p for c in range(k)], axis=1)
+    return every[sizes.min(axis=1) >= floor - 1e-12]
+
+
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 3), count=st.integers(1, 2))
+@example(seed=6781, k=3, count=2)  # bidding in groups alone takes dozens of rounds here
+@settings(max_examples=60, deadline=None)
+def test_prices_give_the_best_labels_of_these_sizes(seed, k, count):
+    rng = np.random.default_rng(seed)
+    n = 7
+    # Shifted, so that some clusters are often empty.
+    f = rng.standard_normal((n, k)) + 3.0 * rng.standard_normal(k)
+    b = size_prices(f, None, count / n)
+    labels = np.argmax(f + b, axis=1)
+    assert np.bincount(labels, minlength=k).min() >= count
+    assert b.min() >= 0.0
+    allowed = labellings(n, k, np.full(n, 1 / n), count / n)
+    best = f[np.arange(n), allowed].sum(axis=1).max()
+    assert f[np.arange(n), labels].sum() == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_prices_are_the_dual_of_the_transport_problem(rng, weighted):
+    n, k, floor = 60, 5, 0.15
+    p = rng.dirichlet(np.full(n, 5.0)) if weighted else np.full(n, 1 / n)
+    for _ in range(10):
+        f = rng.standard_normal((n, k)) + 2.0 * rng.standard_normal(k)
+        b = size_prices(f, p if weighted else None, floor)
+        sizes = np.kron(np.ones(n), np.eye(k)) * -1.0
+        whole = np.kron(np.eye(n), np.ones(k))
+        lp = optimize.linprog(
+            -f.ravel(), A_ub=sizes, b_ub=np.full(k, -floor), A_eq=whole, b_eq=p, method="highs"
+        )
+        # Weak duality holds for all prices; the whole rows of a cluster overshoot its least size.
+        dual = p @ (f + b).max(axis=1) - floor * b.sum()
+        assert dual >= -lp.fun - 1e-9
+        assert dual <= -lp.fun + (2 * p.max() * b.sum() if weighted else 1e-6)
+        found = shares_of_clusters(np.argmax(f + b, axis=1), k, p)
+        assert found.min() >= floor * (1 - 1e-9)
+        # A price is paid for a size that is just reached.
+        assert np.all(found[b > 0] <= floor + (2 * p.max() if weighted else 1e-9))
+
+
+def test_prices_are_zero_where_no_cluster_is_too_small(rng):
+    f = np.eye(4)[np.arange(40) % 4] + 0.1 * rng.random((40, 4))
+    np.testing.assert_array_equal(size_prices(f, None, 0.25), 0.0)
+
+
+def test_clusters_that_score_alike_share_rows():
+    """Two clusters whose scores are nearly the same everywhere: no bidding a row at a time."""
+    rng = np.random.default_rng(0)
+    f = np.column_stack([5.0 + rng.random(3000), 1e-6 * rng.random((3000, 2))])
+    b = size_prices(f, None, 0.2)
+    assert np.bincount(np.argmax(f + b, axis=1)).min() == 600
+
+
+def test_too_few_different_rows_have_no_prices():
+    f = np.repeat(np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 3.0]]), 5, axis=0)
+    assert size_prices(f, None, 0.2) is None
+    assert size_prices(np.zeros((6, 3)), None, 0.2) is None
+
+
+# ---------------------------------------------------------------------- hinge, cuts
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [False, True])
+def test_the_hinge_asks_for_the_largest_slack_of_all_cuts(rng, weighted, offset):
+    n, k, rho = 5, 3, 0.7
+    p = rng.dirichlet(np.ones(n)) if weighted else np.full(n, 1 / n)
+    beta = rng.standard_normal(k) if offset else np.zeros(k)
+    loss = MulticlassHinge(beta, p if weighted else None)
+    rows = np.arange(n)
+    for _ in range(10):
+        y, raw = rng.integers(0, k, n), rng.standard_normal((n, k))
+        f = raw + rho * beta
+
+        def slack(chosen, y=y, raw=raw):
+            """Rho m - <w, a>, from the formula."""
+            taken, r = chosen > 0, np.maximum(chosen - 1, 0)
+            lacks = rho * (1 - beta[y] + beta[r]) - raw[rows, y] + raw[rows, r]
+            return p @ (taken * lacks)
+
+        every = [
+            np.array(chosen)
+            for chosen in itertools.product(range(k + 1), repeat=n)
+            if not np.any(np.array(chosen) - 1 == y)
+        ]
+        found = loss.violated(y, f, rho)
+        assert found.xi == pytest.approx(max(map(slack, every)), abs=1e-14)
+        assert slack(found.chosen) == pytest.approx(found.xi, abs=1e-14)
+        assert found.m == pytest.approx(loss.value(y, found.chosen), abs=1e-15)
+        # The first cut bounds rho: none has a larger m.
+        first = loss.first(y, f)
+        assert first.m == pytest.approx(max(loss.value(y, c) for c in every), abs=1e-14)
+        assert first.m == pytest.approx(loss.value(y, first.chosen), abs=1e-15)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_relabelling_by_the_largest_score_never_raises_the_hinge(seed):
+    rng = np.random.default_rng(seed)
+    y, f, rho = rng.integers(0, 4, 20), rng.standard_normal((20, 4)), rng.random()
+    loss = MulticlassHinge(np.zeros(4))
+    assert loss.violated(np.argmax(f, axis=1), f, rho).xi <= loss.violated(y, f, rho).xi + 1e-15
+
+
+def problem_of(X, labels, kind="linear", C=2.0, weights=None, k=4, **options):
+    """Return the problem of a start, its centred rows, shares and offsets."""
+    p = balanced_weights(labels, weights, k)
+    if kind == "linear":
+        source, Z = LinearSource(as_rows(X, sample_weight=p)), X - p @ X
+    else:
+        K = rbf_kernel(X, gamma=0.2)
+        source = KernelSource(K, p)
+        H = np.eye(p.size) - np.outer(np.ones(p.size), p)
+        values, vectors = np.linalg.eigh(H @ K @ H.T)
+        kept = values > 1e-12 * values.max()
+        Z = vectors[:, kept] * np.sqrt(values[kept])
+    beta = NearestMean.of(source, labels, k, options.get("least_share", 0.0)).in_margins(C)
+    problem = MulticlassProblem(source, MulticlassHinge(beta, p), least_m=1 / C, **options)
+    return problem, Z, p, beta
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+def test_a_cut_is_the_sum_of_its_rows(rng, kind):
+    X, labels = groups(rng)
+    n, k = len(X), 4
+    problem, Z, p, _ = problem_of(X, labels, kind)
+    chosen = rng.integers(0, k + 1, n)
+    chosen[chosen - 1 == labels] = 0
+    chosen[::7] = EVENLY
+    v = np.zeros((n, k))
+    for i in range(n):
+        if chosen[i]:
+            v[i, labels[i]] = p[i]
+            rivals = [chosen[i] - 1] if chosen[i] > 0 else [r for r in range(k) if r != labels[i]]
+            v[i, rivals] = -p[i] / len(rivals)
+    cut = problem.cut(labels, Violated(chosen, 0.0, 0.0))
+    a = Z.T @ v
+    other = problem.cut(labels, problem.loss.first(labels, None))
+    inner = problem.source.inner(cut.a, [cut.a, other.a])
+    assert inner[0] == pytest.approx((a**2).sum(), rel=1e-9)
+    np.testing.assert_allclose(problem.source.scores(cut.a), Z @ a, atol=1e-9)
+
+
+def optimum(Z, p, y, beta, C):
+    """The convex problem of given labels, one slack a row, by an independent solver."""
+    n, k = len(y), beta.size
+    W, rho, xi = cp.Variable((Z.shape[1], k)), cp.Variable(), cp.Variable(n)
+    F = Z @ W + np.ones((n, 1)) @ cp.reshape(rho * beta, (1, k), order="C")
+    constraints = [xi >= 0, rho >= 0]
+    for i in range(n):
+        constraints += [F[i, y[i]] - F[i, r] >= rho - xi[i] for r in range(k) if r != y[i]]
+    cost = 0.5 * cp.sum_squares(W) - rho + C * (p @ xi)
+    model = cp.Problem(cp.Minimize(cost), constraints)
+    model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return float(model.value)
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+@pytest.mark.parametrize("C", [1.2, 2.0, 4.0])
+def test_cuts_solve_the_convex_problem_of_given_labels(rng, kind, C):
+    X, labels = groups(rng, n=40)
+    weights = rng.integers(1, 4, 40).astype(float)
+    problem, Z, p, beta = problem_of(X, labels, kind, C, weights)
+    exact = optimum(Z, p, labels, beta, C)
+    cuts = WorkingCuts(problem)
+    cuts.add(problem.cut(labels, problem.loss.first(labels, problem.zero_scores())))
+    for _ in range(300):
+        found = cuts.solve(C)
+        w, square = cuts.normal(found)
+        f = problem.source.scores(w) + found.rho * beta
+        violated = problem.loss.violated(labels, f, found.rho)
+        J = problem.objective(square, found.rho, violated.xi, C)
+        assert found.lower_bound <= exact + 1e-8
+        assert exact - 1e-8 <= J
+        if J - found.lower_bound < 1e-7:
+            break
+        cuts.add(problem.cut(labels, violated))
+    assert found.lower_bound == pytest.approx(exact, abs=2e-7)
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+@pytest.mark.parametrize("least", [0.0, 0.2])
+def test_the_bound_holds_for_the_labels_found(kind, least):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, labels = groups(rng, n=50)
+        problem, Z, p, beta = problem_of(X, labels, kind, least_share=least)
+        # A start whose clusters are large enough.
+        labels = NearestMean.of(problem.source, labels, 4, least).labels
+        assert np.bincount(labels).min() >= least * 50
+        result = maximise_margin(problem, labels, C=2.0, tol=1e-3)
+        assert result.status in (Status.CONVERGED, Status.CYCLE)
+        assert np.all(np.diff(result.history) <= 0)
+        exact = optimum(Z, p, result.labels, beta, 2.0)
+        assert result.lower_bound <= exact + 1e-8
+        assert exact <= result.objective + 1e-8
+        if result.status is Status.CONVERGED:
+            assert result.gap <= 1e-3 * abs(result.lower_bound)
+        assert np.bincount(result.labels, minlength=4).min() >= least * 50
+        raw = result.scores - result.rho * beta
+        np.testing.assert_array_equal(np.argmax(raw + result.t, axis=1), result.labels)
+
+
+def test_labels_without_a_lower_bound_are_none_of_the_problem():
+    """With w = 0, offsets alone put all rows on the right side where one cluster has most."""
+    X = np.arange(10.0)[:, None]
+    problem = MulticlassProblem(
+        LinearSource(as_rows(X)), MulticlassHinge(np.array([2.0, 0.0, 0.0])), least_m=0.5
+    )
+    f = np.zeros((10, 3))
+    f[0, 1] = f[1, 2] = 9.0
+    assert problem.loss.first(np.argmax(f, axis=1), f).m == pytest.approx(0.6)
+    assert problem.placed(f.copy(), 1.0, 0.0).is_allowed
+    f[1] = 0.0
+    assert not problem.placed(f.copy(), 1.0, 0.0).is_allowed
+
+
+# ---------------------------------------------------------------------- the start
+
+
+def test_balanced_weights_give_every_cluster_the_same(rng):
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    weights = rng.random(6)
+    for given_weights in (None, weights):
+        balanced = balanced_weights(labels, given_weights, 3)
+        np.testing.assert_allclose(np.bincount(labels, balanced), 1 / 3)
+    np.testing.assert_allclose(balanced[4] / balanced[5], weights[4] / weights[5])
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+def test_offsets_are_those_of_the_nearest_mean(rng, kind):
+    X, labels = groups(rng)
+    problem, Z, p, beta = problem_of(X, labels, kind)
+    rule = NearestMean.of(problem.source, labels, 4)
+    means = np.array(
+        [np.average(Z[labels == c], axis=0, weights=p[labels == c]) for c in range(4)]
+    )
+    distances = ((Z[:, None] - means) ** 2).sum(axis=2)
+    own = distances[np.arange(len(X)), labels]
+    distances[np.arange(len(X)), labels] = np.inf
+    np.testing.assert_allclose(rule.margins, (distances.min(axis=1) - own) / 2, atol=1e-9)
+    offsets = -0.5 * (means**2).sum(axis=1)
+    np.testing.assert_allclose(rule.offsets, offsets - offsets.mean(), atol=1e-10)
+    # Half of the rows are inside the margin at C = 2.
+    rho = np.ptp(rule.offsets) / np.ptp(beta)
+    assert p @ (rule.margins < rho) <= 0.5 <= p @ (rule.margins <= rho) + 1e-12
+
+
+def test_offsets_of_a_start_without_a_margin_are_zero(rng):
+    X = rng.standard_normal((60, 2))
+    labels = KMeans(3, n_init=1, random_state=0).fit_predict(X)
+    rule = NearestMean.of(LinearSource(as_rows(X)), (labels + 1) % 3, 3)
+    assert np.ptp(rule.in_margins(1.5)) > 0
+    swapped = dataclasses.replace(rule, margins=-np.abs(rule.margins))
+    np.testing.assert_array_equal(swapped.in_margins(2.0), 0.0)
+
+
+def test_principal_scores_are_those_of_the_centred_rows(rng):
+    X = rng.standard_normal((50, 4)) * [9.0, 3.0, 1.0, 0.2]
+    U, s, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    for source in (LinearSource(as_rows(X)), KernelSource(X @ X.T)):
+        found = principal_scores(source, 3, np.random.default_rng(0))
+        # Up to signs and the common factor 1 / sqrt(n) of the mean.
+        expected = np.abs(U[:, :3] * s[:3]) / np.sqrt(50)
+        np.testing.assert_allclose(np.abs(found), expected, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- estimators
+
+TIGHT = {"tol": 1e-7, "C": 2.0}
+
+
+def same_fit(one, other, tol=1e-5):
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    assert other.objective_ == pytest.approx(one.objective_, rel=tol)
+
+
+def test_digits_beat_k_means():
+    digits = load_digits()
+    X, y = digits.data, digits.target
+    model = CPMMC(10, random_state=0).fit(X)
+    assert normalized_mutual_info_score(y, model.labels_) >= 0.80
+    assert model.status_ is Status.CONVERGED
+    assert model.result_.gap <= 0.01 * abs(model.result_.lower_bound)
+    assert np.all(np.diff(model.result_.history) <= 0)
+    np.testing.assert_array_equal(np.unique(model.labels_), np.arange(10))
+
+
+@pytest.mark.parametrize(
+    "centres",
+    [
+        [[-7, 0], [0, 0], [7, 0]],
+        [[-8, 0], [8, 0], [0, 8], [0, -8], [0, 0]],
+        [[7 * i, 7 * j] for i in range(3) for j in range(3)],
+    ],
+)
+@pytest.mark.parametrize("kind", BOTH)
+def test_groups_at_the_mean_of_the_others_are_found(rng, centres, kind):
+    """Cones about the mean could not: this is what the offsets are for."""
+    centres = np.array(centres, dtype=float)
+    y = np.arange(300) % len(centres)
+    X = centres[y] + rng.standard_normal((300, 2))
+    model = kind(len(centres), random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.97
+
+
+@pytest.mark.parametrize(("k", "imbalance"), [(3, 20.0), (4, 6.0), (6, 10.0)])
+def test_small_groups_are_not_given_up(k, imbalance):
+    """One in C of the rows may be inside the margin; a small group must not be among them."""
+    X, y = make_blobs(
+        600, n_features=4, centers=k, imbalance=imbalance, separation=7.0, random_state=0
+    )
+    model = CPMMC(k, random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.98
+
+
+@pytest.fixture
+def blobs(rng):
+    X, start = groups(rng, n=90, d=5)
+    return X, start
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **o: CPMMC(4, **o),
+        lambda **o: KernelCPMMC(4, **o),
+        lambda **o: KernelCPMMC(4, method="nystroem", n_landmarks=20, **o),
+    ],
+)
+def test_scores_labels_and_prediction_agree(blobs, make, dtype):
+    X = blobs[0].astype(dtype)
+    model = make(random_state=0).fit(X)
+    scores = model.decision_function(X)
+    assert scores.shape == (90, 4)
+    np.testing.assert_array_equal(np.argmax(scores, axis=1), model.labels_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_array_equal(np.unique(model.labels_), np.arange(4))
+    tolerance = 1e-4 if dtype == np.float32 else 1e-9
+    result = model.result_
+    np.testing.assert_allclose(scores, result.scores / result.rho, atol=tolerance, rtol=1e-4)
+    np.testing.assert_allclose(result.t, result.scores.mean(axis=0), atol=tolerance)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(X), scores)
+
+
+def test_fitted_attributes_of_the_linear_one(blobs):
+    X = blobs[0]
+    model = CPMMC(4, random_state=0).fit(X)
+    assert model.coef_.shape == (4, 5)
+    assert model.intercept_.shape == (4,)
+    scores = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), scores, atol=1e-9)
+    np.testing.assert_allclose(model.coef_.sum(axis=0), 0.0, atol=1e-9)
+
+
+def test_fitted_attributes_of_the_kernel(blobs):
+    X = blobs[0]
+    model = KernelCPMMC(4, gamma=0.1, random_state=0).fit(X)
+    assert model.dual_coef_.shape == (90, 4)
+    assert model.intercept_.shape == (4,)
+    scores = rbf_kernel(X, gamma=0.1) @ model.dual_coef_ + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), scores, atol=1e-9)
+    np.testing.assert_allclose(model.dual_coef_.sum(axis=0), 0.0, atol=1e-12)
+
+
+def test_linear_is_the_linear_kernel(blobs, rng):
+    X, start = blobs
+    linear = CPMMC(4, init=start, **TIGHT).fit(X)
+    kernel = KernelCPMMC(4, kernel="linear", init=start, **TIGHT).fit(X)
+    same_fit(linear, kernel)
+    new = rng.standard_normal((30, 5)) * 3
+    np.testing.assert_allclose(
+        kernel.decision_function(new), linear.decision_function(new), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_dense_is_csr(blobs, kind):
+    X, start = blobs
+    X = np.where(np.abs(X) < 0.5, 0.0, X)
+    same_fit(
+        kind(4, init=start, **TIGHT).fit(X), kind(4, init=start, **TIGHT).fit(sparse.csr_array(X))
+    )
+
+
+def test_precomputed_is_the_kernel(blobs):
+    X, start = blobs
+    K = rbf_kernel(X, gamma=0.1)
+    named = KernelCPMMC(4, gamma=0.1, init=start, **TIGHT).fit(X)
+    given_matrix = KernelCPMMC(4, kernel="precomputed", init=start, **TIGHT).fit(K)
+    same_fit(named, given_matrix)
+    # Without labels the start comes from the leading components.
+    model = KernelCPMMC(4, kernel="precomputed", random_state=0).fit(K)
+    np.testing.assert_array_equal(model.predict(K), model.labels_)
+    assert np.unique(model.labels_).size == 4
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_weight_of_two_is_a_row_given_twice(blobs, rng, kind):
+    X, start = blobs
+    weights = rng.integers(1, 4, 90)
+    weighted = kind(4, init=start, **TIGHT).fit(X, sample_weight=weights)
+    twice = kind(4, init=np.repeat(start, weights), **TIGHT).fit(np.repeat(X, weights, axis=0))
+    np.testing.assert_array_equal(np.repeat(weighted.labels_, weights), twice.labels_)
+    assert twice.objective_ == pytest.approx(weighted.objective_, rel=1e-5)
+    plain = kind(4, init=start, **TIGHT).fit(X)
+    assert plain.objective_ != pytest.approx(weighted.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_rows_of_weight_zero_count_for_nothing(blobs, rng, kind):
+    X, start = blobs
+    far = np.vstack([X, 100.0 + rng.standard_normal((5, 5))])
+    weights = np.r_[np.ones(90), np.zeros(5)]
+    options = {"init": np.r_[start, np.zeros(5, dtype=int)], **TIGHT}
+    options |= {"gamma": 0.1} if kind is KernelCPMMC else {}
+    with_them = kind(4, **options).fit(far, sample_weight=weights)
+    without = kind(4, **(options | {"init": start})).fit(X)
+    np.testing.assert_array_equal(with_them.labels_[:90], without.labels_)
+    assert with_them.objective_ == pytest.approx(without.objective_, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_scaled_and_shifted_rows_have_the_same_clusters(blobs, kind):
+    X, start = blobs
+    options = {"kernel": "linear"} if kind is KernelCPMMC else {}
+    one = kind(4, init=start, **options).fit(X)
+    other = kind(4, init=start, **options).fit(1e3 * X + 50.0)
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    assert other.objective_ == pytest.approx(1e6 * one.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "least"), [(20, 20), (0.2, 18), (0.25, 22), (np.int64(22), 22), (1, 1)]
+)
+def test_least_sizes_are_kept(rng, size, least):
+    """Two groups that overlap, one far away: without a least size two of three would do."""
+    X = rng.standard_normal((90, 3))
+    X[:15] += 12.0
+    for kind in BOTH:
+        model = kind(4, min_cluster_size=size, random_state=0).fit(X)
+        assert np.bincount(model.labels_, minlength=4).min() >= least
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_without_a_least_size_clusters_empty():
+    X = make_blobs(300, n_features=6, centers=6, imbalance=8.0, separation=3, random_state=0)[0]
+    start = KMeans(6, n_init=10, random_state=0).fit_predict(X)
+    source = LinearSource(as_rows(X, sample_weight=balanced_weights(start, None, 6)))
+    free = maximise_margins(source, start, 6, C=1.2)
+    assert np.unique(free.labels).size < 6
+    kept = maximise_margins(source, start, 6, C=1.2, least_share=0.03)
+    assert np.bincount(kept.labels, minlength=6).min() >= 9
+
+
+def test_the_default_least_size_is_half_the_smallest_of_the_start(rng):
+    X = rng.standard_normal((120, 2))
+    start = np.repeat([0, 1, 2], [70, 30, 20])
+    model = CPMMC(3, init=start).fit(X)
+    assert np.bincount(model.labels_).min() >= 10
+
+
+def test_large_prices_go_by_smaller_ones(blobs):
+    X = blobs[0]
+    model = CPMMC(4, C=8.0, random_state=0).fit(X)
+    assert model.status_ is Status.CONVERGED
+    direct = CPMMC(4, C=8.0, anneal=(), random_state=0)
+    via = CPMMC(4, C=8.0, anneal=(2.0, 5.0), random_state=0).fit(X)
+    np.testing.assert_array_equal(via.labels_, model.labels_)
+    assert direct.fit(X).n_iter_ < via.n_iter_
+
+
+def test_a_price_without_a_margin_keeps_the_clusters_of_a_smaller_one():
+    X = np.random.default_rng(6).standard_normal((40, 1))
+    with pytest.warns(ConvergenceWarning, match="At C=20 no hyperplane has a margin"):
+        model = CPMMC(4, C=20.0, anneal=(1.2,), random_state=0).fit(X)
+    assert model.status_ is Status.DEGENERATE
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert np.unique(model.labels_).size == 4
+
+
+def test_many_rows_start_from_a_sample(rng):
+    centres = 8.0 * rng.standard_normal((5, 6))
+    y = rng.integers(0, 5, 3000)
+    X = centres[y] + rng.standard_normal((3000, 6))
+    model = CPMMC(5, random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) == 1.0
+    same = CPMMC(5, random_state=0).fit(X)
+    np.testing.assert_array_equal(same.labels_, model.labels_)
+
+
+def test_every_row_a_cluster():
+    X = 5.0 * np.eye(4)
+    model = CPMMC(4, random_state=0).fit(X)
+    np.testing.assert_array_equal(np.sort(model.labels_), np.arange(4))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_start_labels_may_have_any_names(blobs, kind):
+    X, start = blobs
+    names = np.array(["d", "a", "c", "b"])
+    np.testing.assert_array_equal(
+        kind(4, init=names[start]).fit(X).labels_,
+        kind(4, init=np.argsort(np.argsort(names))[start]).fit(X).labels_,
+    )
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"multiway": "both"}, ValueError, "multiway must be one of 'joint', 'recursive'"),
+        ({"threshold": "fixed"}, ValueError, "threshold='fixed' has no meaning for n_clusters=3"),
+        ({"mode": "paper"}, ValueError, "mode='paper' has no meaning.*multiway='recursive'"),
+        ({"balance": 0.0}, ValueError, r"balance=0.0 has no meaning.*min_cluster_size"),
+        ({"balance_unit": "score"}, ValueError, "balance_unit='score' has no meaning"),
+        ({"init": "random"}, ValueError, "init='random' is for two clusters.*k-means"),
+        ({"init": [0, 1] * 15}, ValueError, "init must hold n_clusters=3 different labels, got 2"),
+        ({"C": 0.9}, ValueError, "C=0.9 is too small: below 1"),
+        ({"n_init": 0}, ValueError, "n_init must be at least 1"),
+        ({"min_cluster_size": 0}, ValueError, "min_cluster_size must be at least 1"),
+        ({"min_cluster_size": 0.4}, ValueError, "min_cluster_size must be greater than 0 and at"),
+        ({"min_cluster_size": 11}, ValueError, "min_cluster_size=11 for each of n_clusters=3"),
+        ({"min_cluster_size": "big"}, TypeError, "min_cluster_size must be a number, got 'big'"),
+        (
+            {"n_clusters": 2, "min_cluster_size": 3},
+            ValueError,
+            "min_cluster_size=3 is for more than two clusters.*balance",
+        ),
+        (
+            {"multiway": "recursive", "min_cluster_size": 3},
+            ValueError,
+            "min_cluster_size=3 is for more than two clusters with multiway='joint'",
+        ),
+    ],
+)
+def test_bad_parameters_are_named(rng, kind, parameters, error, message):
+    with pytest.raises(error, match=message):
+        kind(**({"n_clusters": 3} | parameters)).fit(rng.standard_normal((30, 2)))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_too_few_different_rows_are_named(kind):
+    X = np.repeat([[0.0, 1.0], [2.0, 5.0]], 10, axis=0)
+    with pytest.raises(ValueError, match=r"in 2 of n_clusters=3 clusters.*Lower n_clusters"):
+        kind(3, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="n_clusters=3 clusters with at least"):
+        kind(3, init=np.arange(20) % 3).fit(X)
+
+
+def test_a_cluster_of_the_start_without_weight_is_named(rng):
+    weights = np.r_[np.zeros(10), np.ones(20)]
+    with pytest.raises(ValueError, match="positive weight in 2 of n_clusters=3"):
+        CPMMC(3, init=np.repeat([0, 1, 2], 10)).fit(rng.standard_normal((30, 2)), None, weights)
+
+
+def test_parameters_survive_a_clone():
+    model = clone(CPMMC(3, multiway="recursive"))
+    assert model.multiway == "recursive"
+    assert model._is_recursive()
+    assert not clone(KernelCPMMC(3))._is_recursive()
