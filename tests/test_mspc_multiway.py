@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import MSPC
@@ -233,3 +234,69 @@ def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert str(model.tree_) == str(refined.tree_)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
+def test_the_pairwise_start_does_not_depend_on_the_units(kind):
+    """k-means on standardised rows, of sparse ones too: a feature of noise has large units."""
+    X, y = make_blobs(240, centers=4, n_features=3, separation=8.0, random_state=2)
+    X = np.column_stack([X, 1e4 * np.random.default_rng(0).normal(size=240)])
+    model = MSPC(4, multiway="pairwise", random_state=0).fit(kind(X))
+    assert adjusted_rand_score(y, model.labels_) > 0.96
+
+
+def test_the_pairwise_rule_says_what_too_few_different_rows_are():
+    X = np.repeat([[0.0, 0.0], [5.0, 1.0]], 4, axis=0)
+    with pytest.raises(ValueError, match="in 2 of n_clusters=3 clusters: X has too few"):
+        MSPC(3, multiway="pairwise", random_state=0).fit(X)
+    X = np.vstack([X, [[9.0, 9.0]]])
+    with pytest.raises(ValueError, match="in 2 of n_clusters=3 clusters"):
+        MSPC(3, multiway="pairwise", init=X[:, 0]).fit(X, sample_weight=[1.0] * 8 + [0.0])
+
+
+def test_scores_do_not_follow_a_parameter_set_later(mixture):
+    X, _ = mixture
+    model = MSPC(4, multiway="pairwise", random_state=0).fit(X)
+    scores = model.decision_function(X)
+    np.testing.assert_array_equal(model.set_params(n_clusters=2).decision_function(X), scores)
+
+
+def test_a_least_share_of_any_kind_is_of_all_rows():
+    X, _ = make_blobs(200, centers=3, imbalance=[0.6, 0.3, 0.1], random_state=0)
+    plain = MSPC(3, min_cluster_size=0.25, random_state=0).fit(X)
+    single = MSPC(3, min_cluster_size=np.float32(0.25), random_state=0).fit(X)
+    assert np.bincount(single.labels_).min() >= 50
+    np.testing.assert_array_equal(single.labels_, plain.labels_)
+
+
+@pytest.mark.parametrize("value", ["Auto", "3"])
+def test_a_wrong_word_for_the_number_is_told_both_ways(mixture, value):
+    with pytest.raises(ValueError, match=f"must be an integer .* or 'auto', got '{value}'"):
+        MSPC(value).fit(mixture[0])
+
+
+@pytest.mark.parametrize("size", [0.3, 60])
+def test_halves_are_judged_by_half_the_least_size(size):
+    """Two groups of 100 hold 60 rows each, and so do not the halves that cross-fit the split."""
+    X, y = make_blobs(200, centers=2, separation=10.0, random_state=0)
+    model = MSPC("auto", min_cluster_size=size, random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) == 1.0
+    assert model.tree_.root.probability > 0.9
+
+
+@pytest.mark.parametrize("k", ["auto", 3])
+def test_the_least_cluster_size_is_of_all_weight(k):
+    """Ten rows have half the weight: a third of it is more than either other group has."""
+    rng = np.random.default_rng(0)
+    centres = np.repeat([[0, 0], [20, 0], [20, 20]], [10, 45, 45], axis=0)
+    X = centres + rng.normal(scale=0.5, size=(100, 2))
+    weights = np.repeat([9.0, 1.0], [10, 90])
+    model = MSPC(k, min_cluster_size=0.3, random_state=0)
+    if k == "auto":
+        model.fit(X, sample_weight=weights)
+    else:
+        with pytest.warns(ConvergenceWarning, match=r"min_cluster_size=0.3 .* weight of 90 rows"):
+            model.fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(np.bincount(model.labels_, weights), [90.0, 90.0])
+    least = MSPC(k, min_cluster_size=0.15, random_state=0).fit(X, sample_weight=weights)
+    assert sorted(np.bincount(least.labels_, weights)) == [45.0, 45.0, 90.0]

@@ -187,3 +187,122 @@ def test_callbacks_hear_of_splits_and_not_of_their_fits(blobs):
     recorder = Recorder()
     volmar.IterSVR(3, random_state=0).set_callbacks(recorder).fit(blobs[0])
     assert recorder.heard == ["setup", "fit", "split 0", "split 1", "teardown"]
+
+
+@pytest.mark.parametrize("name", ["NormalizedCut", "HardLabelMVC", "SoftLabelMVC"])
+def test_parts_of_a_given_graph_are_scored_by_their_own_rows(name):
+    """Rows of one component have no similarity to the splits of the others."""
+    settings = {"multiway": "recursive"} if name == "SoftLabelMVC" else {}
+    W = sparse.csr_array(sparse.block_diag([np.ones((5, 5)) - np.eye(5)] * 3))
+    model = getattr(volmar, name)(3, affinity="precomputed", random_state=0, **settings).fit(W)
+    assert adjusted_rand_score(np.repeat([0, 1, 2], 5), model.labels_) == 1.0
+    np.testing.assert_array_equal(model.predict(W), model.labels_)
+    with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):
+        model.predict(np.vstack([W.toarray()[:1], np.zeros(15)]))
+
+
+@pytest.mark.parametrize("name", ["HardLabelMVC", "SoftLabelMVC"])
+def test_a_part_may_have_rows_without_neighbours(name):
+    """Splits of a thin graph leave rows alone in their part; none of it may end the fit."""
+    rng = np.random.default_rng(2)
+    W = np.triu(rng.random((30, 30)) * (rng.random((30, 30)) < 0.08), 1)
+    W[np.arange(29), np.arange(1, 30)] += 0.01
+    W += W.T
+    settings = {"multiway": "recursive"} if name == "SoftLabelMVC" else {}
+    model = getattr(volmar, name)(12, affinity="precomputed", random_state=0, **settings).fit(W)
+    assert len(set(model.labels_)) == 12
+    assert model.decision_function(W).shape == (30, 12)
+
+
+def test_a_score_that_fails_keeps_a_part_whole(blobs, monkeypatch):
+    X, _ = blobs
+    whole = volmar.LGMMC._split_probability
+
+    def refuse_parts(self, model, rows, weights):
+        if rows.shape[0] < len(X):
+            raise ValueError("no score for a part.")
+        return whole(self, model, rows, weights)
+
+    monkeypatch.setattr(volmar.LGMMC, "_split_probability", refuse_parts)
+    with pytest.warns(ConvergenceWarning, match=r"none of them can be split \(no score"):
+        assert volmar.LGMMC(3, random_state=0).fit(X).tree_.n_leaves == 2
+
+
+def test_deep_trees_are_scored():
+    class Half:
+        def decision_function(self, X):
+            return X[:, 0]
+
+    from volmar.base.tree import SplitNode, SplitTree
+
+    depth = 2000
+    node = SplitNode(1, 1.0, label=depth)
+    for label in reversed(range(depth)):
+        leaf = SplitNode(1, 1.0, label=label)
+        node = SplitNode(2, 2.0, model=Half(), children=(leaf, node), rank=label + 1)
+    scores = SplitTree(node).scores(np.array([[-1.0], [2.0]]))
+    assert scores.argmax(axis=1).tolist() == [0, depth]
+    # All clusters of the other side have parted from the first row at the first split.
+    assert set(scores[0, 1:]) == {-1.0}
+
+
+@pytest.mark.parametrize("name", [*BINARY, "CPMMC", "KernelCPMMC", "MSPC", "SoftLabelMVC"])
+@pytest.mark.parametrize("k", [1, 3])
+def test_every_fit_has_a_status(name, k, blobs):
+    model = getattr(volmar, name)(k, random_state=0).fit(blobs[0])
+    assert model.status_ is model.result_.status
+    assert len(set(model.labels_)) == k
+
+
+def test_an_interrupted_fit_leaves_nothing(blobs, monkeypatch):
+    X, _ = blobs
+    model = volmar.MSPC(3, random_state=0).fit(X)
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    # After the tree was grown, before the clusters have competed for the rows.
+    monkeypatch.setattr("volmar.separation.mspc.refine_clusters", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert [name for name in vars(model) if name.endswith("_") and name[0] != "_"] == []
+
+
+def test_a_fit_that_a_callback_ended_says_so(blobs):
+    pytest.importorskip("sklearn.callback", reason="callbacks came with scikit-learn 1.9")
+
+    class Stop:
+        def setup(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context):
+            return True
+
+        def teardown(self, estimator, context):
+            pass
+
+    with pytest.warns(ConvergenceWarning, match="Found 2 clusters .* a callback ended the fit"):
+        model = volmar.IterSVR(3, random_state=0).set_callbacks(Stop()).fit(blobs[0])
+    assert model.tree_.n_leaves == 2
+
+
+def test_names_are_drawn_as_they_are(blobs):
+    """Dollar signs are no formula, and long names do not run into each other."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    from volmar.plots import TreeDisplay
+
+    model = volmar.LGMMC(3, kernel="linear", random_state=0).fit(blobs[0])
+    names = ["$\\frac{$", "cost_$_{", "n" * 60]
+    display = TreeDisplay.from_estimator(model, feature_names=names)
+    display.figure_.canvas.draw()
+    lines = {line for text in display.ax_.texts for line in text.get_text().splitlines()}
+    assert max(map(len, lines)) <= 32
+    drawn = {line[:-2] for line in lines if not line.startswith("split")}
+    assert drawn <= {*names[:2], "n" * 29 + "…"}
+    plt.close(display.figure_)

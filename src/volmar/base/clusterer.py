@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
 from volmar.base.recursion import RecursiveResult, grow_tree, separation_along
-from volmar.base.tree import SplitTree
+from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
-    check_choice,
     check_magnitude,
     check_n_clusters,
     check_sample_weight,
@@ -94,7 +93,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None, /) -> float:
         """Return how well a split of rows into two separates them, a probability."""
-        scores = model.decision_function(X)
+        scores = scores_in_graph(model, X)
         return separation_along(scores, model.labels_.astype(bool), weights)
 
     def _publish(self, problem: Any, result: Any, /) -> None:
@@ -104,9 +103,20 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     @with_callbacks
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
-        # A fit that fails or is interrupted leaves an unfitted estimator, not half of the last.
+        self._forget()
+        try:
+            self._fit_rows(X, sample_weight)
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    def _forget(self) -> None:
+        """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
+
+    def _fit_rows(self, X: Any, sample_weight: ArrayLike | None) -> None:
         self._check_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
@@ -116,22 +126,24 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 "similarities between all pairs of training rows."
             )
         auto = self._finds_number and isinstance(self.n_clusters, str)
-        if auto:
-            check_choice("n_clusters", self.n_clusters, ["auto"])
-        else:
+        if auto and self.n_clusters != "auto":
+            raise ValueError(
+                f"n_clusters must be an integer (at least 1) or 'auto', got {self.n_clusters!r}."
+            )
+        if not auto:
             check_n_clusters(
                 self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
             )
         weights = check_sample_weight(sample_weight, n_samples)
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1), at_least=ONE_HUMP)
-            return self
+            return
         if self.n_clusters < self._min_clusters:
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=np.zeros(n_samples)))
-            return self
+            return
         if self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
-            return self
+            return
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
@@ -142,7 +154,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 best = result
         self._set_result(best)
         self._publish(problem, best)
-        return self
 
     def _fit_tree(
         self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
@@ -170,9 +181,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         n_found = self.tree_.n_leaves
         if not at_least and n_found < self.n_clusters:
             reasons = {leaf.reason for leaf in self.tree_.leaves()}
+            why = f"none of them can be split ({'; '.join(sorted(reasons))}). Lower n_clusters."
+            if "" in reasons:
+                why = "a callback ended the fit before the others were split off."
             warn_user(
-                f"Found {n_found} clusters where n_clusters={self.n_clusters}: none of them can "
-                f"be split ({'; '.join(sorted(reasons))}). Lower n_clusters.",
+                f"Found {n_found} clusters where n_clusters={self.n_clusters}: {why}",
                 ConvergenceWarning,
             )
         if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
@@ -193,6 +206,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self.labels_: NDArray[np.int64] = result.labels.astype(np.int64)
         self.objective_: float = result.objective
         self.n_iter_: int = result.n_iter
+        self.status_: Status = result.status
         self.result_: Any = result
 
     def decision_function(self, X: ArrayLike) -> NDArray:

@@ -152,21 +152,22 @@ def grow_tree(
             warnings.simplefilter("always")
             try:
                 model = fit(inside, w, leaf.seed)
+                if np.ptp(model.labels_) == 0:
+                    node.reason = "all rows on one side"
+                    return
+                node.probability = probability(model, inside, w)
             except ValueError as error:
                 if whole:
                     raise
                 node.reason = str(error)
                 return
-            if np.ptp(model.labels_) == 0:
-                node.reason = "all rows on one side"
-                return
-            node.model, node.probability = model, probability(model, inside, w)
+        node.model = model
         node.leading = _leading(model, inside, w)
         leaf.caught = tuple(caught)
 
     def importance(leaf: _Part) -> float:
         node = leaf.node
-        if node.model is None or node.probability < at_least:
+        if node.model is None or not node.probability >= at_least:
             return -np.inf
         return float(np.sqrt(node.weight) * node.probability)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SplitNode", "SplitTree"]
+__all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
 
 # Features that a printed split names.
 N_LEADING = 3
@@ -65,10 +65,31 @@ class SplitNode:
         return not self.children
 
     def score(self, X: Any) -> NDArray:
-        """Scores of rows by the split, positive for the second side."""
-        if self.columns is not None:
-            X = X[:, self.columns]
-        return self.model.decision_function(X)
+        """Scores of rows by the split, positive for the second side.
+
+        0 for rows without any of the given similarities to a part of the training rows. Without
+        one to all of them a row is refused.
+        """
+        if self.columns is None:
+            return self.model.decision_function(X)
+        is_part = self.columns.size < X.shape[1]
+        X = X[:, self.columns]
+        return scores_in_graph(self.model, X) if is_part else self.model.decision_function(X)
+
+
+def scores_in_graph(model: Any, X: Any) -> NDArray:
+    """Return the scores of rows, 0 for those that given similarities join to no row of the model.
+
+    A part of a graph may have rows all of whose neighbours are in another part.
+    """
+    affinity = getattr(model, "affinity", None)
+    if not isinstance(affinity, str) or affinity != "precomputed":
+        return model.decision_function(X)
+    joined = np.flatnonzero(np.asarray(abs(X).sum(axis=1)))
+    scores = np.zeros(X.shape[0])
+    if joined.size:
+        scores[joined] = model.decision_function(X[joined])
+    return scores
 
 
 @dataclass
@@ -122,25 +143,32 @@ class SplitTree:
 
         Of two clusters it is the score of the split, (n,), and of one zero.
 
-        The cluster that a row falls into on the way down has a score that is not negative, and
-        every other one has passed a split on its wrong side: the largest score of a row is the
-        cluster that it falls into. A row on the border (score 0) belongs to the first side.
+        Splits score the rows that come down to them, and no others: a row and a cluster that have
+        parted ways keep the score of the split at which they did, which is negative. The cluster
+        that a row falls into has a score that is not: it is the largest. A row on the border
+        (score 0) belongs to the first side.
         """
+        n = X.shape[0]
         if self.root.is_leaf:
-            return np.zeros(X.shape[0])
+            return np.zeros(n)
         if self.n_leaves == 2:
             return self.root.score(X)
         columns: list[NDArray] = []
-        self._descend(self.root, X, np.full(X.shape[0], np.inf), columns)
+        stack = [(self.root, np.full(n, np.inf), np.arange(n))]
+        while stack:
+            node, least, rows = stack.pop()
+            if node.is_leaf:
+                columns.append(least)
+                continue
+            f = np.zeros(0)
+            if rows.size:
+                f = node.score(X if rows.size == n else X[rows])
+            first, second = least.copy(), least
+            first[rows] = np.minimum(least[rows], -f)
+            second[rows] = np.minimum(least[rows], f)
+            stack.append((node.children[1], second, rows[f > 0]))
+            stack.append((node.children[0], first, rows[f <= 0]))
         return np.column_stack(columns)
-
-    def _descend(self, node: SplitNode, X: Any, least: NDArray, columns: list[NDArray]) -> None:
-        if node.is_leaf:
-            columns.append(least)
-            return
-        f = node.score(X)
-        self._descend(node.children[0], X, np.minimum(least, -f), columns)
-        self._descend(node.children[1], X, np.minimum(least, f), columns)
 
     def __str__(self) -> str:
         """Draw the tree, a line a node."""

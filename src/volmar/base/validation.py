@@ -52,6 +52,8 @@ def check_number(
         relation = "greater than" if open_low else "at least"
         limits = f"{relation} {low:g}" + (f" and at most {high:g}" if np.isfinite(high) else "")
         limits = limits if np.isfinite(low) else "finite"
+        if number == np.inf and np.isfinite(low) and high == np.inf:
+            limits += " and finite"
         raise ValueError(f"{name} must be {limits}, got {value}.")
     return number
 
@@ -128,7 +130,13 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
         )
     if given.dtype.kind == "f" and np.isnan(given).any():
         raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
-    values, consecutive = np.unique(given, return_inverse=True)
+    try:
+        values, consecutive = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} holds labels of kinds that cannot be compared ({error}). Give all of them as "
+            "integers, or all as strings."
+        ) from error
     if values.size != n_clusters:
         raise ValueError(
             f"{name} must hold n_clusters={n_clusters} different labels, got {values.size}."

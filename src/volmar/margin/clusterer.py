@@ -329,7 +329,6 @@ class MarginClusterer(Clusterer):
 
     def _publish(self, prepared: Prepared, result: MarginResult) -> None:
         self._hyperplane = prepared.view.hyperplane(result)
-        self.status_ = result.status
         if result.status is Status.DEGENERATE:
             warn_user(
                 f"At C={self.C:g} no hyperplane has a margin with its own labels: the rows are "

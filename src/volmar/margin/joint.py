@@ -91,7 +91,9 @@ class JointClusterer(MarginClusterer):
         if not self._is_joint():
             super()._check_bounded()
         elif self.C < 1.0:
-            raise ValueError(f"C={self.C:g} is too small: below 1 the margin grows without limit.")
+            raise ValueError(
+                f"C={self.C:g} is too small: below 1 the margin grows without limit. Raise C."
+            )
 
     def _least_share(self, sizes: NDArray, weights: NDArray | None) -> float:
         """Return the least share of the rows in a cluster, from the sizes of the start."""

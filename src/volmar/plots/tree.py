@@ -11,6 +11,8 @@ from volmar.plots.clusters import COLOURS, new_axes
 
 # Features that a split is drawn with.
 N_NAMED = 2
+# Letters of a feature's name that are drawn: splits of a level are 3 inches apart at least.
+MOST_LETTERS = 30
 
 
 class TreeDisplay:
@@ -34,11 +36,12 @@ class TreeDisplay:
 
     Examples
     --------
-    >>> from volmar import MSPC
+    >>> from volmar import IterSVR
     >>> from volmar.datasets import make_blobs
     >>> from volmar.plots import TreeDisplay
     >>> X, _ = make_blobs(300, centers=3, random_state=0)
-    >>> display = TreeDisplay.from_estimator(MSPC(3, random_state=0).fit(X))
+    >>> model = IterSVR(3, kernel="linear", random_state=0).fit(X)
+    >>> display = TreeDisplay.from_estimator(model)
     >>> [label.get_text() for label in display.ax_.get_xticklabels()][0]
     'cluster 0\n100 rows'
     """
@@ -143,13 +146,18 @@ class TreeDisplay:
                 ha="center",
                 va="center",
                 fontsize="small",
+                parse_math=False,  # a name may hold dollar signs
                 bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
                 zorder=4,
             )
 
     def _words(self, node: SplitNode) -> str:
         names = [
-            f"{self.tree.name(j)} {'+' if value > 0 else '−'}"
+            f"{_shortened(self.tree.name(j))} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:N_NAMED]
         ]
         return "\n".join([f"split {node.rank}: {node.probability:.2f}", *names])
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"

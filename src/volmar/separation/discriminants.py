@@ -23,7 +23,8 @@ class MultiwaySeparationResult(Result):
     ----------
     objective : float
         Minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B the
-        covariance of their means: minus :math:`R^2` of Theorem 2, where there are two.
+        covariance of their means: minus :math:`R^2` of Theorem 2, where there are two. Of
+        pairwise machines minus the mean of their probabilities.
     residuals : mapping
         "moves": share of the rows that the last step relabelled.
     labels : ndarray of shape (n,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
 from volmar.base import Clusterer
@@ -74,7 +76,7 @@ class MSPC(Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
+    n_clusters : int or "auto", default=2
         Number of clusters. "auto" splits as long as the two sides of a part are separated with a
         probability of 3/4 or more, which is the most that a symmetric density with one hump can
         reach; see the notes for where that fails.
@@ -127,10 +129,12 @@ class MSPC(Clusterer):
         Cluster of each training row.
     tree_ : SplitTree
         The splits, where there are more than two clusters or "auto" was asked for, found by
-        splitting again. Rows at the borders may have changed sides since (`labels_`).
+        splitting again. Rows may have changed clusters since (`labels_`): those at the borders,
+        and more where a split went through a cluster.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the clusters' means are 1 apart; of more than two clusters their
-        discriminants. Only for kernel="linear", and not for multiway="pairwise".
+        discriminants. Only for kernel="linear", and not for multiway="pairwise", nor for more than
+        two clusters where the splits alone are the answer (see `result_`).
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``.
     msp_ : float
@@ -147,9 +151,11 @@ class MSPC(Clusterer):
         How the solver ended.
     objective_ : float
         What the solver minimised: minus the bound on kappa^2 ("gep"), minus p ("mpm"), minus the
-        leading eigenvalue ("eig").
-    result_ : SeparationResult or MultiwaySeparationResult
-        The solver's certified result.
+        leading eigenvalue ("eig"). Of more than two clusters minus their separation :math:`tr((R +
+        \lambda I)^{-1} B)`, or with multiway="pairwise" minus the mean p of the pairs.
+    result_ : SeparationResult, MultiwaySeparationResult or RecursiveResult
+        The solver's certified result; of the splits alone where "auto" finds fewer than three
+        clusters, or the discriminants would leave one below `min_cluster_size` at once.
     n_iter_ : int
         Iterations.
     n_features_in_ : int
@@ -359,9 +365,16 @@ class MSPC(Clusterer):
     def _run_pairwise(self, prepared: Prepared, seed: int) -> MultiwaySeparationResult:
         """Start from k-means or given labels, and let the machines of all pairs settle."""
         k, z = self.n_clusters, prepared.z
+        labels = self._k_start_labels(prepared, seed)
+        found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
+        if found < k:
+            raise ValueError(
+                f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
+                "has too few different rows. Lower n_clusters."
+            )
         result = pairwise_machines(
             z,
-            self._k_start_labels(prepared, seed),
+            labels,
             k,
             self.reg,
             min_weight=prepared.min_weight,
@@ -379,10 +392,16 @@ class MSPC(Clusterer):
         X, z = prepared.X, prepared.z
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, X.shape[0], self.n_clusters)
-        if self.init == "auto" and self.mode == "default" and not sparse.issparse(X):
-            X = ((X - z.mean) / z.scale).astype(X.dtype, copy=False)
+        if self.init == "auto" and self.mode == "default":
+            # Sparse rows stay where they are: k-means does not depend on the origin.
+            is_sparse = sparse.issparse(X)
+            scaled = X.multiply(1.0 / z.scale).tocsr() if is_sparse else (X - z.mean) / z.scale
+            X = scaled.astype(X.dtype, copy=False)
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed)
-        return kmeans.fit_predict(X, sample_weight=z.rows.weights)
+        with warnings.catch_warnings():
+            # Of too few different rows the caller says so itself.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return kmeans.fit_predict(X, sample_weight=z.rows.weights)
 
     def _gep(self, prepared: Prepared, w: NDArray) -> SeparationResult:
         return separation_gep(
@@ -434,6 +453,7 @@ class MSPC(Clusterer):
     ) -> None:
         """Split, and split again; then let all clusters compete for all rows."""
         self._n_rows = X.shape[0]
+        self._total_weight = float(self._n_rows if weights is None else weights.sum())
         if not at_least:
             self._least_share(self._n_rows)  # refuses what no labels could hold
         super()._fit_tree(X, weights, steps, at_least)
@@ -452,7 +472,7 @@ class MSPC(Clusterer):
             k,
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
-            tol=self.tol,
+            tol=0.0 if self.mode == "paper" else self.tol,
         )
         if result.history:
             self._set_result(result)
@@ -460,9 +480,24 @@ class MSPC(Clusterer):
 
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
         model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        if isinstance(self.min_cluster_size, float):  # a share of all rows, not of the part
-            model.min_cluster_size = int(np.ceil(self.min_cluster_size * self._n_rows))
+        model.min_cluster_size = self._least_size_in_part(X.shape[0], weights)
         return model.fit(X, sample_weight=weights)
+
+    def _least_size_in_part(self, n: int, weights: NDArray | None) -> Any:
+        """Return `min_cluster_size`, which is of all rows, for a part with n of them."""
+        size = self.min_cluster_size
+        if size is None:
+            return None
+        share = float(size)
+        count = int(size) if isinstance(size, Integral) else int(np.ceil(share * self._n_rows))
+        if weights is None or n == self._n_rows:
+            return count
+        needed, weight = count / self._n_rows * self._total_weight, float(weights.sum())
+        if needed > 0.5 * weight:
+            raise ValueError(
+                f"min_cluster_size={size} is more than half of the weight of {n} rows. Lower it."
+            )
+        return needed / weight
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
         """Cross-fit: each half of the rows is judged by a hyperplane from the other half."""
@@ -472,6 +507,8 @@ class MSPC(Clusterer):
         found = []
         for seen, unseen in (halves, halves[::-1]):
             half = silent_clone(model)
+            if isinstance(half.min_cluster_size, Integral):
+                half.min_cluster_size = int(half.min_cluster_size) / n  # as a share, of any half
             w = None if weights is None else weights[seen]
             try:
                 prepared = half._problem(_part(X, seen, seen, self._is_pairwise()), w)
@@ -487,7 +524,6 @@ class MSPC(Clusterer):
 
     def _publish_multiway(self, prepared: Prepared, result: MultiwaySeparationResult) -> None:
         z = prepared.z
-        self.status_ = result.status
         self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
         self._coefficients = z.coefficients(result.directions)
         self._unit, self._threshold = 1.0, -result.offsets
@@ -501,7 +537,6 @@ class MSPC(Clusterer):
             self._publish_multiway(prepared, result)
             return
         z = prepared.z
-        self.status_ = result.status
         self._set_hyperplane(prepared, result)
         self._describe(prepared, result, result.labels.astype(bool))
         if prepared.feature_map is None:
@@ -546,9 +581,9 @@ class MSPC(Clusterer):
         rows = type(as_rows(X))(X, offset=self._z_mean)
         scores = rows.scores(self._coefficients) - np.asarray(self._threshold, dtype=rows.dtype)
         scores /= rows.dtype.type(self._unit)
-        return (
-            scores if self._pairs is None else least_scores(scores, self._pairs, self.n_clusters)
-        )
+        if self._pairs is None:
+            return scores
+        return least_scores(scores, self._pairs, int(self._pairs.max()) + 1)
 
 
 def _part(X: Any, rows: NDArray, columns: NDArray, pairwise: bool) -> Any:

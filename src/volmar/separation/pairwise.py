@@ -72,8 +72,8 @@ def pairwise_machines(
         if np.bincount(proposed, z.rows.weights, k).min() < max(min_weight, np.finfo(float).tiny):
             status = Status.DEGENERATE
             break
-        directions, offsets, worst = machines
-        history.append(-worst)
+        directions, offsets, mean = machines
+        history.append(-mean)
         moves = float(np.mean(proposed != labels))
         labels = proposed
         if moves <= tol:
