@@ -47,8 +47,8 @@ TreeDisplay.from_estimator(model)
 # %%
 # How many?
 # ---------
-# ``n_clusters="auto"`` splits as long as a split separates its sides with a probability of 3/4 or
-# more, which no symmetric density with one hump can reach. Noise stays whole:
+# ``n_clusters="auto"`` splits a part only where half of its rows show more than one hump along
+# the hyperplane that the other half has found. Noise stays whole:
 
 noise = np.random.default_rng(0).normal(size=(500, 10))
 print("noise:", MSPC("auto", random_state=0).fit(noise).tree_.n_leaves, "cluster")

@@ -183,10 +183,11 @@ def test_the_least_cluster_size_is_of_all_rows():
         MSPC(3, min_cluster_size=0.4, random_state=0).fit(X)
 
 
+@pytest.mark.parametrize("rule", ["auto", "fast"])
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_the_number_of_clusters_is_found(k):
+def test_the_number_of_clusters_is_found(k, rule):
     X, y = make_blobs(100 * k, centers=k, n_features=3, separation=10.0, random_state=k)
-    model = MSPC("auto", random_state=0).fit(X)
+    model = MSPC(rule, random_state=0).fit(X)
     assert model.tree_.n_leaves == k
     assert adjusted_rand_score(y, model.labels_) > 0.99
     assert model.decision_function(X).shape == ((len(X), k) if k > 2 else (len(X),))
@@ -194,10 +195,11 @@ def test_the_number_of_clusters_is_found(k):
     assert hasattr(model, "msp_") == (k == 2)
 
 
+@pytest.mark.parametrize("rule", ["auto", "fast"])
 @pytest.mark.parametrize("kind", ["normal", "exponential"])
-def test_noise_is_one_cluster(kind):
+def test_noise_is_one_cluster(kind, rule):
     X = getattr(np.random.default_rng(0), kind)(size=(400, 6))
-    model = MSPC("auto", random_state=0).fit(X)
+    model = MSPC(rule, random_state=0).fit(X)
     assert model.labels_.max() == 0
     assert model.tree_.root.probability < 0.75
 
@@ -271,7 +273,7 @@ def test_a_least_share_of_any_kind_is_of_all_rows():
 
 @pytest.mark.parametrize("value", ["Auto", "3"])
 def test_a_wrong_word_for_the_number_is_told_both_ways(mixture, value):
-    with pytest.raises(ValueError, match=f"must be an integer .* or 'auto', got '{value}'"):
+    with pytest.raises(ValueError, match=f"must be an integer .* or 'auto' or 'fast', got '{value}'"):
         MSPC(value).fit(mixture[0])
 
 
@@ -284,7 +286,7 @@ def test_halves_are_judged_by_half_the_least_size(size):
     assert model.tree_.root.probability > 0.9
 
 
-@pytest.mark.parametrize("k", ["auto", 3])
+@pytest.mark.parametrize("k", ["fast", 3])
 def test_the_least_cluster_size_is_of_all_weight(k):
     """Ten rows have half the weight: a third of it is more than either other group has."""
     rng = np.random.default_rng(0)
@@ -292,7 +294,7 @@ def test_the_least_cluster_size_is_of_all_weight(k):
     X = centres + rng.normal(scale=0.5, size=(100, 2))
     weights = np.repeat([9.0, 1.0], [10, 90])
     model = MSPC(k, min_cluster_size=0.3, random_state=0)
-    if k == "auto":
+    if k == "fast":
         model.fit(X, sample_weight=weights)
     else:
         with pytest.warns(ConvergenceWarning, match=r"min_cluster_size=0.3 .* weight of 90 rows"):

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import volmar
+from volmar.base.cross_fit import cross_fit
 from volmar.base.recursion import RecursiveResult, separation_along
 from volmar.datasets import make_blobs
 
@@ -306,3 +307,68 @@ def test_names_are_drawn_as_they_are(blobs):
     drawn = {line[:-2] for line in lines if not line.startswith("split")}
     assert drawn <= {*names[:2], "n" * 29 + "…"}
     plt.close(display.figure_)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("CPMMC", {}),
+        ("IterSVR", {"kernel": "linear"}),
+        ("LGMMC", {"kernel": "linear"}),
+        ("MultivariateMMC", {}),
+    ],
+)
+def test_the_number_of_clusters_by_tested_splits(name, parameters):
+    X, y = make_blobs(300, centers=3, n_features=4, separation=9.0, random_state=1)
+    model = getattr(volmar, name)("auto", random_state=0, **parameters).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.97
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    for node in model.tree_.nodes():
+        # Split where, and only where, the p-value is at most its share of the level.
+        assert (node.p_value <= 0.05 * node.n_rows / 300) == (not node.is_leaf)
+    assert "(p = 0.0" in str(model.tree_)
+    noise = np.random.default_rng(0).normal(size=(200, 4))
+    assert (
+        getattr(volmar, name)("auto", random_state=0, **parameters).fit(noise).labels_.max() == 0
+    )
+
+
+def test_curved_splits_are_not_tested(blobs):
+    X, _ = blobs
+    with pytest.raises(ValueError, match="splits are no hyperplanes"):
+        volmar.SoftLabelMVC("auto").fit(X)
+    with pytest.raises(TypeError, match="Use kernel='linear'"):
+        volmar.IterSVR("auto").fit(X)
+    with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto', got"):
+        volmar.CPMMC("fast").fit(X)
+
+
+def test_halves_judge_each_other():
+    """The fits never see the rows that judge them, and every row judges once a parting."""
+    X = np.column_stack([np.arange(60.0), np.zeros(60)])
+    seen, judged = [], []
+
+    class Line:
+        def decision_function(self, rows):
+            judged.append(rows[:, 0])
+            return rows[:, 0] - 30.0
+
+    def fit(rows, weights, seed):
+        seen.append(rows[:, 0])
+        return Line()
+
+    found = cross_fit(fit, X, None, seed=0, level=0.05)
+    assert len(seen) == len(judged) == 6
+    for fitted, scored in zip(seen, judged, strict=True):
+        assert not set(fitted) & set(scored)
+        assert len(fitted) + len(scored) == 60
+    for first, second in zip(judged[::2], judged[1::2], strict=True):
+        assert sorted([*first, *second]) == list(range(60))
+    assert found.p_value > 0.05  # equally spaced points have one hump
+
+
+def test_a_half_that_cannot_be_fitted_counts_against_the_split():
+    def refuse(rows, weights, seed):
+        raise ValueError
+
+    assert cross_fit(refuse, np.eye(50), None, seed=0, level=0.05) == (1.0, 0.0)

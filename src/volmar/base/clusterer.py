@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
+from volmar.base.cross_fit import cross_fit
 from volmar.base.recursion import RecursiveResult, grow_tree, separation_along
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
@@ -29,6 +30,8 @@ from volmar.solvers import Result, Status
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
 ONE_HUMP = 0.75
+# Probability of any split too many with n_clusters="auto".
+ALPHA = 0.05
 
 
 class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
@@ -51,8 +54,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _is_binary: ClassVar[bool] = False
     #: Parameters that may hold an entry for each row, which a split of the rows would break.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Whether n_clusters="auto" is taken.
-    _finds_number: ClassVar[bool] = False
+    #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
+    _finds_number: ClassVar[tuple[str, ...]] = ()
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
 
@@ -117,6 +120,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             delattr(self, name)
 
     def _fit_rows(self, X: Any, sample_weight: ArrayLike | None) -> None:
+        auto = isinstance(self.n_clusters, str)
+        if auto:
+            self._check_finds_number()
         self._check_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
@@ -125,18 +131,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
                 "similarities between all pairs of training rows."
             )
-        auto = self._finds_number and isinstance(self.n_clusters, str)
-        if auto and self.n_clusters != "auto":
-            raise ValueError(
-                f"n_clusters must be an integer (at least 1) or 'auto', got {self.n_clusters!r}."
-            )
         if not auto:
             check_n_clusters(
                 self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
             )
         weights = check_sample_weight(sample_weight, n_samples)
         if auto:
-            self._fit_tree(X, weights, range(n_samples - 1), at_least=ONE_HUMP)
+            at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
+            self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
             return
         if self.n_clusters < self._min_clusters:
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=np.zeros(n_samples)))
@@ -171,6 +173,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             weights,
             fit=self._fit_part,
             probability=self._split_probability,
+            judge=self._judge if self.n_clusters == "auto" else None,
+            alpha=ALPHA,
             steps=steps,
             seeds=check_random_state(self.random_state),
             at_least=at_least,
@@ -179,7 +183,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         )
         self._set_result(result)
         n_found = self.tree_.n_leaves
-        if not at_least and n_found < self.n_clusters:
+        if not isinstance(self.n_clusters, str) and n_found < self.n_clusters:
             reasons = {leaf.reason for leaf in self.tree_.leaves()}
             why = f"none of them can be split ({'; '.join(sorted(reasons))}). Lower n_clusters."
             if "" in reasons:
@@ -194,6 +198,35 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"{result.warnings[0]} All warnings are in result_.warnings.",
                 ConvergenceWarning,
             )
+
+    def _check_finds_number(self) -> None:
+        name, words = type(self).__name__, self._finds_number
+        if not words:
+            raise ValueError(
+                f"n_clusters must be an integer for {name}, got {self.n_clusters!r}: its splits "
+                "are no hyperplanes, and a curved score has humps of its own that no test could "
+                "tell from those of the rows. Use MSPC('auto') for the number of clusters."
+            )
+        if self.n_clusters not in words:
+            raise ValueError(
+                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))}, "
+                f"got {self.n_clusters!r}."
+            )
+
+    def _judge(
+        self, X: Any, weights: NDArray | None, level: float, seed: int
+    ) -> tuple[float, float]:
+        return cross_fit(self._fit_half, X, weights, seed=seed, level=level)
+
+    def _fit_half(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        """Fit a clusterer for two to half of the rows, and see to it that it is a hyperplane."""
+        model = self._fit_part(X, weights, seed)
+        if not hasattr(model, "coef_"):
+            raise TypeError(
+                f"n_clusters='auto' tests splits by hyperplanes, and this {type(self).__name__} "
+                "has none: a curved score has humps of its own. Use kernel='linear', or MSPC."
+            )
+        return model
 
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
         """Fit a clusterer for two to a part of the rows."""

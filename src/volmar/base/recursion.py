@@ -98,6 +98,8 @@ def grow_tree(
     *,
     fit: Callable[[Any, NDArray | None, int], Any],
     probability: Callable[[Any, Any, NDArray | None], float],
+    judge: Callable[[Any, NDArray | None, float, int], tuple[float, float]] | None = None,
+    alpha: float = 1.0,
     steps: Iterable[int],
     seeds: np.random.RandomState,
     at_least: float = 0.0,
@@ -121,6 +123,14 @@ def grow_tree(
         `ValueError` means that the part cannot be split; that of the whole is raised.
     probability : callable
         From a fitted clusterer, the rows it was fitted to and their weights to p.
+    judge : callable, optional
+        From rows of a part, their weights, a level and a seed to a p-value and p, in place of
+        `probability`. A part is split only if the p-value is at most the level, which is `alpha`
+        times its share of the rows.
+    alpha : float, default=1
+        Probability of any split too many. A part is tested only where all parts that it is in
+        were split, and levels go with sizes: the parts that are clusters are apart, their levels
+        sum up to `alpha` at most, and any split too many begins with one of them.
     steps : iterable of int
         0, 1 and so on, one for each split; those for which there is none to make are passed over.
     seeds : RandomState
@@ -155,7 +165,11 @@ def grow_tree(
                 if np.ptp(model.labels_) == 0:
                     node.reason = "all rows on one side"
                     return
-                node.probability = probability(model, inside, w)
+                if judge is None:
+                    node.probability = probability(model, inside, w)
+                else:
+                    level = alpha * rows.size / n
+                    node.p_value, node.probability = judge(inside, w, level, leaf.seed)
             except ValueError as error:
                 if whole:
                     raise
@@ -168,6 +182,8 @@ def grow_tree(
     def importance(leaf: _Part) -> float:
         node = leaf.node
         if node.model is None or not node.probability >= at_least:
+            return -np.inf
+        if judge is not None and not node.p_value <= alpha * node.n_rows / n:
             return -np.inf
         return float(np.sqrt(node.weight) * node.probability)
 

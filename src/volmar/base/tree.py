@@ -28,6 +28,8 @@ class SplitNode:
     probability : float
         How well its split separates it: a probability from 0 to 1. NaN where no split was looked
         for or found; of a cluster, that of the split that was found and not made.
+    p_value : float
+        Of one hump against more, where splits are tested (n_clusters="auto"); NaN otherwise.
     rank : int or None
         Number of its split, from 1 in the order in which they were made; None for a cluster.
     label : int or None
@@ -50,6 +52,7 @@ class SplitNode:
     n_rows: int
     weight: float
     probability: float = float("nan")
+    p_value: float = float("nan")
     rank: int | None = None
     label: int | None = None
     model: Any = None
@@ -189,6 +192,8 @@ class SplitTree:
         if node.is_leaf:
             return f"cluster {node.label}: {text}"
         text += f", split {node.rank}, separated with probability {node.probability:.2f}"
+        if not np.isnan(node.p_value):
+            text += f" (p = {node.p_value:.2g})"
         if node.leading:
             names = [f"{self.name(j)} ({value:+.2g})" for j, value in node.leading]
             text += ", by " + ", ".join(names)

@@ -38,8 +38,10 @@ class CPMMC(JointClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters. For more than two see above and `multiway`.
+    n_clusters : int or "auto", default=2
+        Number of clusters. For more than two see above and `multiway`. "auto" splits again,
+        whatever `multiway` is, but only where rows that had no part in finding a split show more
+        than one hump along it (see `tree_`).
     C : float, default=2.0
         Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
         C of the rows are inside the margin there. Large values chase thin gaps.
@@ -152,6 +154,8 @@ class CPMMC(JointClusterer):
     >>> bool(model.result_.gap <= 0.01 * abs(model.objective_))
     True
     """
+
+    _finds_number = ("auto",)
 
     def __init__(
         self,

@@ -56,9 +56,10 @@ class LGMMC(KernelView, Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
+    n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`).
+        separates best is split next (see `tree_`). "auto", with kernel="linear": parts are split
+        only where rows that had no part in finding the split show more than one hump along it.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
@@ -186,6 +187,7 @@ class LGMMC(KernelView, Clusterer):
     """
 
     _is_binary = True
+    _finds_number = ("auto",)
 
     def __init__(
         self,

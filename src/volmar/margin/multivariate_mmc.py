@@ -37,9 +37,10 @@ class MultivariateMMC(KernelView, MarginClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
+    n_clusters : int or "auto", default=2
         Number of clusters. The losses are defined for 2; more are found by splitting again: the
-        part whose split separates best is split next (see `tree_`).
+        part whose split separates best is split next (see `tree_`). "auto": parts are split only
+        where rows that had no part in finding the split show more than one hump along it.
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One less the normalised mutual information, one less the Rand index, one less the F measure
         of pairs, or the error rate.
@@ -154,6 +155,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
 
     _max_clusters = None
     _is_binary = True
+    _finds_number = ("auto",)
 
     def __init__(
         self,

@@ -76,10 +76,12 @@ class MSPC(Clusterer):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=2
-        Number of clusters. "auto" splits as long as the two sides of a part are separated with a
-        probability of 3/4 or more, which is the most that a symmetric density with one hump can
-        reach; see the notes for where that fails.
+    n_clusters : int, "auto" or "fast", default=2
+        Number of clusters. "auto" splits a part only where rows that had no part in finding the
+        split show more than one hump along it; one of noise has one cluster with a probability of
+        0.95 at least (see `volmar.diagnostics.split_test` and the tree's `p_value`). "fast" splits
+        as long as the two sides are separated with a probability of 3/4 or more, which is the most
+        that a symmetric density with one hump can reach; see the notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on rows that had no part in finding it (see `tree_`); then
@@ -167,7 +169,7 @@ class MSPC(Clusterer):
     the clusters' means along it; of more than two clusters the discriminants, or with
     multiway="pairwise" the least of a cluster's distances to its rivals.
 
-    ``n_clusters="auto"`` fails in both directions. Clusters that overlap are separated with less
+    ``n_clusters="fast"`` fails in both directions. Clusters that overlap are separated with less
     than 3/4 and stay together; features with few different values, or a density with several
     humps that are no clusters, are split further; a split through a cluster is not undone. One
     uniform feature is on the border and is split in about one case of five.
@@ -189,7 +191,7 @@ class MSPC(Clusterer):
     """
 
     _is_binary = True
-    _finds_number = True
+    _finds_number = ("auto", "fast")
     _threshold: Any
     _pairs: NDArray | None
 
@@ -454,7 +456,7 @@ class MSPC(Clusterer):
         """Split, and split again; then let all clusters compete for all rows."""
         self._n_rows = X.shape[0]
         self._total_weight = float(self._n_rows if weights is None else weights.sum())
-        if not at_least:
+        if not isinstance(self.n_clusters, str):
             self._least_share(self._n_rows)  # refuses what no labels could hold
         super()._fit_tree(X, weights, steps, at_least)
         k = self.tree_.n_leaves
@@ -481,6 +483,15 @@ class MSPC(Clusterer):
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
         model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
         model.min_cluster_size = self._least_size_in_part(X.shape[0], weights)
+        return model.fit(X, sample_weight=weights)
+
+    def _fit_half(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        if self.kernel != "linear":
+            return super()._fit_half(X, weights, seed)
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        if self.min_cluster_size is not None:  # as a share, which is the same of any half
+            n = 2 * X.shape[0]
+            model.min_cluster_size = min(self._least_size_in_part(n, None) / n, 0.5)
         return model.fit(X, sample_weight=weights)
 
     def _least_size_in_part(self, n: int, weights: NDArray | None) -> Any:

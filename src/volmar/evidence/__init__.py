@@ -1,0 +1,15 @@
+"""Is there more than one hump? Tests of a sample on the line, and how to combine them."""
+
+from volmar.evidence.combine import combine_p_values
+from volmar.evidence.dip import Dip, DipTest, dip_statistic, dip_test
+from volmar.evidence.humps import HumpTest, hump_test
+
+__all__ = [
+    "Dip",
+    "DipTest",
+    "HumpTest",
+    "combine_p_values",
+    "dip_statistic",
+    "dip_test",
+    "hump_test",
+]
