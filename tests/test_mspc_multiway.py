@@ -231,7 +231,7 @@ def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
     def refuse(z, regularized, labels, k, **_):
         return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
 
-    monkeypatch.setattr("volmar.separation.mspc.refine_clusters", refuse)
+    monkeypatch.setattr("volmar.separation.many_clusters.refine_clusters", refuse)
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)

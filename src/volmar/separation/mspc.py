@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -11,12 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
-from volmar.base import Clusterer
-from volmar.base.callbacks import silent_clone
-from volmar.base.recursion import separation_along
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -33,7 +27,7 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.bound import bound, probability
-from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
+from volmar.separation.discriminants import MultiwaySeparationResult
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -41,8 +35,9 @@ from volmar.separation.gep import (
     mean_difference,
     separation_gep,
 )
+from volmar.separation.many_clusters import ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
-from volmar.separation.pairwise import least_scores, pairwise_machines
+from volmar.separation.pairwise import least_scores
 from volmar.separation.starts import race, sample_size, start_directions
 
 # Up to here a kernel is represented exactly, beyond by landmarks.
@@ -62,7 +57,7 @@ class Prepared(NamedTuple):
     min_weight: float
 
 
-class MSPC(Clusterer):
+class MSPC(ManyClusters):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -192,8 +187,6 @@ class MSPC(Clusterer):
 
     _is_binary = True
     _finds_number = ("auto", "fast")
-    _threshold: Any
-    _pairs: NDArray | None
 
     def __init__(
         self,
@@ -364,47 +357,6 @@ class MSPC(Clusterer):
             tol=0.0 if self.mode == "paper" else self.tol,
         )
 
-    def _run_pairwise(self, prepared: Prepared, seed: int) -> MultiwaySeparationResult:
-        """Start from k-means or given labels, and let the machines of all pairs settle."""
-        k, z = self.n_clusters, prepared.z
-        labels = self._k_start_labels(prepared, seed)
-        found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
-        if found < k:
-            raise ValueError(
-                f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
-                "has too few different rows. Lower n_clusters."
-            )
-        result = pairwise_machines(
-            z,
-            labels,
-            k,
-            self.reg,
-            min_weight=prepared.min_weight,
-            max_iter=self.max_iter,
-            tol=0.0 if self.mode == "paper" else self.tol,
-        )
-        if not result.history:
-            raise ValueError(
-                f"the start leaves a cluster below min_cluster_size={self.min_cluster_size}. "
-                "Lower it, lower n_clusters, or give other labels as init."
-            )
-        return result
-
-    def _k_start_labels(self, prepared: Prepared, seed: int) -> NDArray:
-        X, z = prepared.X, prepared.z
-        if not isinstance(self.init, str):
-            return check_start_labels("init", self.init, X.shape[0], self.n_clusters)
-        if self.init == "auto" and self.mode == "default":
-            # Sparse rows stay where they are: k-means does not depend on the origin.
-            is_sparse = sparse.issparse(X)
-            scaled = X.multiply(1.0 / z.scale).tocsr() if is_sparse else (X - z.mean) / z.scale
-            X = scaled.astype(X.dtype, copy=False)
-        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed)
-        with warnings.catch_warnings():
-            # Of too few different rows the caller says so itself.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return kmeans.fit_predict(X, sample_weight=z.rows.weights)
-
     def _gep(self, prepared: Prepared, w: NDArray) -> SeparationResult:
         return separation_gep(
             prepared.z,
@@ -445,103 +397,7 @@ class MSPC(Clusterer):
         W = start_directions(Z, prepared.regularized, z.correlation, self.n_init, seed, share)
         return self._gep(prepared, race(Z, prepared.regularized, W, share, seed))
 
-    # ------------------------------------------------------------------ more than two clusters
-
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
-
-    def _fit_tree(
-        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
-    ) -> None:
-        """Split, and split again; then let all clusters compete for all rows."""
-        self._n_rows = X.shape[0]
-        self._total_weight = float(self._n_rows if weights is None else weights.sum())
-        if not isinstance(self.n_clusters, str):
-            self._least_share(self._n_rows)  # refuses what no labels could hold
-        super()._fit_tree(X, weights, steps, at_least)
-        k = self.tree_.n_leaves
-        if k == 2:  # the split is the answer, with all that is known of it
-            for name, value in vars(self.tree_.root.model).items():
-                if name not in vars(self):
-                    setattr(self, name, value)
-        if k <= 2:
-            return
-        prepared = self._problem(X, weights)
-        result = refine_clusters(
-            prepared.z,
-            prepared.regularized,
-            self.labels_,
-            k,
-            min_weight=prepared.min_weight,
-            max_iter=self.max_iter,
-            tol=0.0 if self.mode == "paper" else self.tol,
-        )
-        if result.history:
-            self._set_result(result)
-            self._publish_multiway(prepared, result)
-
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        model.min_cluster_size = self._least_size_in_part(X.shape[0], weights)
-        return model.fit(X, sample_weight=weights)
-
-    def _fit_half(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        if self.kernel != "linear":
-            return super()._fit_half(X, weights, seed)
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        if self.min_cluster_size is not None:  # as a share, which is the same of any half
-            n = 2 * X.shape[0]
-            model.min_cluster_size = min(self._least_size_in_part(n, None) / n, 0.5)
-        return model.fit(X, sample_weight=weights)
-
-    def _least_size_in_part(self, n: int, weights: NDArray | None) -> Any:
-        """Return `min_cluster_size`, which is of all rows, for a part with n of them."""
-        size = self.min_cluster_size
-        if size is None:
-            return None
-        share = float(size)
-        count = int(size) if isinstance(size, Integral) else int(np.ceil(share * self._n_rows))
-        if weights is None or n == self._n_rows:
-            return count
-        needed, weight = count / self._n_rows * self._total_weight, float(weights.sum())
-        if needed > 0.5 * weight:
-            raise ValueError(
-                f"min_cluster_size={size} is more than half of the weight of {n} rows. Lower it."
-            )
-        return needed / weight
-
-    def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
-        """Cross-fit: each half of the rows is judged by a hyperplane from the other half."""
-        n = X.shape[0]
-        order = np.random.default_rng(model.random_state).permutation(n)
-        halves = order[: n // 2], order[n // 2 :]
-        found = []
-        for seen, unseen in (halves, halves[::-1]):
-            half = silent_clone(model)
-            if isinstance(half.min_cluster_size, Integral):
-                half.min_cluster_size = int(half.min_cluster_size) / n  # as a share, of any half
-            w = None if weights is None else weights[seen]
-            try:
-                prepared = half._problem(_part(X, seen, seen, self._is_pairwise()), w)
-                half._set_hyperplane(prepared, half._solve(prepared, int(model.random_state)))
-            except ValueError:
-                return 0.0
-            scores = half._scores(_part(X, unseen, seen, self._is_pairwise()))
-            w = None if weights is None else weights[unseen]
-            found.append(separation_along(scores, scores > 0, w))
-        return float(np.mean(found))
-
     # ------------------------------------------------------------------ fitted
-
-    def _publish_multiway(self, prepared: Prepared, result: MultiwaySeparationResult) -> None:
-        z = prepared.z
-        self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
-        self._coefficients = z.coefficients(result.directions)
-        self._unit, self._threshold = 1.0, -result.offsets
-        self._pairs = result.pairs if result.pairs.size else None
-        if prepared.feature_map is None and not result.pairs.size:
-            self.coef_ = np.ascontiguousarray(self._coefficients.T)
-            self.intercept_ = result.offsets - self.coef_ @ z.mean
 
     def _publish(self, prepared: Prepared, result: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
@@ -595,7 +451,3 @@ class MSPC(Clusterer):
         if self._pairs is None:
             return scores
         return least_scores(scores, self._pairs, int(self._pairs.max()) + 1)
-
-
-def _part(X: Any, rows: NDArray, columns: NDArray, pairwise: bool) -> Any:
-    return X[rows][:, columns] if pairwise else X[rows]
