@@ -291,3 +291,16 @@ def test_multiples_of_the_scale_of_gamma():
     for rule in ("auto", "scale/0", "1..2*scale", "scale*4", "-1*scale"):
         with pytest.raises(ValueError, match="gamma must be"):
             KernelKMeans(gamma=rule).fit(X)
+
+
+def test_rows_without_weight_go_to_the_nearest_mean():
+    rng = np.random.default_rng(2)
+    X, weights = rng.normal(size=(30, 2)), np.repeat([1.0, 0.0], 15)
+    model = KernelKMeans(4, random_state=0).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_fewer_rows_with_weight_than_clusters_are_refused():
+    X, weights = np.random.default_rng(0).normal(size=(12, 2)), np.repeat([1.0, 0.0], [3, 9])
+    with pytest.raises(ValueError, match="rows with a positive sample_weight, 3"):
+        KernelKMeans(4).fit(X, sample_weight=weights)

@@ -136,6 +136,12 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
             )
         weights = check_sample_weight(sample_weight, n_samples)
+        n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
+        if not auto and n_counted < self.n_clusters:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
+                f"sample_weight, {n_counted}. Lower n_clusters."
+            )
         if auto:
             at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
             self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)

@@ -111,6 +111,8 @@ def kernel_kmeans(
         history.append(objective)
     if status.ok and _closest_means(problem, S, labels) <= tiny:
         status = Status.DEGENERATE
+    # Rows without weight move nothing, and so need not have moved themselves.
+    labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
     moves = _nearest(costs, labels, nearness) != labels
     return KernelKMeansResult(
         objective=objective,
