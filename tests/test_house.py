@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / "volmar"
 MAP = [
     {"rows", "graphs", "operators", "solvers"},
     {"metrics"},
+    {"evidence"},
     {"base"},
     {"volume", "margin", "separation", "baselines"},
     {"diagnostics", "selection"},

@@ -1,12 +1,18 @@
-"""How far a clustering can be trusted: the papers' stability theory and their error bound."""
+"""How far a clustering can be trusted: tests of a split, stability, the papers' theory."""
 
 from volmar.diagnostics.bound import BoundTerms, ErrorBound, error_bound
 from volmar.diagnostics.conditions import StabilityReport, stability_report
+from volmar.diagnostics.split_test import SplitTestResult, split_test
+from volmar.diagnostics.stability import ResamplingStability, stability
 
 __all__ = [
     "BoundTerms",
     "ErrorBound",
+    "ResamplingStability",
+    "SplitTestResult",
     "StabilityReport",
     "error_bound",
+    "split_test",
+    "stability",
     "stability_report",
 ]

@@ -2,7 +2,7 @@
 
 from volmar.evidence.combine import combine_p_values
 from volmar.evidence.dip import Dip, DipTest, dip_statistic, dip_test
-from volmar.evidence.humps import HumpTest, hump_test
+from volmar.evidence.humps import HumpTest, hump_test, valley_mass
 
 __all__ = [
     "Dip",
@@ -12,4 +12,5 @@ __all__ = [
     "dip_statistic",
     "dip_test",
     "hump_test",
+    "valley_mass",
 ]

@@ -24,7 +24,18 @@ def two_group_index(shares: NDArray) -> NDArray:
     :math:`\sqrt{v} \, (\ell_2 - \ell_1)`: the gain in log-likelihood, a point, of two normal
     components over one, times the root of the mass of the valley between them. The likelihood
     finds small groups; the valley keeps it from skewed or heavy-tailed densities, which two
-    components fit better than one as well, without a valley.
+    components fit better than one as well, without a valley. A flat top is not kept out: its two
+    components have a valley that the sample has not.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (m, GRID)
+        Of `volmar.evidence.humps.density_on_grid`, a sample a row.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        From 0 up.
     """
     grid = np.linspace(0.0, 1.0, GRID)
     squares = grid**2

@@ -1,0 +1,283 @@
+"""Is the split real: level and power of `split_test`, the number of clusters, and the time of it.
+
+Nobody sees a label or the number of groups. Draws are independent and spread over the processors,
+a thread each (LOKY_MAX_CPU_COUNT=1 for one process); times are taken afterwards, in one process.
+Noise has 10 features where no other number is given. The limit of the level is 0.05 and two
+binomial standard errors.
+"""
+
+import warnings
+from zlib import crc32
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.metrics import calinski_harabasz_score, silhouette_score
+from sklearn.mixture import GaussianMixture
+
+from benchmarks.table import Table
+from benchmarks.timing import in_turns
+from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
+from volmar.diagnostics import split_test
+
+ALPHA = 0.05
+NOISES = {
+    "Gaussian, d = 2": lambda rng, n: rng.normal(size=(n, 2)),
+    "Gaussian, d = 10": lambda rng, n: rng.normal(size=(n, 10)),
+    "Gaussian, d = 100": lambda rng, n: rng.normal(size=(n, 100)),
+    "Gaussian, correlated": lambda rng, n: rng.normal(size=(n, 10)) @ _correlating(10),
+    "uniform": lambda rng, n: rng.random((n, 10)),
+    "Student t(3)": lambda rng, n: rng.standard_t(3, size=(n, 10)),
+    "exponential": lambda rng, n: rng.exponential(size=(n, 10)),
+    "log-normal": lambda rng, n: rng.lognormal(size=(n, 10)),
+}
+FLAT = "uniform, d = 2"
+ESTIMATORS = {
+    "MSPC": MSPC,
+    "CPMMC": CPMMC,
+    "KMeans": lambda random_state: KMeans(2, n_init=5, random_state=random_state),
+    "KernelCPMMC (a kernel)": KernelCPMMC,
+    "SoftLabelMVC (a graph)": SoftLabelMVC,
+}
+TESTS = ("humps", "dip")
+N_POWER = 600
+# Standard deviations between the groups, share of the second one, target.
+PLANTED = ((3.0, 0.5, None), (3.5, 0.5, 0.60), (4.0, 0.5, 0.90), (5.0, 0.1, 0.80))
+N_ROWS = 1000
+NUMBERS = range(1, 9)
+DIMENSIONS = (2, 10, 50)
+MOST_CLUSTERS = 10
+# In standard deviations of a blob: least distance of two centres, and root mean square in the box.
+LEAST, USUAL = 6.0, 12.0
+OURS = 'MSPC("auto")'
+NEVER_ONE = ("KMeans, silhouette", "KMeans, Calinski-Harabasz")
+TIMED = (100_000, 50)
+
+
+def run(*, full: bool) -> Table:
+    draws = 200 if full else 40
+    # The dip is there for comparison: a quarter of the draws will do for its level.
+    table = _level((200, 600, 5000) if full else (200, 600), {"humps": draws, "dip": draws // 4})
+    table.notes += [_level_of_others(draws // 2), "", _power(draws), ""]
+    table.notes += [_number(n_seeds=5 if full else 1, n_noise=25 if full else 5), "", _time()]
+    return table
+
+
+def _spread(calls):
+    """Return what (function, arguments) return, over all processors."""
+    return Parallel(n_jobs=-1)(delayed(_quietly)(call, *rest) for call, *rest in calls)
+
+
+def _quietly(call, *arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments)
+
+
+def _generator(*what):
+    """Return a generator that belongs to these words and numbers."""
+    return np.random.default_rng(crc32(repr(what).encode()))
+
+
+# ------------------------------------------------------------------ level and power
+
+
+def _level(sizes, draws):
+    table = Table(
+        ("noise", "n", "rejected at 0.05", "limit", "rejected by the dip", "limit of the dip")
+    )
+    limits = {test: ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / m) for test, m in draws.items()}
+    cases = [(name, n) for name in NOISES for n in sizes]
+    over = 0
+    for name, n in cases:
+        rates = {
+            test: np.mean(_spread((_rejects_noise, name, n, i, test) for i in range(draws[test])))
+            for test in TESTS
+        }
+        over += rates["humps"] > limits["humps"]
+        pairs = (f"{value:.3f}" for test in TESTS for value in (rates[test], limits[test]))
+        table.add(name, n, *pairs)
+    said = f"Draws a row: {draws['humps']}, of the dip {draws['dip']}. The default is above its "
+    table.notes += [said + f"limit in {over} of {len(cases)} rows (target 0).", ""]
+    return table
+
+
+def _rejects_noise(name, n, draw, test):
+    X = NOISES[name](_generator(name, n, draw), n)
+    return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
+
+
+def _level_of_others(draws):
+    noises = ("Gaussian, d = 2", "Gaussian, d = 10", FLAT)
+    table = Table(("estimator", *noises))
+    for estimator in ESTIMATORS:
+        rates = [
+            np.mean(_spread((_other_rejects, estimator, noise, i) for i in range(draws)))
+            for noise in noises
+        ]
+        table.add(estimator, *(f"{rate:.2f}" for rate in rates))
+    limit = ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / draws)
+    table.notes.append(
+        f"Other estimators on noise: rejected at {ALPHA} of {draws} draws, n = {N_POWER} (limit "
+        f"{limit:.2f})."
+    )
+    return table.render()
+
+
+def _other_rejects(estimator, noise, draw):
+    rng = _generator(noise, draw)
+    X = rng.random((N_POWER, 2)) if noise == FLAT else NOISES[noise](rng, N_POWER)
+    model = ESTIMATORS[estimator](random_state=draw)
+    return split_test(X, model, alpha=ALPHA, random_state=draw).is_real
+
+
+def _correlating(d):
+    """Return L' for rows with the correlations 0.9^|i - j|."""
+    steps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    return np.linalg.cholesky(0.9**steps).T
+
+
+def _power(draws):
+    table = Table(("two groups", "share of the smaller", "found", "target", "found by the dip"))
+    for distance, share, target in PLANTED:
+        found = {
+            test: np.mean(
+                _spread((_finds_planted, distance, share, i, test) for i in range(draws))
+            )
+            for test in TESTS
+        }
+        wanted = "" if target is None else f"{target:.2f}"
+        cells = (f"{found['humps']:.2f}", wanted, f"{found['dip']:.2f}")
+        table.add(f"{distance:g} sd apart", f"{share:.0%}", *cells)
+    table.notes.append(
+        f"Power at n = {N_POWER}: share of {draws} draws with p at most {ALPHA}. The groups "
+        "differ in one of ten Gaussian features, whose scales go from 0.01 to 100."
+    )
+    return table.render()
+
+
+def _finds_planted(distance, share, draw, test):
+    rng = _generator(distance, share, draw)
+    X = rng.normal(size=(N_POWER, 10))
+    feature = rng.integers(10)
+    X[: round(share * N_POWER), feature] += distance
+    X *= 10.0 ** rng.permutation(np.linspace(-2, 2, 10))
+    return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
+
+
+# ------------------------------------------------------------------ number of clusters
+
+
+def _number(*, n_seeds, n_noise):
+    cases = [(d, k, seed) for d in DIMENSIONS for k in NUMBERS for seed in range(n_seeds)]
+    found = _spread((_numbers_in_blobs, *case) for case in cases)
+    draws = [(name, i) for name in NOISES for i in range(n_noise)]
+    in_noise = _spread((_numbers_in_noise, *case) for case in draws)
+    header = [f"d = {d} {what}" for d in DIMENSIONS for what in ("exact", "within one")]
+    table = Table(("method", *header, "all exact", "all within one", "k = 1 on noise"))
+    for method in found[0]:
+        off = np.array([abs(one[method] - k) for one, (_, k, _) in zip(found, cases, strict=True)])
+        cells = []
+        for d in (*DIMENSIONS, None):
+            here = np.array([d in (None, case[0]) for case in cases])
+            cells += [f"{np.mean(off[here] <= most):.2f}" for most in (0, 1)]
+        ones = np.mean([one.get(method) == 1 for one in in_noise])
+        table.add(method, *cells, "never" if method in NEVER_ONE else f"{ones:.2f}")
+    table.notes.append(
+        f"Number of clusters: blobs of unit variance, {N_ROWS} rows, k = {NUMBERS[0]} to "
+        f"{NUMBERS[-1]} of equal size, {n_seeds} for each k and d; centres uniform in a box, "
+        f"drawn until all pairs are {LEAST:g} sd apart; the root mean square of the distance of "
+        f"two points of the box is {USUAL:g} sd in every dimension. Noise: n = {N_POWER}, "
+        f"{n_noise} of each kind. Peers look at up to {MOST_CLUSTERS} clusters, those with KMeans "
+        "from 2 on; GaussianMixture chooses between spherical, diagonal and full covariances as "
+        f"well; HDBSCAN without clusters counts as 1. Targets for {OURS}: within one 0.80, k = 1 "
+        "on noise 0.95."
+    )
+    return table.render()
+
+
+def _numbers_in_blobs(d, k, seed):
+    rng = _generator("blobs", d, k, seed)
+    centres = _centres(k, d, rng)
+    return _numbers(rng.normal(size=(N_ROWS, d)) + centres[np.arange(N_ROWS) % k], seed)
+
+
+def _centres(k, d, rng):
+    side = USUAL * np.sqrt(6.0 / d)
+    centres = np.empty((0, d))
+    while len(centres) < k:
+        centre = side * rng.random(d)
+        if (np.linalg.norm(centres - centre, axis=1) >= LEAST).all():
+            centres = np.vstack([centres, centre])
+        elif rng.random() < 0.05:  # those before may have left no room
+            centres = centres[:0]
+    return centres
+
+
+def _numbers_in_noise(name, draw):
+    X = NOISES[name](_generator(name, N_POWER, draw), N_POWER)
+    return _numbers(X, draw, partitions=False)
+
+
+def _numbers(X, seed, *, partitions=True):
+    """Return the number of clusters that each method finds."""
+    found = {
+        name: len(np.unique(MSPC(word, random_state=seed).fit_predict(X)))
+        for name, word in ((OURS, "auto"), ('MSPC("fast")', "fast"))
+    }
+    if partitions:
+        found |= _numbers_by_partitions(X, seed)
+    found["GaussianMixture, BIC"] = _number_by_bic(X, seed)
+    labels = HDBSCAN(copy=True).fit_predict(X)
+    found["HDBSCAN"] = max(1, len(np.unique(labels[labels >= 0])))
+    return found
+
+
+def _numbers_by_partitions(X, seed):
+    fits = {
+        k: KMeans(k, n_init=5, random_state=seed).fit_predict(X)
+        for k in range(2, MOST_CLUSTERS + 1)
+    }
+    criteria = (silhouette_score, calinski_harabasz_score)
+    return {
+        name: max(fits, key=lambda k: criterion(X, fits[k]))
+        for name, criterion in zip(NEVER_ONE, criteria, strict=True)
+    }
+
+
+def _number_by_bic(X, seed):
+    best = min(
+        (
+            GaussianMixture(k, covariance_type=shape, random_state=seed).fit(X)
+            for shape in ("spherical", "diag", "full")
+            for k in range(1, MOST_CLUSTERS + 1)
+        ),
+        key=lambda model: model.bic(X),
+    )
+    return best.n_components
+
+
+# ------------------------------------------------------------------ time
+
+
+def _time():
+    n, d = TIMED
+    noise = np.random.default_rng(0).normal(size=(n, d))
+    groups = noise.copy()
+    groups[: n // 2, 0] += 5.0
+    said = []
+    for name, X in (("noise", noise), ("two groups", groups)):
+        timings = in_turns(
+            {
+                "fit": lambda: MSPC(random_state=0).fit(X),
+                "test": lambda: split_test(X, random_state=0),
+            },
+            repeats=5,
+            budget=20.0,
+        )
+        fit, test = timings["fit"], timings["test"]
+        said.append(
+            f"{name}: {test.median:.2f} s ({test.spread}), one MSPC fit {fit.median:.2f} s "
+            f"({fit.spread}), {test.median / fit.median:.2f} times"
+        )
+    return f"Time of split_test at n = {n:,}, d = {d} (target 3 times a fit): {'; '.join(said)}."

@@ -1,0 +1,208 @@
+"""How a clustering changes when rows are left out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics.cluster import contingency_matrix
+from sklearn.utils import check_array, check_random_state
+
+from volmar.base.callbacks import silent_clone
+from volmar.base.validation import check_count, check_number
+
+__all__ = ["ResamplingStability", "refuse_pairwise", "seeded", "stability"]
+
+
+@dataclass(frozen=True)
+class ResamplingStability:
+    """Agreement of clusterings of parts of the rows with the clustering of all.
+
+    Attributes
+    ----------
+    agreement : float
+        Mean adjusted Rand index between the clusters of a part and those of all rows there: 1
+        where leaving rows out changes nothing, about 0 where the clusters are arbitrary.
+    spread : float
+        Standard deviation of it.
+    agreements : ndarray of shape (n_resamples - n_failed,)
+        Of every part that could be clustered.
+    confidence : ndarray of shape (n,)
+        Share of the parts with a row in which it stayed with its cluster. NaN for rows that were
+        in none.
+    labels : ndarray of shape (n,)
+        Clusters of all rows.
+    n_failed : int
+        Parts that could not be clustered.
+    """
+
+    agreement: float
+    spread: float
+    agreements: NDArray = field(repr=False)
+    confidence: NDArray = field(repr=False)
+    labels: NDArray = field(repr=False)
+    n_failed: int = 0
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        words = "hardly change" if self.agreement >= 0.9 else "change somewhat"
+        words = words if self.agreement >= 0.6 else "change a lot"
+        unsure = float(np.mean(self.confidence[~np.isnan(self.confidence)] < 0.8))
+        failed = f" {self.n_failed} parts could not be clustered." if self.n_failed else ""
+        return (
+            f"The clusters {words} when rows are left out (adjusted Rand index "
+            f"{self.agreement:.2f} ± {self.spread:.2f}); {100 * unsure:.0f} % of the rows leave "
+            f"their cluster in more than one case of five.{failed}"
+        )
+
+
+def stability(
+    X: ArrayLike,
+    estimator: Any,
+    *,
+    n_resamples: int = 20,
+    share: float = 0.8,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> ResamplingStability:
+    """Cluster random parts of the rows, and compare with the clusters of all of them.
+
+    Clusters of a part are matched with those of all rows so that as many rows as possible agree.
+    A stable clustering need not be real: one hump is cut in its middle again and again. See
+    `split_test` for that.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR. Pairwise matrices are not taken.
+    estimator : clusterer
+        Any clusterer with scikit-learn's interface, or a pipeline that ends in one. Noise (-1)
+        is a cluster like any other.
+    n_resamples : int, default=20
+        Number of parts.
+    share : float, default=0.8
+        Share of the rows in a part, drawn without replacement.
+    n_jobs : int, optional
+        Processes; as in `joblib.Parallel`.
+    progress : callable, optional
+        Called with (done, wanted) as parts are done.
+    random_state : int, RandomState or None, default=None
+        Seed of the parts, and of the estimator where it has none of its own: one for all fits.
+
+    Returns
+    -------
+    ResamplingStability
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.diagnostics import stability
+    >>> X, _ = make_blobs(200, random_state=0)
+    >>> stability(X, MSPC(), n_resamples=5, random_state=0).agreement > 0.95
+    True
+    """
+    check_count("n_resamples", n_resamples, low=2)
+    check_number("share", share, low=0.0, high=1.0, open_low=True)
+    refuse_pairwise(estimator)
+    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    n = rows.shape[0]
+    size = round(share * n)
+    if not 2 <= size < n:
+        raise ValueError(
+            f"share={share} of {n} rows is {size}: a part must have 2 rows at least and not all. "
+            "Use a share such as 0.8, or more rows."
+        )
+    rng = check_random_state(random_state)
+    estimator = seeded(estimator, int(rng.randint(2**31 - 1)))
+    labels = np.unique(_fitted_labels(estimator, rows), return_inverse=True)[1]
+    parts = [np.sort(rng.choice(n, size, replace=False)) for _ in range(n_resamples)]
+    found = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(_clusters)(estimator, rows[part]) for part in parts
+    )
+    stayed, seen = np.zeros(n), np.zeros(n)
+    agreements = []
+    if progress is not None:
+        progress(0, n_resamples)
+    for done, (part, other) in enumerate(zip(parts, found, strict=True), start=1):
+        if other is not None:
+            agreements.append(adjusted_rand_score(labels[part], other))
+            stayed[part] += _matched(labels[part], other)
+            seen[part] += 1
+        if progress is not None:
+            progress(done, n_resamples)
+    if not agreements:
+        raise ValueError(
+            f"none of the {n_resamples} parts of {size} rows could be clustered. Raise share, or "
+            "check the estimator on a part of the rows."
+        )
+    return ResamplingStability(
+        float(np.mean(agreements)),
+        float(np.std(agreements)),
+        np.array(agreements),
+        np.divide(stayed, seen, out=np.full(n, np.nan), where=seen > 0),
+        labels,
+        n_resamples - len(agreements),
+    )
+
+
+def _clusters(estimator: Any, X: Any) -> NDArray | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows has warned already
+        try:
+            return _fitted_labels(estimator, X)
+        except ValueError:
+            return None
+
+
+def _fitted_labels(estimator: Any, X: Any) -> NDArray:
+    model = silent_clone(estimator)
+    if hasattr(model, "fit_predict"):  # pipelines and mixtures have no labels_
+        return np.asarray(model.fit_predict(X))
+    model.fit(X)
+    if not hasattr(model, "labels_"):
+        raise TypeError(
+            f"estimator {type(model).__name__} has neither fit_predict nor labels_ after fit. Use "
+            "a clusterer."
+        )
+    return np.asarray(model.labels_)
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Clone without callbacks; every random_state in it, nested ones too, that is None is set."""
+    model = silent_clone(estimator)
+    unset = [
+        name
+        for name, value in model.get_params().items()
+        if value is None and name.split("__")[-1] == "random_state"
+    ]
+    return model.set_params(**dict.fromkeys(unset, seed))
+
+
+def refuse_pairwise(estimator: Any) -> None:
+    """Raise where rows of X would be pairs of rows, which parts of the rows would break."""
+    tags = None if isinstance(estimator, type) else getattr(estimator, "__sklearn_tags__", None)
+    if tags is not None and tags().input_tags.pairwise:
+        raise ValueError(
+            f"estimator {type(estimator).__name__} takes a precomputed matrix, and parts of the "
+            "rows are clustered. Pass the rows, with a kernel or an affinity by name."
+        )
+
+
+def _matched(labels: NDArray, other: NDArray) -> NDArray:
+    """Return whether each row is in the cluster that is matched with its own."""
+    codes = np.unique(other, return_inverse=True)[1]
+    table = contingency_matrix(labels, codes)
+    own, match = linear_sum_assignment(-table)
+    present = np.unique(labels)
+    partner = np.full(present.size, -1)
+    partner[own] = match
+    return partner[np.searchsorted(present, labels)] == codes

@@ -1,0 +1,607 @@
+"""Whether a split is real and whether it is stable: known answers, held-out rows, bad input."""
+
+import importlib
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+
+from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
+from volmar.datasets import make_two_circles
+from volmar.diagnostics import ResamplingStability, split_test, stability
+from volmar.diagnostics.references import KINDS, draw, reference_p_value
+from volmar.evidence.humps import GRID, density_on_grid
+from volmar.separation import two_group_direction as direction_module
+from volmar.separation.two_group_direction import two_group_direction
+
+# The function has taken the place of its module in the room.
+MODULE = importlib.import_module("volmar.diagnostics.split_test")
+
+
+def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):
+    """Normal rows; a share of them is moved along the second feature."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[: round(share * n), 1] += distance
+    return X
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return np.random.default_rng(3).normal(size=(240, 4))
+
+
+# ---------------------------------------------------------------------- the direction
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+def test_the_direction_of_the_groups_is_found(share, scale):
+    X = blobs(600, share=share, d=10) * scale + 3 * scale
+    scores = two_group_direction(X, np.random.default_rng(0)).scores(X)
+    moved = np.arange(600) < share * 600
+    away = scores[moved].mean() - scores[~moved].mean()
+    assert abs(away) > 4 * scores[~moved].std()
+    assert abs(scores.mean()) < 1e-9 * scores.std()
+
+
+def test_the_direction_is_the_best_of_those_looked_at(monkeypatch):
+    seen = []
+    exact = direction_module.two_group_index
+    monkeypatch.setattr(
+        direction_module, "two_group_index", lambda s: (seen.append((s, exact(s))), exact(s))[1]
+    )
+    X = blobs(300)
+    scores = two_group_direction(X, np.random.default_rng(0)).scores(X)
+    ((shares, index),) = seen
+    assert shares.shape == (index.size, GRID)
+    np.testing.assert_allclose(density_on_grid(scores)[0], shares[np.argmax(index)], atol=1e-9)
+
+
+def test_sparse_and_single_precision_rows_have_the_same_direction():
+    X = blobs().astype(np.float32)
+    plain = two_group_direction(X.astype(np.float64), np.random.default_rng(0))
+    thin = two_group_direction(sparse.csr_array(X), np.random.default_rng(0))
+    np.testing.assert_allclose(thin.w, plain.w, atol=1e-4 * abs(plain.w).max())
+    np.testing.assert_allclose(
+        thin.scores(sparse.csr_array(X)), plain.scores(X), atol=1e-3 * plain.scores(X).std()
+    )
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    monkeypatch.setattr(direction_module, "MOST_ROWS", 300)
+    X = blobs(5000)
+    direction = two_group_direction(X, np.random.default_rng(0))
+    assert not np.allclose(direction.mean, X.mean(axis=0), rtol=1e-6, atol=0)
+    assert np.argmax(abs(direction.w)) == 1
+
+
+def test_rows_without_a_direction():
+    direction = two_group_direction(np.full((50, 3), 7.0), np.random.default_rng(0))
+    np.testing.assert_array_equal(direction.w, 0.0)
+    np.testing.assert_array_equal(direction.scores(np.ones((2, 3))), 0.0)
+
+
+def test_nearly_constant_columns_do_not_warn():
+    X = np.zeros((5000, 2))
+    X[7, 0] = X[9, 1] = 1.0
+    assert two_group_direction(X, np.random.default_rng(0)).w.shape == (2,)
+
+
+def test_too_many_features_are_refused_before_the_allocation():
+    X = sparse.csr_array((100, 10_000_000))
+    with pytest.raises(MemoryError, match=r"covariance matrix of 10000000 features.*Reduce"):
+        two_group_direction(X, np.random.default_rng(0))
+
+
+# ---------------------------------------------------------------------- the test of a split
+
+
+@pytest.mark.parametrize("test", ["humps", "dip"])
+def test_blobs_are_real(test):
+    result = split_test(blobs(), test=test, random_state=0)
+    assert result.is_real
+    assert result.p_value < 0.01
+    assert len(result.p_values) == 6
+    assert result.separation > 0.85
+    assert result.disagreement < 0.02
+    # Both halves call the same side the upper one, and zero is between the sides.
+    moved = np.arange(240) < 120
+    side = result.scores > 0
+    assert max(np.mean(side == moved), np.mean(side != moved)) > 0.98
+    assert 0.8 < abs(result.scores[moved].mean() - result.scores[~moved].mean()) / 2 < 1.2
+
+
+@pytest.mark.parametrize("test", ["humps", "dip"])
+def test_noise_is_kept(noise, test):
+    result = split_test(noise, test=test, random_state=0)
+    assert not result.is_real
+    assert result.p_value > 0.3
+    assert result.separation < 0.75
+    assert result.disagreement > 0.1
+
+
+def test_one_hump_is_rarely_split():
+    """Skewed, heavy-tailed and correlated rows; the level is 0.05."""
+    rejected = 0
+    for seed in range(21):
+        rng = np.random.default_rng(seed)
+        X = [
+            rng.exponential(size=(120, 3)),
+            rng.normal(size=(120, 3)),
+            rng.standard_t(4, (120, 3)),
+        ]
+        X = X[seed % 3]
+        X[:, 2] += X[:, 1]
+        rejected += split_test(X, n_splits=1, random_state=seed).is_real
+    assert rejected <= 3
+
+
+def test_a_small_group_is_real_where_the_dip_is_blind():
+    X = blobs(500, share=0.12, distance=7.0)
+    result = split_test(X, n_splits=1, random_state=0)
+    assert result.is_real
+    # It is cut off at its own size, not at the mean.
+    assert min(np.mean(result.scores > 0), np.mean(result.scores < 0)) == pytest.approx(
+        0.12, abs=0.01
+    )
+    assert not split_test(X, test="dip", n_splits=1, random_state=0).is_real
+
+
+def test_a_kernel_sees_what_no_hyperplane_shows():
+    X, _ = make_two_circles(300, noise=0.03, factor=0.3, random_state=0)
+    assert not split_test(X, random_state=0).is_real
+    assert split_test(X, KernelCPMMC(), random_state=0).is_real
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MSPC(),
+        CPMMC(),
+        KMeans(2, n_init=2),
+        make_pipeline(StandardScaler(), MSPC()),
+        make_pipeline(PCA(2), KMeans(2, n_init=2)),
+        make_pipeline(KMeans(2, n_init=2)),
+    ],
+    ids=lambda estimator: str(estimator).replace("\n", ""),
+)
+def test_estimators_of_every_kind(estimator, noise):
+    before = repr(estimator.get_params())
+    options = {"n_splits": 1, "random_state": 1}
+    first, second = (split_test(blobs(), estimator, **options) for _ in range(2))
+    assert first.is_real
+    assert first.disagreement < 0.05
+    assert first.p_values == second.p_values
+    np.testing.assert_array_equal(first.scores, second.scores)
+    assert not split_test(noise, estimator, **options).is_real
+    assert repr(estimator.get_params()) == before
+    assert not hasattr(estimator, "n_features_in_")
+
+
+class Linear(ClusterMixin, BaseEstimator):
+    """Cuts the second feature at 3; what it tells of that is chosen."""
+
+    def __init__(self, coef=(0.0, 1.0, 0.0, 0.0)):
+        self.coef = coef
+
+    def fit(self, X, y=None):
+        self.coef_, self.intercept_ = np.asarray(self.coef), -3.0
+        return self
+
+
+@pytest.mark.parametrize("coef", [(0.0, 1.0, 0.0, 0.0), ((0.0, 1.0, 0.0, 0.0),)])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, sparse.csc_matrix])
+def test_scores_by_coefficients(coef, convert):
+    X = blobs()
+    result = split_test(convert(X), Linear(coef), n_splits=1, random_state=0)
+    expected = X[:, 1] - 3
+    halves = halves_of(len(X), 0)
+    for half in halves:
+        np.testing.assert_allclose(
+            result.scores[half], expected[half] / expected[half].std(), rtol=1e-9
+        )
+    assert result.disagreement == 0
+
+
+def test_centres_give_the_side_of_the_nearer_one():
+    """A mean far from zero: squared norms in single precision would not tell the sides."""
+    X = (blobs(distance=8.0) + 3e4).astype(np.float32)
+    scorer = MODULE._scorer(X, KMeans(2, n_init=2, random_state=0), np.random.default_rng(0))
+    centers = KMeans(2, n_init=2, random_state=0).fit(X).cluster_centers_.astype(np.float64)
+    distances = np.linalg.norm(X[:, None].astype(np.float64) - centers, axis=2)
+    np.testing.assert_array_equal(scorer(X) > 0, distances[:, 1] < distances[:, 0])
+    np.testing.assert_allclose(
+        2 * scorer(X), distances[:, 0] ** 2 - distances[:, 1] ** 2, atol=1e-2
+    )
+
+
+def halves_of(n, seed):
+    rng = np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
+    order = rng.permutation(n)
+    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+
+
+@pytest.mark.parametrize("estimator", [None, MSPC(), KMeans(2, n_init=1)])
+def test_a_half_has_no_part_in_its_own_scores(estimator, monkeypatch, noise):
+    exact, scorers = MODULE._scorer, []
+
+    def spied(*arguments):
+        scorers.append(exact(*arguments))
+        return scorers[-1]
+
+    monkeypatch.setattr(MODULE, "_scorer", spied)
+    X = blobs()
+    other = X.copy()
+    first_half, second_half = halves_of(len(X), 5)
+    other[first_half] = 2 + noise[first_half] @ np.diag([1.0, 4.0, 2.0, 9.0])
+    for rows in (X, other):
+        split_test(rows, estimator, n_splits=1, random_state=5)
+    (of_first, of_second), (of_other, again) = scorers[:2], scorers[2:]
+    np.testing.assert_array_equal(of_second(noise), again(noise))
+    assert not np.allclose(of_first(noise), of_other(noise))
+    # The scores of the first half are those of the second half's scorer, up to their unit.
+    scores = split_test(X, estimator, n_splits=1, random_state=5).scores
+    for half, scorer in ((first_half, of_second), (second_half, of_first)):
+        expected = scorer(X[half]) / scorer(X[half]).std()
+        assert min(abs(scores[half] - expected).max(), abs(scores[half] + expected).max()) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.astype(np.float32),
+        sparse.csr_matrix,
+        sparse.csc_array,
+        lambda X: X.tolist(),
+        lambda X: 1e90 * X,
+        lambda X: 1e-90 * X,
+        lambda X: np.hstack([X, np.full((len(X), 2), 5.0)]),
+        lambda X: X * np.array([1e-8, 1.0, 1e8, 1.0]),
+        lambda X: X[:, [1]],
+        np.asfortranarray,
+        lambda X: np.round(10 * X).astype(int),
+    ],
+    ids=["f4", "csr", "csc", "list", "huge", "tiny", "constant", "mixed", "one", "F", "int"],
+)
+def test_rows_of_every_kind(change, noise):
+    assert split_test(change(blobs()), n_splits=1, random_state=0).p_value < 0.01
+    assert split_test(change(noise), n_splits=1, random_state=0).p_value > 0.05
+
+
+def test_the_rows_are_left_alone():
+    X = blobs()
+    before = X.copy()
+    X.setflags(write=False)
+    split_test(X, n_splits=1, random_state=0)
+    split_test(X, KMeans(2, n_init=1), n_splits=1, random_state=0)
+    stability(X, KMeans(2, n_init=1), n_resamples=2, random_state=0)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_random_states():
+    X = blobs(120, distance=3.0)
+    by_number, again, by_state, other = (
+        split_test(X, n_splits=1, random_state=seed)
+        for seed in (7, 7, np.random.RandomState(7), 8)
+    )
+    for same in (again, by_state):
+        assert same.p_values == by_number.p_values
+        np.testing.assert_array_equal(same.scores, by_number.scores)
+    assert not np.allclose(abs(other.scores), abs(by_number.scores))
+    state = np.random.get_state()[1].copy()
+    split_test(X, KMeans(2, n_init=1), n_splits=1, random_state=7)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
+
+
+class Seeds(Linear):
+    """Remembers which seeds it was fitted with."""
+
+    seen: list = []  # noqa: RUF012 -- shared on purpose
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    coef = (0.0, 1.0, 0.0, 0.0)
+
+    def fit(self, X, y=None):
+        self.seen.append(self.random_state)
+        return super().fit(X)
+
+
+def test_a_seed_of_the_estimator_stays():
+    Seeds.seen.clear()
+    split_test(blobs(), Seeds(random_state=3), n_splits=1, random_state=0)
+    assert Seeds.seen == [3, 3]
+    split_test(blobs(), make_pipeline(StandardScaler(), Seeds()), n_splits=1, random_state=0)
+    assert len(set(Seeds.seen[2:])) == 2
+    assert None not in Seeds.seen
+
+
+def test_splits_and_levels():
+    X = blobs()
+    assert len(split_test(X, n_splits=1, random_state=0).p_values) == 2
+    few, more = (split_test(X, n_splits=k, random_state=0) for k in (1, 2))
+    assert more.p_values[:2] == few.p_values
+    np.testing.assert_array_equal(more.scores, few.scores)
+    # A level that 400 draws could not reach has more of them.
+    strict = split_test(X, alpha=0.001, n_splits=1, random_state=0)
+    assert strict.is_real
+    assert strict.p_values == (1 / 3001, 1 / 3001)
+
+
+def test_many_rows_are_split_once(monkeypatch):
+    monkeypatch.setattr(MODULE, "LARGE", 240)
+    assert len(split_test(blobs(), random_state=0).p_values) == 2
+
+
+def test_one_row_that_differs_is_no_group():
+    X = np.ones((100, 3))
+    X[4] = 0.0
+    result = split_test(X, random_state=0)
+    assert result.p_value == 1.0
+    assert np.isfinite(result.scores).all()
+
+
+def test_words(noise):
+    real = split_test(blobs(), n_splits=1, random_state=0)
+    assert str(real) == (
+        f"There is more than one group (p = {real.p_value:.2g}): the rows of one half part where "
+        "the other half says. The two halves disagree about "
+        f"{100 * real.disagreement:.0f} % of the rows."
+    )
+    kept = split_test(noise, n_splits=1, random_state=0)
+    assert str(kept).startswith("Nothing here speaks for more than one group (p = ")
+    assert "more than 0.05" in str(kept)
+    assert "scores" not in repr(real)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_splits": 0}, ValueError, "n_splits must be at least 1, got 0"),
+        ({"n_splits": 1.5}, TypeError, "n_splits must be an integer"),
+        ({"alpha": 0}, ValueError, "alpha must be at least 0.001 and at most 1, got 0"),
+        ({"alpha": 1.5}, ValueError, "alpha must be .* at most 1, got 1.5"),
+        ({"alpha": float("nan")}, ValueError, "alpha"),
+        ({"alpha": "small"}, TypeError, "alpha must be a number, got 'small'"),
+        ({"test": "gap"}, ValueError, "test must be one of 'humps', 'dip', got 'gap'"),
+        ({"random_state": "zero"}, ValueError, "'zero' cannot be used to seed"),
+        ({"X": blobs(79)}, ValueError, "X has 79 rows.* at least 80 rows"),
+        ({"X": np.ones((90, 2))}, ValueError, "all 90 rows of X are the same.*Check"),
+        ({"X": sparse.csr_array((90, 2))}, ValueError, "all 90 rows of X are the same"),
+        ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
+        ({"X": np.append(blobs(), [[np.inf] * 4], 0)}, ValueError, "Input X contains infinity"),
+        ({"X": 1e160 * blobs()}, ValueError, "X has a largest magnitude of .* Scale X"),
+        ({"X": np.arange(100.0)}, ValueError, "Expected 2D array"),
+        ({"estimator": KMeans(3)}, ValueError, "KMeans has n_clusters=3, .*Use n_clusters=2"),
+        ({"estimator": MSPC(1)}, ValueError, "MSPC has n_clusters=1"),
+        ({"estimator": MSPC("auto")}, ValueError, "MSPC has n_clusters='auto'"),
+        ({"estimator": make_pipeline(PCA(2), MSPC(4))}, ValueError, "MSPC has n_clusters=4"),
+        ({"estimator": MSPC}, TypeError, "instance of scikit-learn estimator instead of a class"),
+        ({"estimator": "kmeans"}, TypeError, "does not seem to be a scikit-learn estimator"),
+        ({"estimator": MSPC(kernel="precomputed")}, ValueError, "MSPC takes a precomputed matrix"),
+        ({"estimator": AgglomerativeClustering(2)}, TypeError, "has no decision_function, coef_"),
+        ({"estimator": Linear(np.eye(4))}, ValueError, "Linear scores 4 clusters.*n_clusters=2"),
+        ({"estimator": Linear((np.nan,) * 4)}, ValueError, "Linear scores a row by nan"),
+    ],
+)
+def test_bad_input_to_the_split_test(options, error, message):
+    options = {"X": blobs(), "random_state": 0, **options}
+    with pytest.raises(error, match=message):
+        split_test(**options)
+
+
+# ---------------------------------------------------------------------- stability
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MSPC(),
+        KMeans(2, n_init=2),
+        make_pipeline(StandardScaler(), KMeans(2, n_init=2)),
+        GaussianMixture(2),
+        AgglomerativeClustering(2),
+    ],
+    ids=lambda estimator: str(estimator).replace("\n", ""),
+)
+def test_blobs_are_stable(estimator):
+    X = blobs(distance=9.0)
+    result = stability(X, estimator, n_resamples=6, random_state=0)
+    assert result.agreement == 1.0
+    assert result.spread == 0.0
+    assert result.n_failed == 0
+    assert len(np.unique(result.labels)) == 2
+    assert set(result.confidence[~np.isnan(result.confidence)]) == {1.0}
+    again = stability(X, estimator, n_resamples=6, random_state=0)
+    np.testing.assert_array_equal(again.confidence, result.confidence)
+
+
+def test_five_clusters_of_noise_are_not(noise):
+    result = stability(noise, KMeans(5, n_init=1), n_resamples=10, random_state=0)
+    assert result.agreement < 0.6
+    assert result.agreements.shape == (10,)
+    assert result.agreement == pytest.approx(result.agreements.mean())
+    assert result.spread == pytest.approx(result.agreements.std())
+    assert "change a lot" in str(result)
+
+
+def test_confidence_is_low_at_the_border():
+    X = blobs(400, distance=4.0, d=2)
+    result = stability(X, KMeans(2, n_init=2), share=0.3, n_resamples=30, random_state=0)
+    near = abs(X[:, 1] - 2) < 0.3
+    assert np.nanmean(result.confidence[near]) < 0.95
+    assert np.nanmin(result.confidence[abs(X[:, 1] - 2) > 1.5]) == 1.0
+
+
+class Replay(ClusterMixin, BaseEstimator):
+    """Labels by a feature that holds them, one of them moved in parts of the rows."""
+
+    def __init__(self, n_rows=None):
+        self.n_rows = n_rows
+
+    def fit(self, X, y=None):
+        self.labels_ = X[:, 0].astype(int).copy()
+        if len(X) < self.n_rows:
+            self.labels_ += 5  # other names, and two clusters joined
+            self.labels_[self.labels_ == 6] = 5
+        return self
+
+
+def test_clusters_are_matched_by_their_rows():
+    """0 (50 rows) and 1 (10 rows) are joined in every part: 1 has no partner, 0 and 2 do."""
+    X = np.repeat([0.0, 1.0, 2.0], [50, 10, 40])[:, None]
+    result = stability(X, Replay(100), n_resamples=12, random_state=0)
+    expected = np.repeat([1.0, 0.0, 1.0], [50, 10, 40])
+    seen = ~np.isnan(result.confidence)
+    np.testing.assert_array_equal(result.confidence[seen], expected[seen])
+    assert 0 < result.agreement < 1
+
+
+class Fussy(ClusterMixin, BaseEstimator):
+    """Fails where the one large row is missing."""
+
+    def __init__(self, least=50.0):
+        self.least = least
+
+    def fit(self, X, y=None):
+        if X.max() < self.least:
+            raise ValueError("no large row")
+        self.labels_ = (X[:, 0] > 0).astype(int)
+        return self
+
+
+def test_parts_that_fail_are_counted():
+    X = blobs(50)
+    X[0, 3] = 100.0
+    result = stability(X, Fussy(), share=0.5, n_resamples=20, random_state=0)
+    assert 0 < result.n_failed < 20
+    assert result.agreements.size == 20 - result.n_failed
+    # It is in every part that did not fail.
+    assert result.confidence[0] == 1.0
+    assert f"{result.n_failed} parts could not be clustered" in str(result)
+    with pytest.raises(ValueError, match="no large row"):
+        stability(blobs(50), Fussy(), random_state=0)
+
+
+class OnlyAll(Fussy):
+    def fit(self, X, y=None):
+        if len(X) < self.least:
+            raise ValueError("too few rows")
+        return super().fit(X * 1e9)
+
+
+def test_no_part_could_be_clustered():
+    with pytest.raises(ValueError, match=r"none of the 20 parts of 40 rows .* Raise share"):
+        stability(blobs(50), OnlyAll(50), random_state=0)
+
+
+def test_progress_is_told():
+    told = []
+    stability(
+        blobs(60),
+        KMeans(2, n_init=1),
+        n_resamples=3,
+        progress=lambda *done: told.append(done),
+        random_state=0,
+    )
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_two_jobs_find_what_one_does(noise):
+    one, two = (
+        stability(noise, KMeans(3, n_init=1), n_resamples=4, n_jobs=n_jobs, random_state=0)
+        for n_jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one.agreements, two.agreements)
+    np.testing.assert_array_equal(one.confidence, two.confidence)
+
+
+def test_noise_labels_and_sparse_rows():
+    X = blobs(distance=12.0, d=2)
+    result = stability(X, DBSCAN(eps=0.8), n_resamples=4, random_state=0)
+    assert result.labels.min() == 0
+    assert result.agreement > 0.5
+    thin = stability(sparse.csr_array(X), KMeans(2, n_init=1), n_resamples=3, random_state=0)
+    assert thin.agreement == 1.0
+
+
+def test_rows_in_no_part_have_no_confidence():
+    result = stability(blobs(), KMeans(2, n_init=1), share=0.05, n_resamples=2, random_state=0)
+    unseen = np.isnan(result.confidence)
+    assert 0.8 < unseen.mean() < 1
+
+
+@pytest.mark.parametrize(
+    ("agreement", "words"),
+    [(0.95, "hardly change"), (0.7, "change somewhat"), (0.2, "change a lot")],
+)
+def test_stability_in_words(agreement, words):
+    confidence = np.array([1.0, 0.8, 0.5, np.nan, np.nan])
+    result = ResamplingStability(agreement, 0.1, np.empty(0), confidence, np.zeros(5))
+    assert str(result) == (
+        f"The clusters {words} when rows are left out (adjusted Rand index {agreement:.2f} ± "
+        "0.10); 33 % of the rows leave their cluster in more than one case of five."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_resamples": 1}, ValueError, "n_resamples must be at least 2, got 1"),
+        ({"share": 0.0}, ValueError, "share must be greater than 0 and at most 1, got 0.0"),
+        ({"share": 1.0}, ValueError, "share=1.0 of 240 rows is 240: .*such as 0.8"),
+        ({"share": 0.001}, ValueError, "is 0: a part must have 2 rows"),
+        ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
+        ({"estimator": KMeans}, TypeError, "instance of scikit-learn estimator"),
+        ({"estimator": MSPC(kernel="precomputed")}, ValueError, "takes a precomputed matrix"),
+        ({"estimator": StandardScaler()}, TypeError, "neither fit_predict nor labels_"),
+    ],
+)
+def test_bad_input_to_stability(options, error, message):
+    options = {"X": blobs(), "estimator": KMeans(2, n_init=1), "random_state": 0, **options}
+    with pytest.raises(error, match=message):
+        stability(**options)
+
+
+def test_curved_scores_are_compared_with_noise():
+    """On noise in the plane a graph's scores have two humps, and so they have on other noise."""
+    noise = np.random.default_rng(0).normal(size=(120, 2))
+    told = []
+    found = split_test(
+        noise, SoftLabelMVC(), progress=lambda *where: told.append(where), random_state=0
+    )
+    assert not found.is_real
+    assert told[0] == (0, 3)  # before it is known that scores are curved
+    assert told[-1] == (101, 101)
+
+
+def test_a_curved_score_has_no_dip_test():
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    with pytest.raises(ValueError, match="test='dip' has no level for the curved scores"):
+        split_test(X, KernelCPMMC(random_state=0), test="dip")
+
+
+def test_noise_has_the_moments_of_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 3)) + 5.0
+    for kind in KINDS:
+        noise = draw(X, kind, rng)
+        np.testing.assert_allclose(noise.mean(axis=0), X.mean(axis=0), atol=0.15)
+        np.testing.assert_allclose(np.cov(noise.T), np.cov(X.T), rtol=0.15, atol=0.1)
+    assert np.ptp(draw(X, "uniform", rng) @ np.linalg.svd(X - X.mean(0))[2][0]) < 0.9 * np.ptp(
+        draw(X, "normal", rng) @ np.linalg.svd(X - X.mean(0))[2][0]
+    )
+
+
+def test_the_larger_p_value_of_the_noises_counts():
+    masses = {"normal": np.zeros(99), "uniform": np.full(99, 0.2)}
+    assert reference_p_value(0.1, masses) == 1.0
+    assert reference_p_value(0.3, masses) == 0.01
