@@ -33,8 +33,8 @@ OURS = {
     "separation: MSPC": volmar.MSPC,
 }
 RECURSIVE = {
-    "IterSVR": volmar.IterSVR,
-    "LGMMC": volmar.LGMMC,
+    "IterSVR (linear)": lambda k, **rest: volmar.IterSVR(k, kernel="linear", **rest),
+    "LGMMC (linear)": lambda k, **rest: volmar.LGMMC(k, kernel="linear", **rest),
     "SKMMC": volmar.SKMMC,
     "CPMMC (recursive)": lambda k, **rest: volmar.CPMMC(k, multiway="recursive", **rest),
     "SoftLabelMVC (recursive)": lambda k, **rest: volmar.SoftLabelMVC(
@@ -55,7 +55,7 @@ TIMED = "MNIST"
 
 def run(*, full: bool) -> Table:
     methods = {**dict.fromkeys(PEERS), **OURS, **(RECURSIVE if full else {})}
-    n_seeds = 5 if full else 3
+    n_seeds = 3
     sets = [*BUILT_IN, *(FROM_FOLDER if data_folder() is not None else ())]
     table = Table(("method", *sets, "mean ARI", "mean NMI", "least clusters - k"))
     seconds = {}
@@ -117,9 +117,9 @@ def _measure(name, make, X, y, seed):
         start = time.perf_counter()
         if name == SPECTRAL:
             W = build_graph(X, "local_scaling").W
-            labels = SpectralClustering(
-                k, affinity="precomputed", random_state=seed
-            ).fit_predict(W)
+            labels = SpectralClustering(k, affinity="precomputed", random_state=seed).fit_predict(
+                W
+            )
         elif name in peers:
             labels = peers[name](X, k, seed)
         else:

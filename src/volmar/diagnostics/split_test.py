@@ -21,7 +21,7 @@ from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import combine_p_values, dip_test, hump_test, valley_mass
 from volmar.evidence.humps import N_DRAWS, deepest_valley
 from volmar.metrics import clustering_error
-from volmar.separation.two_group_direction import two_group_direction
+from volmar.separation.two_group_direction import n_searched, two_group_direction
 
 __all__ = ["SplitTestResult", "split_test"]
 
@@ -176,7 +176,7 @@ def split_test(
     while split < wanted:
         order = rng.permutation(n)
         halves = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
-        scorers = [_scorer(rows[half], estimator, rng) for half in halves]
+        scorers = [_scorer(_seen(rows, half, estimator, rng), estimator, rng) for half in halves]
         if split == 0 and estimator is not None and _is_curved(rows, scorers[0]):
             _refuse_dip(test)
             wanted, n_sets = n_splits or 1, max(N_SETS, math.ceil(1.5 / alpha))
@@ -185,8 +185,9 @@ def split_test(
                 rows, lambda half: _scorer(half, estimator, rng), rng, n_sets=n_sets, tell=tell
             )
         held_out = np.empty(n)
-        for scorer, unseen in zip(scorers, halves[::-1], strict=True):
-            scores = scorer(rows[unseen])
+        everywhere = [scorer(rows) for scorer in scorers]
+        for found, unseen in zip(everywhere, halves[::-1], strict=True):
+            scores = found[unseen]
             if noise:
                 p_values.append(reference_p_value(valley_mass(scores), noise))
             elif test == "dip":
@@ -195,7 +196,7 @@ def split_test(
                 p_values.append(hump_test(scores, rng, n_draws=n_draws).p_value)
             separations.append(separation_along(scores, scores > 0))
             held_out[unseen] = _in_deviations(scores)
-        sides = [scorer(rows) > 0 for scorer in scorers]
+        sides = [found > 0 for found in everywhere]
         disagreements.append(clustering_error(sides[0], sides[1]))
         if split == 0:
             turned = np.mean(sides[0] == sides[1]) < 0.5
@@ -276,6 +277,14 @@ def _check_estimator(estimator: Any) -> None:
 def _in_deviations(scores: NDArray) -> NDArray:
     deviation = float(scores.std())
     return scores / deviation if deviation > 0 else scores
+
+
+def _seen(rows: Any, half: NDArray, estimator: Any, rng: np.random.Generator) -> Any:
+    """Return the rows of a half, or as many of them as the search for a direction looks at."""
+    most = n_searched(rows.shape[1])
+    if estimator is None and half.size > most:
+        half = np.sort(rng.choice(half, most, replace=False))
+    return rows[half]
 
 
 def _scorer(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:

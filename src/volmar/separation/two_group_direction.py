@@ -17,7 +17,7 @@ from volmar.rows import as_rows, standardized
 from volmar.separation.gep import RegularizedCorrelation, separation_gep
 from volmar.separation.starts import start_directions
 
-__all__ = ["Direction", "two_group_direction"]
+__all__ = ["Direction", "n_searched", "two_group_direction"]
 
 N_STARTS = 16
 # Rows that the search looks at.
@@ -25,7 +25,7 @@ MOST_ROWS = 4000
 # So many features at most are directions to look at by themselves.
 MOST_FEATURES = 64
 LEAST_SHARE = 0.02
-MAX_ITER = 20
+MAX_ITER = 5
 
 
 class Direction(NamedTuple):
@@ -37,6 +37,11 @@ class Direction(NamedTuple):
     def scores(self, X: Any) -> NDArray:
         """Return the projections of rows, dense or sparse."""
         return np.asarray(X @ self.w).ravel() - self.mean @ self.w
+
+
+def n_searched(n_features: int) -> int:
+    """Return how many rows the search looks at, at most."""
+    return max(MOST_ROWS, 20 * n_features)
 
 
 def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -> Direction:
@@ -62,7 +67,7 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
         Of rows that are all the same it is zero.
     """
     n, d = X.shape
-    most = max(MOST_ROWS, 20 * d)
+    most = n_searched(d)
     require_memory(
         8.0 * d * (4 * d + 3 * min(n, most)),
         f"the covariance matrix of {d} features, with {min(n, most)} rows",
