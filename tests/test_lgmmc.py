@@ -772,7 +772,7 @@ def test_bad_weights_are_refused(groups):
     with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
         LGMMC().fit(groups, sample_weight=np.full(60, -1.0))
     for kernel in ("linear", "rbf"):
-        with pytest.raises(ValueError, match="all 1 rows of X with a positive sample_weight are"):
+        with pytest.raises(ValueError, match="rows with a positive sample_weight, 1"):
             LGMMC(kernel=kernel).fit(groups, sample_weight=np.arange(60) == 7)
 
 

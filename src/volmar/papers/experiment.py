@@ -113,7 +113,7 @@ class Experiment:
         Methods by the paper's names. In hindsight the parameters are `fixed` and one setting of
         `grid`, and `matrix`, where it is there, names the parameter that says that a similarity
         is given instead of rows: the one that the data set names, or else the method, or else
-        "default". Label-free they are `default`.
+        "default". Label-free they are `default`. The paper prints nothing of an `unprinted` one.
     n_realizations : int
         Samplings of each data set, or of each size of each data set.
     whole_sets : bool
