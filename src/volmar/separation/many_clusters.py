@@ -17,8 +17,9 @@ from volmar.base import Clusterer
 from volmar.base.callbacks import silent_clone
 from volmar.base.recursion import separation_along
 from volmar.base.validation import check_start_labels
-from volmar.separation.discriminants import MultiwaySeparationResult, refine_clusters
+from volmar.separation.discriminants import refine_clusters
 from volmar.separation.pairwise import pairwise_machines
+from volmar.separation.relabelling import MultiwaySeparationResult
 
 __all__ = ["ManyClusters"]
 

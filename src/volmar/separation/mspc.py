@@ -27,7 +27,6 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.bound import bound, probability
-from volmar.separation.discriminants import MultiwaySeparationResult
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -38,6 +37,7 @@ from volmar.separation.gep import (
 from volmar.separation.many_clusters import ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.pairwise import least_scores
+from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.starts import race, sample_size, start_directions
 
 # Up to here a kernel is represented exactly, beyond by landmarks.

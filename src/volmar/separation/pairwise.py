@@ -8,8 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.rows import Moments, Standardized
-from volmar.separation.discriminants import MultiwaySeparationResult
-from volmar.solvers import Status, solve_minimax_probability
+from volmar.separation.relabelling import (
+    MultiwaySeparationResult,
+    Step,
+    relabel_until_settled,
+)
+from volmar.solvers import solve_minimax_probability
 
 __all__ = ["least_scores", "pairwise_machines"]
 
@@ -41,8 +45,7 @@ def pairwise_machines(
     The machine of clusters i and j (MSPC eq. 3) has :math:`f_{ij}(z) = w_{ij}'z - b_{ij}`, in
     units of the distance between the two means along w, positive for i, and a row
     goes to the cluster whose worst rival it beats by most, :math:`\arg\max_i \min_j f_{ij}`. With
-    two clusters this is the iteration of MSPC-MPM. As there, it is a fixed-point iteration: labels
-    that come back end it, and so does a step that would leave a cluster below `min_weight`.
+    two clusters this is the iteration of MSPC-MPM. How it ends is said at `relabel_until_settled`.
 
     Parameters
     ----------
@@ -62,37 +65,20 @@ def pairwise_machines(
         Share of rows that an iteration relabels at which to stop.
     """
     pairs = np.array(list(combinations(range(k), 2)))
-    seen: set[bytes] = set()
-    history: list[float] = []
-    status, moves, n_iter = Status.MAX_ITER, 1.0, 0
-    directions, offsets = np.zeros((z.kept.size, len(pairs))), np.zeros(len(pairs))
-    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        machines = _machines(z, labels, k, reg, pairs)
-        proposed = np.argmax(least_scores(z.scores(machines[0]) + machines[1], pairs, k), axis=1)
-        if np.bincount(proposed, z.rows.weights, k).min() < max(min_weight, np.finfo(float).tiny):
-            status = Status.DEGENERATE
-            break
-        directions, offsets, mean = machines
-        history.append(-mean)
-        moves = float(np.mean(proposed != labels))
-        labels = proposed
-        if moves <= tol:
-            status = Status.CONVERGED
-            break
-        key = labels.tobytes()
-        if key in seen:
-            status = Status.CYCLE
-            break
-        seen.add(key)
-    return MultiwaySeparationResult(
-        objective=history[-1] if history else 0.0,
-        residuals={"moves": moves},
-        status=status,
-        n_iter=n_iter,
-        history=tuple(history),
-        labels=labels,
-        directions=directions,
-        offsets=offsets,
+
+    def step(labels: NDArray) -> Step:
+        directions, offsets, mean = _machines(z, labels, k, reg, pairs)
+        scores = least_scores(z.scores(directions) + offsets, pairs, k)
+        return Step(directions, offsets, mean, np.argmax(scores, axis=1))
+
+    return relabel_until_settled(
+        step,
+        labels,
+        k,
+        weights=z.rows.weights,
+        min_weight=min_weight,
+        max_iter=max_iter,
+        tol=tol,
         pairs=pairs,
     )
 

@@ -1,0 +1,123 @@
+"""Labels of k clusters that their own directions give back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.solvers import Result, Status
+
+__all__ = ["MultiwaySeparationResult", "Step", "relabel_until_settled"]
+
+
+@dataclass(frozen=True, repr=False)
+class MultiwaySeparationResult(Result):
+    r"""Clusters that their own linear discriminants give back.
+
+    Attributes
+    ----------
+    objective : float
+        Minus the separation :math:`tr((R + \lambda I)^{-1} B)` of the clusters, with B the
+        covariance of their means: minus :math:`R^2` of Theorem 2, where there are two. Of
+        pairwise machines minus the mean of their probabilities.
+    residuals : mapping
+        "moves": share of the rows that the last step relabelled.
+    labels : ndarray of shape (n,)
+        Clusters.
+    directions : ndarray of shape (p, m)
+        Directions in z.
+    offsets : ndarray of shape (m,)
+        Constants of the scores.
+    pairs : ndarray of shape (m, 2)
+        Where each direction parts two clusters: the one on its positive side and the other one.
+        Empty where there is a direction for each cluster.
+    """
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    directions: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    offsets: NDArray = field(default_factory=lambda: np.empty(0))
+    pairs: NDArray = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+
+
+class Step(NamedTuple):
+    """Directions and offsets learnt from labels, what they are worth, and their own labels."""
+
+    directions: NDArray
+    offsets: NDArray
+    value: float
+    labels: NDArray
+
+
+def relabel_until_settled(
+    step: Callable[[NDArray], Step],
+    labels: NDArray,
+    k: int,
+    *,
+    weights: NDArray | None,
+    min_weight: float,
+    max_iter: int,
+    tol: float,
+    pairs: NDArray | None = None,
+) -> MultiwaySeparationResult:
+    """Repeat a step from its own labels until they settle.
+
+    A fixed-point iteration, not a descent: labels that come back end it, and so does a step that
+    would leave a cluster with less than `min_weight`. The last labels that hold are returned, with
+    the directions that give them; without a step that holds, `history` is empty and the labels
+    are those of the start.
+
+    Parameters
+    ----------
+    step : callable
+        From labels to directions and their labels.
+    labels : ndarray of shape (n,)
+        Start: clusters 0 to k - 1, none empty.
+    k : int
+        Number of clusters.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    min_weight : float
+        Least weight of a cluster.
+    max_iter : int
+        Most steps.
+    tol : float
+        Share of rows that a step relabels at which to stop.
+    pairs : ndarray of shape (m, 2), optional
+        The clusters that each direction parts.
+    """
+    seen: set[bytes] = set()
+    history: list[float] = []
+    status, moves, n_iter = Status.MAX_ITER, 1.0, 0
+    kept: Step | None = None
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
+        taken = step(labels)
+        if np.bincount(taken.labels, weights, k).min() < max(min_weight, np.finfo(float).tiny):
+            status = Status.DEGENERATE
+            break
+        kept = taken
+        history.append(-taken.value)
+        moves = float(np.mean(taken.labels != labels))
+        labels = taken.labels
+        if moves <= tol:
+            status = Status.CONVERGED
+            break
+        key = labels.tobytes()
+        if key in seen:
+            status = Status.CYCLE
+            break
+        seen.add(key)
+    return MultiwaySeparationResult(
+        objective=history[-1] if history else 0.0,
+        residuals={"moves": moves},
+        status=status,
+        n_iter=n_iter,
+        history=tuple(history),
+        labels=labels,
+        directions=np.empty((0, 0)) if kept is None else kept.directions,
+        offsets=np.empty(0) if kept is None else kept.offsets,
+        pairs=np.empty((0, 2), dtype=np.int64) if pairs is None else pairs,
+    )
