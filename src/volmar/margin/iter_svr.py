@@ -94,13 +94,12 @@ class IterSVR(KernelView, Clusterer):
         Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
-    init : {"k-means", "kernel k-means", "spectral", "principal", "random"} or array of shape \
-            (n_samples,), default="k-means"
-        Labels to start from: k-means (of the rows; of the landmarks' features; "principal" where
-        the kernel is precomputed), k-means in the feature space of the kernel, the second
-        eigenvector of the rows' graph of nearest neighbours (or of their landmarks' features), the
-        sides of the mean along the leading (kernel) principal component or along a random
-        direction, or those given.
+    init : str or array of shape (n_samples,), default="k-means"
+        Labels to start from: "k-means" (of the rows; of the landmarks' features; "principal" where
+        the kernel is precomputed), "kernel k-means" in the feature space of the kernel,
+        "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of their
+        landmarks' features), "principal" or "random" (the sides of the mean along the leading
+        kernel principal component or along a random direction), or those given.
     n_init : int, default=1
         Starts of "k-means" and "random", of which the one with the lowest objective is kept, and
         a degenerate one only if all are. The others have one.
