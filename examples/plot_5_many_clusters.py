@@ -14,7 +14,7 @@ keep the tree.
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.metrics import normalized_mutual_info_score
 
 from volmar import CPMMC, MSPC, SoftLabelMVC
@@ -42,14 +42,19 @@ model = MSPC(4, random_state=0).fit(wine.data)
 print(model.tree_)
 
 # %%
-TreeDisplay.from_estimator(model)
+_ = TreeDisplay.from_estimator(model)
 
 # %%
 # How many?
 # ---------
 # ``n_clusters="auto"`` splits a part only where half of its rows show more than one hump along
-# the hyperplane that the other half has found. Noise stays whole:
+# the hyperplane that the other half has found. Noise stays whole, and so does wine, whose three
+# kinds overlap along every such hyperplane; irises fall into two, of which one holds two kinds:
 
-noise = np.random.default_rng(0).normal(size=(500, 10))
-print("noise:", MSPC("auto", random_state=0).fit(noise).tree_.n_leaves, "cluster")
-print("wine:", MSPC("auto", random_state=0).fit(wine.data).tree_.n_leaves, "clusters")
+samples = {
+    "noise": np.random.default_rng(0).normal(size=(500, 10)),
+    "wine": wine.data,
+    "iris": load_iris().data,
+}
+for name, rows in samples.items():
+    print(f"{name}: {MSPC('auto', random_state=0).fit(rows).tree_.n_leaves}")

@@ -34,7 +34,7 @@ for ax, rows, title in zip(
 ):
     ax.scatter(*plane.transform(rows).T, c=kmeans.predict(rows), cmap="viridis", s=14)
     ax.set(title=title, xlabel="first discriminant")
-axes[0].set_ylabel("second discriminant")
+_ = axes[0].set_ylabel("second discriminant")
 
 # %%
 # volmar declines
