@@ -103,6 +103,9 @@ class KernelCPMMC(KernelView, JointClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    tree_ : SplitTree
+        The splits, with multiway="recursive"; what belongs to one hyperplane is then found at
+        ``tree_.splits()[i].model``, not here.
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
     intercept_ : float or ndarray of shape (n_clusters,)
