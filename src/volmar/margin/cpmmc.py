@@ -91,8 +91,8 @@ class CPMMC(JointClusterer):
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
     tree_ : SplitTree
-        The splits, with multiway="recursive" or n_clusters="auto"; what belongs to one hyperplane is
-        then found at ``tree_.splits()[i].model``, not here.
+        The splits, with multiway="recursive" or n_clusters="auto"; what belongs to one hyperplane
+        is then found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin.
     intercept_ : ndarray of shape (1,) or (n_clusters,)
