@@ -338,7 +338,21 @@ def test_margin_and_value_of_the_labels(rng):
     assert found.rho == pytest.approx(r[values.argmin()], rel=5e-3)
     y = np.where(found.labels > 0, 1.0, -1.0)
     best = solve_label_kernel_svm(Z, y[None, :], C=C).objective
-    assert best <= found.labelled_objective <= 0.8 * best
+    assert best <= found.labelled_objective
+
+
+def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
+    """On noise, the worst there is: nine tenths of the best value at the median of draws."""
+    ratios = []
+    for seed in range(8):
+        Z = centred(np.random.default_rng(seed), 40, 4)
+        found = generate_labels(LinearSource(as_rows(Z)), C=0.5, limit=20)
+        y = np.where(found.labels > 0, 1.0, -1.0)
+        best = solve_label_kernel_svm(Z, y[None, :], C=0.5).objective
+        ratios.append(found.labelled_objective / best)
+    assert max(ratios) <= 1.0 + 1e-9
+    assert np.median(ratios) >= 0.9
+    assert min(ratios) >= 0.8
 
 
 # ---------------------------------------------------------------------- clusters

@@ -133,9 +133,8 @@ class LGMMC(KernelView, Clusterer):
     *What is certified.* `objective_` is an upper bound of the relaxation's value: other labellings
     can only lower it. It is within ``residuals["master gap"]`` of the optimum over the labellings
     generated. A lower bound would follow from the most violated labelling, which is NP-hard to
-    find: the search stops when five rounds of starts lead to none, which is no proof. On Gaussian
-    noise (200 rows in 12 dimensions, ``tol=0.01``) 300 more starts then found violations of 4 to 6
-    percent of the objective; more `n_starts` leave less.
+    find: the search stops when five rounds of starts lead to none, which is no proof. On noise
+    more starts still find violations above `tol`; more `n_starts` leave less.
     ``result_.bound`` is a lower bound all the same, by the largest eigenvalue of the rows'
     weighted covariance. It is the tighter the more alike rows are in their distance from the
     border: of rows spread like a Gaussian its squared norm is too large by a factor of

@@ -167,7 +167,7 @@ class MSPC(ManyClusters):
     ``n_clusters="fast"`` fails in both directions. Clusters that overlap are separated with less
     than 3/4 and stay together; features with few different values, or a density with several
     humps that are no clusters, are split further; a split through a cluster is not undone. One
-    uniform feature is on the border and is split in about one case of five.
+    uniform feature is on the border, and is split now and then.
 
     Probabilities are plug-in figures of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
