@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 
+from volmar.base.cross_fit import LARGE, N_SPLITS
 from volmar.base.recursion import separation_along
 from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
 from volmar.diagnostics.references import KINDS, N_SETS, reference_masses, reference_p_value
@@ -25,8 +26,6 @@ from volmar.separation.two_group_direction import n_searched, two_group_directio
 
 __all__ = ["SplitTestResult", "split_test"]
 
-# From so many rows on one split into halves is enough.
-LARGE = 20_000
 FEWEST_ROWS = 80
 # Three thousand draws a half.
 LEAST_ALPHA = 0.001
@@ -170,7 +169,7 @@ def split_test(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     p_values, separations, disagreements, first = [], [], [], np.empty(0)
     noise: dict[str, NDArray] = {}
-    wanted = n_splits or (1 if n >= LARGE else 3)
+    wanted = n_splits or (1 if n >= LARGE else N_SPLITS)
     tell = _Progress(progress, wanted)
     split = 0
     while split < wanted:
