@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / "volmar"
 # The map of docs/design.md, from the ground up. A room may import from its own line and above.
 MAP = [
     {"rows", "graphs", "operators", "solvers"},
-    {"metrics"},
+    {"metrics", "distributed"},
     {"evidence"},
     {"base"},
     {"volume", "margin", "separation", "baselines"},

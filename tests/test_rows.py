@@ -54,7 +54,7 @@ KINDS = ["dense", "fortran", "sparse", "mapped", "mapped sparse"]
 def tiling(request, monkeypatch):
     """Run with tiles and blocks larger, and much smaller, than the data."""
     if request.param == "many tiles":
-        monkeypatch.setattr(tiled, "_TILE_ROWS", 7)
+        monkeypatch.setattr(tiled, "TILE_ROWS", 7)
         monkeypatch.setattr(sparse_module, "_BLOCK_ROWS", 7)
 
 
@@ -131,7 +131,7 @@ def test_blocks_are_their_columns(kind, dtype, centring, tiling):
 
 def test_float32_blocks_are_summed_in_float64_across_tiles(monkeypatch):
     """2^24 + 1 + ... + 1 has no digit for the ones in float32."""
-    monkeypatch.setattr(tiled, "_TILE_ROWS", 1)
+    monkeypatch.setattr(tiled, "TILE_ROWS", 1)
     monkeypatch.setattr(tiled, "_MIN_TILE_ROWS", 1)
     X = np.ones((100, 1), dtype=np.float32)
     X[0] = 2.0**24
@@ -328,7 +328,7 @@ def test_a_mask_reads_only_its_rows():
 
 @pytest.mark.parametrize("kind", ["dense", "fortran", "sparse", "mapped"])
 def test_no_pass_makes_a_second_copy_of_the_data(kind, monkeypatch):
-    monkeypatch.setattr(tiled, "_TILE_ROWS", 256)
+    monkeypatch.setattr(tiled, "TILE_ROWS", 256)
     monkeypatch.setattr(sparse_module, "_BLOCK_ROWS", 256)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 20))

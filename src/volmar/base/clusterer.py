@@ -15,6 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from volmar.base.blocks import (
+    check_block_weights,
+    check_blocks,
+    check_entries,
+    lazily,
+    refuse_blocks,
+    with_dask_vectors,
+    without_vectors,
+)
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
 from volmar.base.cross_fit import cross_fit
 from volmar.base.recursion import RecursiveResult, grow_tree, separation_along
@@ -25,6 +34,7 @@ from volmar.base.validation import (
     check_sample_weight,
 )
 from volmar.base.warn import warn_user
+from volmar.rows import BlockTable, RowSource, as_rows, is_dask
 from volmar.solvers import Result, Status
 
 # Largest separation of a symmetric density with one hump, cut in its middle (see
@@ -56,6 +66,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
     #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
     _finds_number: ClassVar[tuple[str, ...]] = ()
+    #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
+    _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
 
@@ -99,6 +111,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         scores = scores_in_graph(model, X)
         return separation_along(scores, model.labels_.astype(bool), weights)
 
+    def _ask_first(self, rows: RowSource) -> None:
+        """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
+        rows.mean()
+
     def _publish(self, problem: Any, result: Any, /) -> None:
         """Set fitted attributes beyond the common ones."""
 
@@ -124,6 +140,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if auto:
             self._check_finds_number()
         self._check_parameters()
+        if is_dask(X):
+            self._check_two_in_blocks()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
@@ -135,7 +153,12 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             check_n_clusters(
                 self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
             )
-        weights = check_sample_weight(sample_weight, n_samples)
+        weights: Any
+        if isinstance(X, BlockTable):
+            weights = check_block_weights(X, sample_weight)
+            check_entries(X, lambda: self._ask_first(as_rows(X, sample_weight=weights)))
+        else:
+            weights = check_sample_weight(sample_weight, n_samples)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
@@ -147,7 +170,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
             return
         if self.n_clusters < self._min_clusters:
-            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=np.zeros(n_samples)))
+            labels = as_rows(X).full(0, np.int64)
+            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
             return
         if self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
@@ -241,8 +265,16 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             return model.fit(X)
         return model.fit(X, sample_weight=weights)
 
+    def _check_two_in_blocks(self) -> None:
+        if isinstance(self.n_clusters, str) or self.n_clusters > 2:
+            refuse_blocks(
+                f"{type(self).__name__}(n_clusters={self.n_clusters!r})",
+                "more than two clusters are found by picking rows out",
+            )
+
     def _set_result(self, result: Any) -> None:
-        self.labels_: NDArray[np.int64] = result.labels.astype(np.int64)
+        result = with_dask_vectors(result)
+        self.labels_: Any = result.labels.astype(np.int64)
         self.objective_: float = result.objective
         self.n_iter_: int = result.n_iter
         self.status_: Status = result.status
@@ -259,8 +291,12 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
-            Two clusters: positive for cluster 1. More: the largest of a row is its cluster.
+            Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
+            dask array in the same blocks where X is one.
         """
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            return lazily(self, "decision_function", X)
         rows = self._validate(X, reset=False)
         if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
@@ -279,8 +315,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Cluster of each row.
+            Cluster of each row. A lazy dask array in the same blocks where X is one.
         """
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            return lazily(self, "predict", X)
         scores = self.decision_function(X)
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
         return chosen.astype(np.int64)
@@ -288,6 +327,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
         if not reset:
             check_is_fitted(self, "result_")
+        if is_dask(X):
+            if not self._takes_blocks or self._is_pairwise():
+                refuse_blocks(type(self).__name__)
+            return check_blocks(self, X, reset=reset)
         rows = validate_data(
             self,
             X,
@@ -298,6 +341,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         )
         check_magnitude(rows)
         return rows
+
+    def __getstate__(self):
+        """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""
+        light = without_vectors(self) if is_dask(getattr(self, "labels_", None)) else self
+        return BaseEstimator.__getstate__(light)
 
     def __sklearn_tags__(self):
         """Tell scikit-learn which input is taken."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
+from volmar.base.blocks import check_block_labels, refuse_blocks
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -23,6 +24,7 @@ from volmar.margin.nested import relabelling_outside
 from volmar.margin.problem import MarginProblem
 from volmar.margin.starts import best_start, k_means_start, principal_start, random_start
 from volmar.margin.views import View
+from volmar.rows import BlockTable, drawn_rows
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Price of the hinge loss at which starts are compared; 1 is the least possible.
@@ -262,12 +264,20 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ starts
 
-    def _start(self, prepared: Prepared, seed: int) -> NDArray:
+    def _start(self, prepared: Prepared, seed: int) -> Any:
         view = prepared.view
         n = view.source.n_rows
         if not isinstance(self.init, str):
+            if isinstance(view.start_rows(), BlockTable):
+                return check_block_labels("init", view.start_rows(), self.init)
             return check_start_labels("init", self.init, n, 2)
         if self.mode == "paper" and self.init == "auto":
+            if view.source.passes_are_dear:
+                refuse_blocks(
+                    f"{type(self).__name__}(mode='paper')",
+                    "it starts from k-means, which takes rows in memory; give init, the labels to "
+                    "start from",
+                )
             return self._candidates(view, prepared.weights, seed, ["k-means"])[0]
         small, weights = self._part(view, prepared.weights, seed)
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
@@ -284,6 +294,11 @@ class MarginClusterer(Clusterer):
             C=self._screening_price(),
             tol=SCREENING_TOL,
         )
+        if best.normal is None and view.source.passes_are_dear:
+            raise ValueError(
+                f"no start of {len(candidates)} has a margin on {small.source.n_rows} of the rows."
+                " Give other labels to start from (init), or scale X."
+            )
         if best.normal is None:
             return self._candidates(view, prepared.weights, seed, kinds[:1])[0]
         if small is view:
@@ -293,13 +308,10 @@ class MarginClusterer(Clusterer):
     def _part(self, view: View, weights: NDArray | None, seed: int) -> tuple[View, NDArray | None]:
         """Return the rows on which starts are compared: not too many, and not the fit's own."""
         n = view.source.n_rows
-        if n <= SAMPLE and not view.is_stateful:
+        is_here = not view.source.passes_are_dear
+        if n <= SAMPLE and is_here and not view.is_stateful:
             return view, weights
-        pool = np.arange(n) if weights is None else np.flatnonzero(weights)
-        chosen = pool
-        if pool.size > SAMPLE:
-            rng = np.random.default_rng(seed)
-            chosen = np.sort(rng.choice(pool, SAMPLE, replace=False))
+        chosen = drawn_rows(n, weights, SAMPLE, np.random.default_rng(seed))
         part = view.sampled(chosen)
         if part is None:
             return view, weights

@@ -159,6 +159,7 @@ class CPMMC(JointClusterer):
     """
 
     _finds_number = ("auto",)
+    _takes_blocks = True
 
     def __init__(
         self,
@@ -203,7 +204,7 @@ class CPMMC(JointClusterer):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
+            Rows, dense or CSR, or a dask array or DataFrame.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional

@@ -242,9 +242,23 @@ class _Descent:
         if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
             return None
         f, t, labels, is_allowed = problem.placed(problem.source.scores(w), found.rho, found.t)
+        self._look_ahead(f, labels, found.rho)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
         return Point(w, square, found.rho, t, f, labels, violated, J)
+
+    def _look_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
+        """Where passes are dear, let one bring all that either kind of step may ask for."""
+        problem, source = self.problem, self.problem.source
+        if not source.passes_are_dear:
+            return
+        with source.together():
+            own = problem.loss.violated(labels, f, rho)
+            problem.is_first(own)
+            problem.cut(labels, problem.loss.first(labels, f))
+            problem.cut(labels, own)
+            np.array_equal(labels, self.y)
+            problem.cut(self.y, problem.loss.violated(self.y, f, rho))
 
     def _take(self, point: Point) -> None:
         self.best = point

@@ -6,12 +6,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from volmar.base.blocks import refuse_blocks
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine import MarginResult
 from volmar.margin.joint import JointClusterer
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.losses import HingeLoss
 from volmar.margin.views import View
+from volmar.rows import BlockTable
 
 
 class KernelCPMMC(KernelView, JointClusterer):
@@ -146,6 +148,8 @@ class KernelCPMMC(KernelView, JointClusterer):
     0.0
     """
 
+    _takes_blocks = True
+
     def __init__(
         self,
         n_clusters=2,
@@ -203,7 +207,8 @@ class KernelCPMMC(KernelView, JointClusterer):
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
+            Rows, dense or CSR, or the kernel matrix with kernel="precomputed"; with
+            method="nystroem" also a dask array or DataFrame.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
@@ -221,6 +226,8 @@ class KernelCPMMC(KernelView, JointClusterer):
 
     def _view(self, X: Any, weights: NDArray | None) -> View:
         if self.method == "exact":
+            if isinstance(X, BlockTable):
+                refuse_blocks("KernelCPMMC(method='exact')", "it needs the whole kernel matrix")
             return self._exact_view(X, weights)
         return self._nystroem_view(X, weights, self.n_landmarks)
 

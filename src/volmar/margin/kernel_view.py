@@ -12,7 +12,7 @@ from volmar._memory import require_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.views import ExactKernelView, FeatureView
-from volmar.rows import NystroemMap
+from volmar.rows import BlockTable, NystroemMap, drawn_rows, features_of
 
 __all__ = ["KernelView"]
 
@@ -50,20 +50,21 @@ class KernelView(KernelMixin):
 
     def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
         """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
-        pool = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        count = min(n_landmarks, pool.size)
-        require_memory(
-            2.0 * X.dtype.itemsize * X.shape[0] * count,
-            f"{count} features of {X.shape[0]} rows",
-            "Use fewer landmarks, or cluster a sample and use predict for the rest.",
-        )
+        n_counted = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        count = min(n_landmarks, n_counted)
+        if not isinstance(X, BlockTable):
+            require_memory(
+                2.0 * X.dtype.itemsize * X.shape[0] * count,
+                f"{count} features of {X.shape[0]} rows",
+                "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+            )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             self.kernel,
-            landmarks=np.sort(rng.choice(pool, count, replace=False)),
+            landmarks=drawn_rows(X.shape[0], weights, count, rng),
             gamma=self._resolved_gamma(X, weights),
             degree=self.degree,
             coef0=self.coef0,
             kernel_params=self.kernel_params,
         ).fit(X)
-        return FeatureView(feature_map, feature_map.transform(X), weights)
+        return FeatureView(feature_map, features_of(feature_map, X), weights)

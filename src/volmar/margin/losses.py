@@ -71,7 +71,7 @@ class HingeLoss:
 
     def first(self, y: NDArray, f: NDArray) -> Violated:  # noqa: ARG002 -- the same at all scores
         """Return the cut of all rows. Its slack, which depends on rho, is left open."""
-        return Violated(np.ones(y.size, dtype=bool), 1.0, float("nan"))
+        return Violated(y != 0, 1.0, float("nan"))
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
         """Return the share of the rows."""

@@ -78,8 +78,7 @@ def relabelling_outside(
     n_cuts, status = 0, Status.MAX_ITER
     for _ in range(max_iter):
         cuts = WorkingCuts(problem)
-        zeros = np.zeros(y.size, dtype=problem.source.dtype)
-        cuts.add(problem.cut(y, problem.loss.first(y, zeros)))
+        cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
         for _ in range(max_iter):
             solution = _solve(problem, cuts, C)
             if solution.status is not None:

@@ -77,11 +77,16 @@ class MarginProblem:
         """Return J at w = 0 and t = 0, where every J starts."""
         if self.threshold == "adaptive":
             return 0.0
-        zeros = np.zeros(labels.size, dtype=self.source.dtype)
-        return C * self.loss.violated(labels, zeros, 1.0).xi
+        return C * self.loss.violated(labels, self.source.full(0.0), 1.0).xi
 
     def cut(self, labels: NDArray, violated: Violated) -> Cut:
         """Return the cut of a set of rows in the space of w: one pass."""
+        if self.source.passes_are_dear:
+            with self.source.together():
+                self._cut(labels, violated)
+        return self._cut(labels, violated)
+
+    def _cut(self, labels: NDArray, violated: Violated) -> Cut:
         v = labels * violated.chosen
         v *= self.loss.scale / (self.source.n_rows if self.source.shares is None else 1.0)
         if self.source.shares is not None:
@@ -101,7 +106,7 @@ class MarginProblem:
 
     def zero_scores(self) -> NDArray:
         """Return the scores at w = 0 and t = 0."""
-        return np.zeros(self.source.n_rows, dtype=self.source.dtype)
+        return self.source.full(0.0)
 
     def placed(self, f: NDArray, rho: float, t: float) -> Placed:  # noqa: ARG002 -- rho: for k > 2
         """Return the scores of w with their shift t and their labels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,16 @@ class CutSource(ABC):
     shares: NDArray | None
     n_passes: int
     version: int = 0
+    #: Whether a pass is dear, so that figures should be asked for `together`.
+    passes_are_dear: bool = False
+
+    def full(self, value: float) -> Any:
+        """Return a vector with the same value for every row."""
+        return np.full(self.n_rows, value, dtype=self.dtype)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context whose questions are answered by one pass (see `RowSource.together`)."""
+        return nullcontext()
 
     @abstractmethod
     def vector(self, v: NDArray) -> Any:
@@ -75,12 +86,21 @@ class LinearSource(CutSource):
         self.n_rows, self.dtype = rows.n_rows, rows.dtype
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
         self.n_passes = 0
+        self.passes_are_dear = rows.passes_are_dear
         # What centring leaves of rows at the mean.
         self._rounding = 8.0 * float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
 
+    def full(self, value: float) -> Any:
+        """Return a vector with the same value for every row."""
+        return self.rows.full(value, self.dtype)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Answer all that is asked for inside by one pass, where passes are dear."""
+        return self.rows.together()
+
     def vector(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (d,) or (d, k)."""
-        self.n_passes += 1
+        self.n_passes += not self.rows.is_asking
         a = self.rows.combine(v)
         if np.linalg.norm(a) <= self._rounding * float(np.abs(v).sum()):
             a[:] = 0.0
@@ -100,7 +120,7 @@ class LinearSource(CutSource):
 
     def scores(self, w: NDArray) -> NDArray:
         """Return <w, z_i> of every row."""
-        self.n_passes += 1
+        self.n_passes += not self.rows.is_asking
         return self.rows.scores(w)
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.rows import MappedRows, as_rows
+from volmar.rows import MappedRows, as_rows, features_of
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
@@ -21,6 +21,17 @@ __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 FAR_AWAY = 30.0
 # Rows from which the spread is told, roughly.
 SPREAD_ROWS = 1000
+
+
+class Shift:
+    """Rows less a vector, in their own dtype: a feature map."""
+
+    def __init__(self, offset: NDArray):
+        self.offset = offset
+
+    def transform(self, X: Any) -> NDArray:
+        """Return the rows less the vector."""
+        return (X - self.offset).astype(X.dtype)
 
 
 class Hyperplane(ABC):
@@ -90,7 +101,7 @@ class LinearView(View):
             few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
             spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
             if np.linalg.norm(self._mean) > FAR_AWAY * spread:
-                X = (X - self._mean).astype(np.float32)
+                X = features_of(Shift(self._mean), X)
                 rows = as_rows(X, sample_weight=weights)
         self.X, self.weights = X, weights
         self.source = LinearSource(rows)

@@ -6,18 +6,22 @@ from typing import Any
 
 from scipy import sparse
 
+from volmar.rows.blocks.convert import as_beside, as_table, is_dask
+from volmar.rows.blocks.source import BlockRows
+from volmar.rows.blocks.table import BlockTable
 from volmar.rows.dense import DenseRows
+from volmar.rows.protocol import FeatureMap, RowSource
 from volmar.rows.sparse import SparseRows
 
-__all__ = ["as_rows", "scale_gamma"]
+__all__ = ["as_rows", "features_of", "scale_gamma"]
 
 
-def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
+def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
     """Return the row source of an array or a sparse matrix.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, d)
+    X : array, sparse matrix, dask array or DataFrame of shape (n, d)
         float32 and float64 are kept, C and Fortran order too, without a copy; integers become
         float64 and other sparse formats CSR. NaN and infinity are left to the caller.
     sample_weight : array of shape (n,), optional
@@ -25,7 +29,7 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
 
     Returns
     -------
-    DenseRows or SparseRows
+    DenseRows, SparseRows or BlockRows
 
     Examples
     --------
@@ -34,9 +38,31 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> DenseRows | SparseRows:
     >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
     array([0.333, 0.333, 0.333])
     """
+    if isinstance(X, BlockTable) or is_dask(X):
+        table = as_table(X)
+        if sample_weight is None:
+            return BlockRows(table)
+        return BlockRows(table, as_beside(table, sample_weight, "sample_weight"))
     if sparse.issparse(X):
         return SparseRows(X, sample_weight=sample_weight)
     return DenseRows(X, sample_weight=sample_weight)
+
+
+def features_of(feature_map: FeatureMap, X: Any) -> Any:
+    """Return the features of the rows of X: an array, or a table in the blocks of X.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+
+    Returns
+    -------
+    ndarray of shape (n, D) or BlockTable
+    """
+    return X.mapped(feature_map) if isinstance(X, BlockTable) else feature_map.transform(X)
 
 
 def scale_gamma(X: Any, sample_weight: Any = None) -> float:

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from volmar._memory import require_memory
 from volmar.rows._kernel_map import KernelMap, positive_part, rank_tolerance
 from volmar.rows._validation import as_matrix
+from volmar.rows.blocks.table import BlockTable
 
 __all__ = ["NystroemMap"]
 
@@ -107,7 +108,8 @@ class NystroemMap(KernelMap):
 
     def fit(self, X: Any) -> Self:
         """Choose the landmarks among the rows of X and factor their kernel matrix."""
-        X = as_matrix(X)
+        if not isinstance(X, BlockTable):
+            X = as_matrix(X)
         landmarks = self._choose(X)
         m = landmarks.shape[0]
         require_memory(
@@ -158,10 +160,12 @@ class NystroemMap(KernelMap):
                 "Choose fewer landmarks, or give the points themselves."
             )
         random_state = check_random_state(self.random_state)
+        # A generator draws a few of many numbers without writing all of them down.
+        rng = np.random.default_rng(random_state.randint(2**31 - 1))
         if self.choice == "random":
-            return X[np.sort(random_state.choice(n, count, replace=False))]
+            return X[np.sort(rng.choice(n, count, replace=False))]
         size = min(n, _POINTS_PER_LANDMARK * count)
-        sample = X if size == n else X[np.sort(random_state.choice(n, size, replace=False))]
+        sample = X[:] if size == n else X[np.sort(rng.choice(n, size, replace=False))]
         kmeans = KMeans(
             count, n_init=1, max_iter=_KMEANS_ROUNDS, random_state=random_state.randint(2**31 - 1)
         )

@@ -93,9 +93,8 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
+    centred, moments = rows.centered_with_moments()
     mean = rows.mean()
-    centred = rows.centered()
-    moments = centred.moments(center=np.zeros(rows.n_features))
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     kept = np.flatnonzero(deviations > CONSTANT * (np.abs(mean) + deviations))
@@ -122,8 +121,8 @@ def evenly_scaled(rows: RowSource) -> Standardized:
         With every feature kept.
     """
     d = rows.n_features
-    mean, centred = rows.mean(), rows.centered()
-    moments = centred.moments(center=np.zeros(d))
+    centred, moments = rows.centered_with_moments()
+    mean = rows.mean()
     covariance = moments.covariance()
     e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])
     # Rows that differ by rounding only have no unit of their own.

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.rows import BinSums
+
 # Beyond this many rows a histogram finds where to look, and only that part is sorted.
 SORT_UP_TO = 20_000
 N_BINS = 4096
@@ -67,6 +69,32 @@ def best_split(
         total = float(p.size if weights is None else weights.sum())
         return _sorted_split(p, weights, (0.0, 0.0, total), variance, min_weight)
     return _binned_split(p, weights, variance, min_weight)
+
+
+def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float) -> Split:
+    """Find the best cut among the inner edges of bins: their bounds are exact.
+
+    Parameters
+    ----------
+    bins : BinSums
+        Sums of the bins of a centred projection.
+    edges : ndarray of shape (n_bins + 1,)
+        Where they begin and end.
+    variance : float
+        w'(R + reg I)w, the regularised variance along w.
+    min_weight : float
+        Least weight of a side.
+    """
+    total = float(bins.weight.sum())
+    below, sum_below = np.cumsum(bins.weight)[:-1], np.cumsum(bins.scores)[:-1]
+    floor = max(min_weight, 1e-12 * total)
+    allowed = (below >= floor) & (total - below >= floor)
+    if not allowed.any():
+        return Split(0.0, -np.inf)
+    values = np.full(below.size, -np.inf)
+    values[allowed] = _values(sum_below[allowed], below[allowed], total, variance)
+    best = int(np.argmax(values))
+    return Split(float(edges[best + 1]), float(values[best]))
 
 
 def _sorted_split(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar.rows import Standardized
-from volmar.separation.bound import best_split, probability
+from volmar.separation.bound import probability
+from volmar.separation.scan import ExactScan, Scan
 from volmar.solvers import Result, Status
 
 
@@ -65,6 +67,7 @@ def separation_gep(
     w: NDArray,
     *,
     min_weight: float,
+    scan: Callable[[Standardized, float], Scan] = ExactScan,
     max_iter: int = 50,
     tol: float = 0.0,
     momentum: float = 0.0,
@@ -76,20 +79,20 @@ def separation_gep(
     labels. The bound never falls. Two passes over the rows an iteration. The residual "moves" is
     the share of rows that the last iteration relabelled, or would without a better bound; at `tol`
     the run ends. `momentum` lengthens steps by that part of the last change of direction, and
-    takes them back where the bound would fall.
+    takes them back where the bound would fall. `scan` is how
+    the best labels along a direction are found.
     """
     history: list[float] = []
-    labels, kept, threshold = np.zeros(z.rows.n_rows, dtype=bool), w, 0.0
+    finder = scan(z, min_weight)
+    labels, kept, threshold = z.rows.full(False, bool), w, 0.0
     status, n_iter, moves = Status.MAX_ITER, 0, 1.0
     plain = previous = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        p = z.scores(w)
-        cut = best_split(p, z.rows.weights, regularized.variance(w), min_weight)
+        cut = finder.cut(w, labels, regularized.variance(w))
         if not np.isfinite(cut.kappa2):
             status = Status.DEGENERATE
             break
-        proposed = p > cut.threshold
-        moves = float(np.mean(proposed != labels)) if history else 1.0
+        moves = cut.moves if history else 1.0
         if history and cut.kappa2 <= history[-1]:
             if plain is not None:  # the longer step was too long: take the plain one
                 w, plain = plain, None
@@ -97,11 +100,11 @@ def separation_gep(
             status = Status.CONVERGED
             break
         history.append(cut.kappa2)
-        labels, kept, threshold = proposed, w, cut.threshold
+        labels, kept, threshold = cut.labels, w, cut.threshold
         if moves <= tol:
             status = Status.CONVERGED
             break
-        w = regularized.solve(mean_difference(z, labels))
+        w = regularized.solve(finder.difference(cut))
         if momentum > 0:
             step = w / np.sqrt(regularized.variance(w))
             if previous is not None:
@@ -119,13 +122,3 @@ def separation_gep(
         threshold=threshold,
         lower_bound=probability(kappa2),
     )
-
-
-def mean_difference(z: Standardized, mask: NDArray) -> NDArray:
-    """Return the mean of the masked rows less that of the others, in z: one pass.
-
-    With the whole centred, it is sum_1 total / (weight_1 (total - weight_1)).
-    """
-    v = mask.astype(z.rows.dtype) if z.rows.weights is None else z.rows.weights * mask
-    weight, total = float(v.sum(dtype=np.float64)), z.rows.total_weight
-    return z.combine(v) * (total / (weight * (total - weight)))

@@ -88,15 +88,19 @@ def separation_mpm(
     center = z.moments.center
 
     def weight(mask: NDArray) -> float:
-        return float(mask.sum() if weights is None else weights[mask].sum())
+        return float(mask.sum() if weights is None else (weights * mask).sum())
 
     labels = labels.astype(bool)
     # The smaller cluster is read, the other is what is left.
-    if weight(labels) <= total / 2:
+    if z.rows.passes_are_dear:
+        with z.rows.together():
+            z.rows.moments(labels, center=center)
+            z.rows.signature(labels)
+    if z.rows.passes_are_dear or weight(labels) <= total / 2:
         part = z.rows.moments(labels, center=center)
     else:
         part = z.moments - z.rows.moments(~labels, center=center)
-    seen = {labels.tobytes()}
+    seen = {z.rows.signature(labels)}
     history: list[float] = []
     status, n_iter, moves, t = Status.MAX_ITER, 0, 1.0, 0.5
     w, threshold = np.zeros(z.kept.size), 0.0
@@ -110,6 +114,13 @@ def separation_mpm(
         history.append(-machine.probability)
         proposed = z.scores(w) > threshold
         joined, left = proposed & ~labels, labels & ~proposed
+        if z.rows.passes_are_dear:
+            with z.rows.together():
+                np.mean(joined | left)
+                weight(proposed)
+                z.rows.signature(proposed)
+                for mask in (joined, left):
+                    z.rows.moments(mask, center=center)
         moves = float(np.mean(joined | left))
         if moves <= tol and precision == ROUGH:
             precision = 1e-9  # once more, exactly: the answer is a fixed point of the machine
@@ -122,7 +133,7 @@ def separation_mpm(
             break
         part = part + z.rows.moments(joined, center=center) - z.rows.moments(left, center=center)
         labels = proposed
-        key = labels.tobytes()
+        key = z.rows.signature(labels)
         if key in seen:
             status = Status.CYCLE
             break

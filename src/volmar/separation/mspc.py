@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
+from volmar.base.blocks import check_block_labels, refuse_blocks
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -18,11 +19,17 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.rows import (
+    BlockTable,
+    DenseRows,
     KernelPCAMap,
     NystroemMap,
+    RowSource,
+    RowVector,
+    SparseRows,
     Standardized,
     as_rows,
     evenly_scaled,
+    features_of,
     scale_gamma,
     standardized,
 )
@@ -31,13 +38,13 @@ from volmar.separation.eig import separation_eig
 from volmar.separation.gep import (
     RegularizedCorrelation,
     SeparationResult,
-    mean_difference,
     separation_gep,
 )
 from volmar.separation.many_clusters import ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.pairwise import least_scores
 from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
 from volmar.separation.starts import race, sample_size, start_directions
 
 # Up to here a kernel is represented exactly, beyond by landmarks.
@@ -106,6 +113,10 @@ class MSPC(ManyClusters):
         200 landmarks beyond.
     gamma, degree, coef0, kernel_params
         Parameters of the kernel; gamma="scale" is 1 / (n_features * variance of X).
+    scan : {"auto", "exact", "histogram"}, default="auto"
+        How solver="gep" looks for the best cut of a direction: among all rows, or among the edges
+        of 1024 bins, which needs no sorting. "auto" is "exact" for rows in memory and "histogram"
+        for those of a dask collection, which can be cut in no other way.
     min_cluster_size : int or float, optional
         Fewest rows of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
         n_clusters (of the part, where a part is split), and 1 row with mode="paper". A few far
@@ -186,6 +197,7 @@ class MSPC(ManyClusters):
     """
 
     _is_binary = True
+    _takes_blocks = True
     _finds_number = ("auto", "fast")
 
     def __init__(
@@ -202,6 +214,7 @@ class MSPC(ManyClusters):
         degree=3,
         coef0=1,
         kernel_params=None,
+        scan="auto",
         min_cluster_size=None,
         max_iter=100,
         tol=1e-3,
@@ -219,6 +232,7 @@ class MSPC(ManyClusters):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.scan = scan
         self.min_cluster_size = min_cluster_size
         self.max_iter = max_iter
         self.tol = tol
@@ -231,7 +245,7 @@ class MSPC(ManyClusters):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
+            Rows, dense or CSR, or a dask array or DataFrame.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
@@ -249,6 +263,7 @@ class MSPC(ManyClusters):
         check_choice("solver", self.solver, ["gep", "mpm", "eig"])
         check_choice("multiway", self.multiway, ["recursive", "pairwise"])
         check_choice("mode", self.mode, ["default", "paper"])
+        check_choice("scan", self.scan, ["auto", "exact", "histogram"])
         check_number("reg", self.reg, low=0.0)
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
@@ -282,10 +297,12 @@ class MSPC(ManyClusters):
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
         d = X.shape[1]
+        if isinstance(X, BlockTable):
+            self._check_blocks()
         feature_map = None
         if self.kernel != "linear":
             feature_map = self._feature_map(X)
-            X = feature_map.transform(X)
+            X = features_of(feature_map, X)
         else:
             require_memory(
                 4 * 8.0 * d**2,
@@ -307,6 +324,19 @@ class MSPC(ManyClusters):
             self._least_share(X.shape[0]) * z.rows.total_weight,
         )
 
+    def _check_blocks(self) -> None:
+        if self.scan == "exact" and self.solver == "gep":
+            refuse_blocks("MSPC(scan='exact')", "rows in blocks are not sorted")
+        start = "k-means" if self.mode == "paper" and isinstance(self.init, str) else self.init
+        if isinstance(start, str) and start == "k-means" and self.solver != "eig":
+            refuse_blocks("MSPC with a start by k-means", "k-means takes rows in memory")
+
+    def _ask_first(self, rows: RowSource) -> None:
+        if self.kernel == "linear":
+            rows.centered_with_moments()
+        else:
+            rows.mean()
+
     def _feature_map(self, X: Any) -> Any:
         gamma = self.gamma
         if isinstance(gamma, str):
@@ -319,7 +349,8 @@ class MSPC(ManyClusters):
             "kernel_params": self.kernel_params,
         }
         if X.shape[0] <= EXACT_KERNEL_UP_TO or self._is_pairwise():
-            return KernelPCAMap(kernel=self.kernel, **parameters).fit(X)
+            points = X[:] if isinstance(X, BlockTable) else X
+            return KernelPCAMap(kernel=self.kernel, **parameters).fit(points)
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         return NystroemMap(
             self.kernel, landmarks=N_LANDMARKS, random_state=seed, **parameters
@@ -329,7 +360,12 @@ class MSPC(ManyClusters):
         if self.n_clusters > 2:
             return self._run_pairwise(prepared, seed)
         result = self._solve(prepared, seed)
-        if result.labels.all() or not result.labels.any():
+        z = prepared.z
+        if z.rows.passes_are_dear:
+            with z.rows.together():
+                result.labels.sum()
+                z.rows.moments(result.labels, center=z.moments.center)
+        if int(result.labels.sum()) in (0, result.labels.size):
             raise ValueError(
                 "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
                 f"(now {self.min_cluster_size}), or check that the rows differ."
@@ -363,15 +399,22 @@ class MSPC(ManyClusters):
             prepared.regularized,
             w,
             min_weight=prepared.min_weight,
+            scan=self._scan(prepared),
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
             momentum=0.0 if self.mode == "paper" else 1.0,
         )
 
-    def _start_labels(self, prepared: Prepared, seed: int) -> NDArray | None:
+    def _scan(self, prepared: Prepared) -> type[ExactScan] | type[HistogramScan]:
+        in_blocks = isinstance(prepared.X, BlockTable)
+        return HistogramScan if in_blocks or self.scan == "histogram" else ExactScan
+
+    def _start_labels(self, prepared: Prepared, seed: int) -> Any:
         """Return the labels to start from, or None for a race."""
         X, z = prepared.X, prepared.z
         if not isinstance(self.init, str):
+            if isinstance(X, BlockTable):
+                return check_block_labels("init", X, self.init).astype(bool)
             return check_start_labels("init", self.init, X.shape[0], 2).astype(bool)
         if self.init == "auto" and self.mode == "default":
             return None
@@ -385,7 +428,10 @@ class MSPC(ManyClusters):
         rng = np.random.default_rng(seed)
         size = sample_size(n, z.kept.size)
         weights = z.rows.weights
-        if size < n or weights is not None:
+        if isinstance(weights, RowVector):
+            targets = np.sort(rng.random(size)) * z.rows.total_weight
+            chosen = weights.first_beyond(targets)
+        elif size < n or weights is not None:
             chances = None if weights is None else weights / weights.sum()
             chosen = np.sort(rng.choice(n, size, replace=weights is not None, p=chances))
         else:
@@ -421,7 +467,8 @@ class MSPC(ManyClusters):
     def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
         z = prepared.z
         center = z.moments.center
-        smaller = labels if labels.sum() <= labels.size / 2 else ~labels
+        is_smaller = z.rows.passes_are_dear or labels.sum() <= labels.size / 2
+        smaller = labels if is_smaller else ~labels
         part = z.rows.moments(smaller, center=center)
         part = part if smaller is labels else z.moments - part
         means, variances = [], []
@@ -445,7 +492,8 @@ class MSPC(ManyClusters):
     def _scores(self, X: Any) -> NDArray:
         if self._feature_map_ is not None:
             X = self._feature_map_.transform(X)
-        rows = type(as_rows(X))(X, offset=self._z_mean)
+        kind = SparseRows if sparse.issparse(X) else DenseRows
+        rows = kind(X, offset=self._z_mean)
         scores = rows.scores(self._coefficients) - np.asarray(self._threshold, dtype=rows.dtype)
         scores /= rows.dtype.type(self._unit)
         if self._pairs is None:

@@ -1,0 +1,194 @@
+"""Estimators on dask collections: checks by a pass, lazy predictions, and who can take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from volmar.rows import BlockRows, BlockTable, RowVector, as_beside, as_table, is_dask
+from volmar.rows.blocks.sums import Squares
+
+__all__ = [
+    "check_block_labels",
+    "check_block_weights",
+    "check_blocks",
+    "check_entries",
+    "lazily",
+    "refuse_blocks",
+    "with_dask_vectors",
+    "without_vectors",
+]
+
+# Who takes rows in blocks; the rest would need all pairs of rows, or all rows at once.
+CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
+
+
+def refuse_blocks(name: str, why: str = "") -> None:
+    """Say that an estimator, or its parameters, cannot take a dask collection, and who can."""
+    reason = why or f"{name} needs all rows at once"
+    raise TypeError(
+        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} can, for two "
+        "clusters; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
+        "which takes a dask array."
+    )
+
+
+def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
+    """Return the table of a dask collection, after checks of its shape; see `check_entries`."""
+    names = getattr(X, "columns", None)
+    table = as_table(X)
+    n, d = table.shape
+    if reset:
+        estimator.n_features_in_ = d
+        if names is not None and all(isinstance(name, str) for name in names):
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    if n < 2:
+        raise ValueError(f"X has n_samples={n} row, and at least 2 are needed to cluster.")
+    return table
+
+
+def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
+    """Refuse NaN, infinity and entries out of range, by a pass that brings other figures, too.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The rows.
+    ask_more : callable
+        Asks for the other figures.
+    """
+    BlockRows(table).first_guess()
+    with table.together():
+        table.ask(Squares())
+        ask_more()
+    square = table.ask(Squares())
+    if not np.isfinite(square):
+        raise ValueError(
+            "X contains NaN or infinity (or numbers whose squares are), seen in a pass over its "
+            "blocks. Drop or fill such rows, e.g. by X.dropna() of a dask DataFrame, or scale X."
+        )
+    limits = np.finfo(table.dtype)
+    high, low = float(np.sqrt(limits.max)) * 1e-4, float(np.sqrt(limits.tiny)) * 1e4
+    size = float(np.sqrt(square))
+    if size > high or 0 < size < low:
+        raise ValueError(
+            f"the entries of X have a sum of squares of {square:.3g}, too near the limits of "
+            f"{table.dtype}. Scale X to between {low:.0g} and {high:.0g}."
+        )
+
+
+def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | None:
+    """Return weights as a vector over the rows, in float64, or None for equal weights."""
+    if sample_weight is None:
+        return None
+    if np.ndim(sample_weight) == 0 and not is_dask(sample_weight):
+        weights = table.full(float(sample_weight), np.float64)
+    else:
+        weights = as_beside(table, sample_weight, "sample_weight")
+    if weights.dtype.kind not in "biuf":
+        raise TypeError(f"sample_weight must hold real numbers, got dtype {weights.dtype}.")
+    weights = weights.astype(np.float64)
+    with table.together():
+        weights.min()
+        weights.sum()
+        np.count_nonzero(weights)
+    low, high = weights.min(), weights.max()
+    if not (np.isfinite(low) and np.isfinite(high)) or low < 0:
+        worst = low if not low >= 0 else high
+        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
+    if not high > 0:
+        raise ValueError("sample_weight must have a positive entry, got only zeros.")
+    if not 1e-100 < high < 1e100:
+        raise ValueError(
+            f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
+            "float64. Divide the weights by their mean."
+        )
+    return weights
+
+
+def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
+    """Return start labels of two clusters as 0 and 1."""
+    given = as_beside(table, labels, name)
+    values = given.distinct()[0]
+    if values.size != 2:
+        raise ValueError(f"{name} must hold n_clusters=2 different labels, got {values.size}.")
+    return (given == values[1]).astype(np.int64)
+
+
+def lazily(estimator: Any, method: str, X: Any) -> Any:
+    """Return what a method makes of the blocks of X, as a dask array in the same blocks."""
+    if hasattr(X, "to_dask_array"):
+        names = list(X.columns)
+        seen = getattr(estimator, "feature_names_in_", None)
+        if seen is not None and names != list(seen):
+            raise ValueError(
+                "X must have the columns that fit has seen, in the same order: "
+                f"{_shown(seen)}; got {_shown(names)}."
+            )
+        X = X.to_dask_array()
+    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X must have the {estimator.n_features_in_} features that fit has seen, got shape "
+            f"{X.shape}."
+        )
+    if len(X.chunks[1]) > 1:
+        X = X.rechunk({1: -1})
+    light = without_vectors(estimator)
+    vars(light).pop("feature_names_in_", None)  # blocks are arrays
+    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=_float(X.dtype)))
+    call = _BlockCall(light, method, few)
+    if few.ndim == 1:
+        return X.map_blocks(call, dtype=few.dtype, drop_axis=1, meta=np.empty(0, few.dtype))
+    chunks = (X.chunks[0], (few.shape[1],))
+    return X.map_blocks(call, dtype=few.dtype, chunks=chunks, meta=np.empty((0, 0), few.dtype))
+
+
+class _BlockCall:
+    """A method of an estimator on a block, of which some may be empty."""
+
+    def __init__(self, estimator: Any, method: str, few: np.ndarray):
+        self.estimator, self.method, self.few = estimator, method, few
+
+    def __call__(self, block: Any) -> np.ndarray:
+        if block.shape[0] == 0:
+            return self.few[:0]
+        return getattr(self.estimator, self.method)(block)
+
+
+def with_dask_vectors(result: Any) -> Any:
+    """Return a result whose vectors over rows in blocks are lazy dask arrays."""
+    found = {
+        field.name: getattr(result, field.name).to_dask()
+        for field in fields(result)
+        if isinstance(getattr(result, field.name), RowVector)
+    }
+    return replace(result, **found) if found else result
+
+
+def without_vectors(estimator: Any) -> Any:
+    """Return a copy that still predicts, without what has an entry for each training row."""
+    light = object.__new__(type(estimator))  # copy.copy would ask __getstate__, which asks here
+    vars(light).update(vars(estimator))
+    labels = vars(light).pop("labels_", None)
+    if labels is not None and is_dataclass(getattr(light, "result_", None)):
+        n = labels.shape[0]
+        longs = {
+            field.name: np.empty(0)
+            for field in fields(light.result_)
+            if np.ndim(getattr(light.result_, field.name)) > 0
+            and getattr(getattr(light.result_, field.name), "shape", (0,))[0] == n
+        }
+        light.result_ = replace(light.result_, **longs)
+    return light
+
+
+def _float(dtype: Any) -> Any:
+    return dtype if dtype in (np.float32, np.float64) else np.float64
+
+
+def _shown(names: Any) -> str:
+    names = [str(name) for name in names]
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

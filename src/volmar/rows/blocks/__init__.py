@@ -1,0 +1,8 @@
+"""Rows in blocks that lie elsewhere: recipes for vectors over the rows, and sums by passes."""
+
+from volmar.rows.blocks.convert import as_beside, as_table, is_dask
+from volmar.rows.blocks.source import BlockRows
+from volmar.rows.blocks.table import BlockTable
+from volmar.rows.blocks.vector import RowVector
+
+__all__ = ["BlockRows", "BlockTable", "RowVector", "as_beside", "as_table", "is_dask"]

@@ -1,0 +1,205 @@
+"""What passes found, written down as they end: a fit that was killed goes on from there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from volmar.rows.blocks.recipes import digest
+from volmar.rows.blocks.sums import Picked, Wanted
+
+if TYPE_CHECKING:
+    from volmar.rows.blocks.table import Blocks
+
+__all__ = ["Journal", "PassReport", "checkpoint", "current_journal", "report_passes", "told"]
+
+_JOURNAL: ContextVar[Journal | None] = ContextVar("volmar_journal", default=None)
+_LISTENERS: ContextVar[tuple[Callable[[PassReport], None], ...]] = ContextVar(
+    "volmar_listeners", default=()
+)
+# Rows of the first block by which data are told from others.
+N_WITNESSES = 64
+
+
+class PassReport(NamedTuple):
+    """A pass that has ended.
+
+    Attributes
+    ----------
+    number : int
+        From 1 on, of this fit.
+    figures : tuple of str
+        Kinds of what it brought.
+    n_blocks, n_rows : int
+        Of the data.
+    seconds : float
+        How long it took.
+    """
+
+    number: int
+    figures: tuple[str, ...]
+    n_blocks: int
+    n_rows: int
+    seconds: float
+
+
+@contextmanager
+def report_passes(listener: Callable[[PassReport], None]) -> Iterator[None]:
+    """Call a function after each pass over rows in blocks that is made inside.
+
+    Parameters
+    ----------
+    listener : callable
+        Called with a `PassReport`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from volmar.distributed import report_passes
+    >>> from volmar.rows import as_rows
+    >>> passes = []
+    >>> with report_passes(passes.append):
+    ...     mean = as_rows(da.ones((100, 2), chunks=(50, 2))).mean()
+    >>> [report.figures for report in passes]
+    [('Picked',), ('MomentSum',)]
+    """
+    token = _LISTENERS.set((*_LISTENERS.get(), listener))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
+@contextmanager
+def told(n_before: int, wanted: Sequence[Wanted], X: Any) -> Iterator[None]:
+    """Tell listeners of the pass made inside, when it has ended."""
+    before = perf_counter()
+    yield
+    for listener in _LISTENERS.get():
+        kinds = tuple(type(one).__name__ for one in wanted)
+        seconds = perf_counter() - before
+        listener(PassReport(n_before + 1, kinds, X.numblocks[0], X.shape[0], seconds))
+
+
+@contextmanager
+def checkpoint(folder: str | os.PathLike[str]) -> Iterator[Journal]:
+    """Write down what each pass over rows in blocks finds, and do not repeat passes found there.
+
+    The algorithms are deterministic (with an integer `random_state`) and learn of the rows by
+    passes alone. So the figures that passes brought are all there is to save: a fit that was
+    killed, run again with the same data, parameters and folder, takes them from there up to where
+    it was, and goes on. They do not grow with the number of rows.
+
+    Parameters
+    ----------
+    folder : path
+        Where to write; made if it is not there. Delete it when the fit is done.
+
+    Yields
+    ------
+    Journal
+        With `n_read` and `n_written`, the figures taken from there and written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dask.array as da
+    >>> from volmar.distributed import checkpoint
+    >>> from volmar.rows import as_rows
+    >>> X = da.ones((100, 2), chunks=(50, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for _ in range(2):
+    ...         with checkpoint(folder) as journal:
+    ...             mean = as_rows(X).mean()
+    ...         print(journal.n_read, journal.n_written)
+    0 2
+    2 0
+    """
+    journal = Journal(Path(folder))
+    token = _JOURNAL.set(journal)
+    try:
+        yield journal
+    finally:
+        _JOURNAL.reset(token)
+
+
+def current_journal() -> Journal | None:
+    """Return the journal of the `checkpoint` that we are in."""
+    return _JOURNAL.get()
+
+
+class Journal:
+    """Figures in a folder, a file each, written whole or not at all.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    """
+
+    def __init__(self, folder: Path):
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"checkpoint needs a folder, and {folder} is a file. Give another.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.n_read = self.n_written = 0
+        self._checked: list[Blocks] = []
+
+    def check(self, blocks: Blocks) -> None:
+        """See to it that the folder belongs to these data."""
+        if any(blocks is one for one in self._checked):
+            return
+        self._checked.append(blocks)
+        few = Picked(np.arange(min(N_WITNESSES, int(blocks.bounds[1]))))
+        witness = blocks._passes.run([few], [0], blocks.bounds)[0]
+        parts = [] if witness is None else witness
+        key = digest(blocks.X.shape, blocks.X.dtype.str, *parts).hex()
+        marker = self.folder / "data"
+        if not marker.exists():
+            _write_whole(marker, key.encode())
+        elif marker.read_text() != key:
+            raise ValueError(
+                f"the checkpoint in {self.folder} belongs to other data than this X of shape "
+                f"{blocks.X.shape}. Give another folder, or delete it."
+            )
+
+    def read(self, key: bytes) -> tuple[Any] | None:
+        """Return (figure,), or None where it is not there."""
+        path = self.folder / f"{key.hex()}.npz"
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as file:
+            parts = [file[f"arr_{i}"] for i in range(len(file.files))]
+        self.n_read += 1
+        return (parts or None,)
+
+    def write(self, found: Mapping[bytes, Any]) -> None:
+        """Write figures down."""
+        for key, parts in found.items():
+            with tempfile.TemporaryFile() as memory:
+                np.savez(memory, *(parts or []))
+                memory.seek(0)
+                _write_whole(self.folder / f"{key.hex()}.npz", memory.read())
+            self.n_written += 1
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name and then rename it: it is never seen in part."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

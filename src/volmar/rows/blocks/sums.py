@@ -1,0 +1,437 @@
+"""What a pass can bring back: sums over the rows, and rows that were asked for by number."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from volmar.rows.blocks.recipes import Recipe, digest
+from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, Tile, View
+from volmar.rows.moments import Moments
+from volmar.rows.protocol import BinSums
+
+__all__ = [
+    "Binned",
+    "BlockTotals",
+    "Combination",
+    "Distinct",
+    "Extremes",
+    "FirstBeyond",
+    "MomentSum",
+    "Picked",
+    "SquaredNorm",
+    "Squares",
+    "Sum",
+    "Wanted",
+]
+
+Partial = list[np.ndarray]
+
+
+class Wanted(ABC):
+    """A figure of all rows, made of parts that each block finds alone.
+
+    Attributes
+    ----------
+    key : bytes
+        The same for the same figure of the same rows.
+    """
+
+    key: bytes
+    #: Size of the tiles that it is best computed from.
+    tile_bytes: ClassVar[int] = TILE_BYTES
+
+    @abstractmethod
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Return the part of a tile: arrays that do not grow with the rows; None for nothing."""
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Return the part of two sets of rows together."""
+        return [np.add(a, b) for a, b in zip(one, two, strict=True)]
+
+    @abstractmethod
+    def finished(self, whole: Partial | None) -> Any:
+        """Return the figure from the part of all rows."""
+
+    @abstractmethod
+    def stand_in(self) -> Any:
+        """Return something of the figure's shape, while figures are only being asked for."""
+
+    def needs(self, start: int, stop: int) -> bool:  # noqa: ARG002 -- for those that pick
+        """Tell whether rows start to stop have a part in it."""
+        return True
+
+
+class Sum(Wanted):
+    """The sum of a vector over the rows, or of each of its columns."""
+
+    def __init__(self, values: Recipe):
+        self.values = values
+        self.key = digest("sum", values.key)
+        kinds = {"b": np.int64, "i": np.int64, "u": np.uint64}
+        self._dtype = kinds.get(values.dtype.kind, np.float64)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Sum the tile, integers in 64 bits and numbers in float64."""
+        return [np.asarray(np.sum(tile.value(self.values), axis=0, dtype=self._dtype))]
+
+    def finished(self, whole: Partial | None) -> Any:
+        """Return a number, or one for each column."""
+        total = np.zeros(self.values.tail, dtype=self._dtype) if whole is None else whole[0]
+        return total[()] if np.ndim(total) == 0 else total
+
+    def stand_in(self) -> Any:
+        """Return NaN, or 1 where a sum is of integers."""
+        value = np.nan if self._dtype is np.float64 else 1
+        return np.full(self.values.tail, value, dtype=self._dtype)[()]
+
+
+class Combination(Wanted):
+    """sum_i v_i (x_i - offset), of a vector of coefficients or a block of them."""
+
+    def __init__(self, view: View, n_features: int, coefficients: Recipe):
+        self.view, self.coefficients = view, coefficients
+        self._shape = (n_features, *coefficients.tail)
+        self.key = digest("combination", view.key, coefficients.key)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Combine the tile."""
+        return [tile.rows(self.view).combine(tile.value(self.coefficients))]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        """Return the combination, shape (d,) or (d, k)."""
+        return np.zeros(self._shape) if whole is None else whole[0]
+
+    def stand_in(self) -> np.ndarray:
+        """Return NaN."""
+        return np.full(self._shape, np.nan)
+
+
+class MomentSum(Wanted):
+    """Weight, sum and second moments of the rows, or of some, about a centre."""
+
+    tile_bytes = LARGE_TILE_BYTES
+
+    def __init__(
+        self,
+        view: View,
+        center: np.ndarray,
+        *,
+        mask: Recipe | None = None,
+        weights: Recipe | None = None,
+        second: bool = True,
+    ):
+        self.view, self.center, self.mask = view, center, mask
+        self.weights, self.second = weights, second
+        self.key = digest(
+            "moments",
+            view.key,
+            center,
+            None if mask is None else mask.key,
+            None if weights is None else weights.key,
+            second,
+        )
+
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Sum the tile."""
+        mask = None if self.mask is None else tile.value(self.mask)
+        if mask is not None and not mask.any():
+            return None
+        weights = None if self.weights is None else tile.value(self.weights)
+        if weights is not None and not np.any(weights if mask is None else weights[mask]):
+            return None
+        rows = tile.rows(self.view, self.weights)
+        found = rows.moments(mask, center=self.center, second=self.second)
+        parts = [np.array(found.weight), np.array(found.sum)]
+        return [*parts, np.array(found.second)] if self.second else parts
+
+    def finished(self, whole: Partial | None) -> Moments:
+        """Return them."""
+        d = self.center.size
+        if whole is None:
+            second = np.zeros((d, d)) if self.second else None
+            return Moments(self.center, 0.0, np.zeros(d), second)
+        return Moments(self.center, float(whole[0]), whole[1], whole[2] if self.second else None)
+
+    def stand_in(self) -> Moments:
+        """Return moments of one row at the centre."""
+        d = self.center.size
+        return Moments(self.center, 1.0, np.zeros(d), np.eye(d) if self.second else None)
+
+
+class SquaredNorm(Wanted):
+    """The (weighted) sum of the squared lengths of the rows as seen."""
+
+    tile_bytes = LARGE_TILE_BYTES
+
+    def __init__(self, view: View, weights: Recipe | None = None):
+        self.view, self.weights = view, weights
+        self.key = digest("squares", view.key, None if weights is None else weights.key)
+
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Sum the tile."""
+        if self.weights is not None and not tile.value(self.weights).any():
+            return None
+        rows = tile.rows(self.view, self.weights)
+        with np.errstate(all="ignore"):  # NaN and infinity are told by the sum
+            return [np.array(rows.mean_squared_norm() * rows.total_weight)]
+
+    def finished(self, whole: Partial | None) -> float:
+        """Return it."""
+        return 0.0 if whole is None else float(whole[0])
+
+    def stand_in(self) -> float:
+        """Return NaN."""
+        return float("nan")
+
+
+class Binned(Wanted):
+    """Sums over the rows of each bin of their scores (see `RowSource.binned`)."""
+
+    tile_bytes = LARGE_TILE_BYTES
+
+    def __init__(
+        self,
+        view: View,
+        w: np.ndarray,
+        bins: tuple[float, float, int],
+        *,
+        labels: Recipe | None = None,
+        weights: Recipe | None = None,
+    ):
+        self.view, self.w, self.bins = view, w, bins
+        self.labels, self.weights = labels, weights
+        keys = [None if one is None else one.key for one in (labels, weights)]
+        self.key = digest("binned", view.key, w, bins, *keys)
+
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Sum the tile."""
+        if self.weights is not None and not tile.value(self.weights).any():
+            return None
+        labels = None if self.labels is None else tile.value(self.labels)
+        rows = tile.rows(self.view, self.weights)
+        return list(rows.binned(self.w, *self.bins, labels))
+
+    def finished(self, whole: Partial | None) -> BinSums:
+        """Return the sums."""
+        return self.stand_in() if whole is None else BinSums(*whole)
+
+    def stand_in(self) -> BinSums:
+        """Return zeros."""
+        n_bins = self.bins[2]
+        zeros, none = np.zeros(n_bins), np.zeros(n_bins, dtype=np.int64)
+        return BinSums(zeros, zeros, np.zeros((n_bins, self.w.size)), none, none)
+
+
+class Squares(Wanted):
+    """The sum of the squares of all entries as they lie there: NaN and infinity show in it."""
+
+    def __init__(self) -> None:
+        self.key = digest("squares of entries")
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Sum the tile."""
+        entries = tile.X if isinstance(tile.X, np.ndarray) else tile.X.data
+        flat = entries.ravel(order="K")
+        with np.errstate(all="ignore"):
+            return [np.array(flat @ flat, dtype=np.float64)]
+
+    def finished(self, whole: Partial | None) -> float:
+        """Return it."""
+        return 0.0 if whole is None else float(whole[0])
+
+    def stand_in(self) -> float:
+        """Return NaN."""
+        return float("nan")
+
+
+class Extremes(Wanted):
+    """The least and the largest entry of a vector."""
+
+    def __init__(self, values: Recipe):
+        self.values = values
+        self.key = digest("extremes", values.key)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Return those of the tile."""
+        values = tile.value(self.values)
+        return [np.array(values.min()), np.array(values.max())]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Return those of both; NaN stays."""
+        return [np.minimum(one[0], two[0]), np.maximum(one[1], two[1])]
+
+    def finished(self, whole: Partial | None) -> tuple[Any, Any]:
+        """Return them."""
+        if whole is None:
+            raise ValueError("no rows have no least entry.")
+        return whole[0][()], whole[1][()]
+
+    def stand_in(self) -> tuple[Any, Any]:
+        """Return two numbers."""
+        return self.values.dtype.type(0), self.values.dtype.type(1)
+
+
+class Distinct(Wanted):
+    """The different entries of a vector, sorted, and how often each is there.
+
+    More than `most` of them are cut off: the figure is for labels.
+    """
+
+    most: ClassVar[int] = 10_000
+
+    def __init__(self, values: Recipe):
+        self.values = values
+        self.key = digest("distinct", values.key)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Return those of the tile."""
+        found, counts = np.unique(tile.value(self.values), return_counts=True)
+        return [found[: self.most + 1], counts[: self.most + 1].astype(np.int64)]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Return those of both."""
+        found, where = np.unique(np.concatenate([one[0], two[0]]), return_inverse=True)
+        counts = np.bincount(where, np.concatenate([one[1], two[1]])).astype(np.int64)
+        return [found[: self.most + 1], counts[: self.most + 1]]
+
+    def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return entries and counts."""
+        if whole is None:
+            return np.empty(0, dtype=self.values.dtype), np.empty(0, dtype=np.int64)
+        return whole[0], whole[1]
+
+    def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return two entries."""
+        return np.zeros(2, dtype=self.values.dtype), np.ones(2, dtype=np.int64)
+
+
+class Picked(Wanted):
+    """Rows by their numbers, or the entries of a vector there: few, for starts and pilots.
+
+    Parameters
+    ----------
+    index : ndarray of int
+        Numbers of the rows, ascending, repeats allowed.
+    values : Recipe, optional
+        A vector, in place of the rows.
+    view : View, optional
+        How the rows are seen; the offset is left out.
+    """
+
+    def __init__(
+        self, index: np.ndarray, *, values: Recipe | None = None, view: View | None = None
+    ):
+        self.index, self.values = index, values
+        self.view = View() if view is None else view
+        what = self.view.key if values is None else values.key
+        self.key = digest("picked", index, values is None, what)
+
+    def needs(self, start: int, stop: int) -> bool:
+        """Tell whether any of the numbers is among these rows."""
+        return bool(np.searchsorted(self.index, start) < np.searchsorted(self.index, stop))
+
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Return the places in `index` of the tile's rows, and what was asked of these."""
+        low, high = np.searchsorted(self.index, [tile.start, tile.start + tile.n_rows])
+        if low == high:
+            return None
+        chosen = self.index[low:high] - tile.start
+        if self.values is not None:
+            return [np.arange(low, high), tile.value(self.values)[chosen]]
+        few = Tile(tile.X[chosen], [one[chosen] for one in tile.given], 0)
+        rows = few.features(self.view)
+        return [np.arange(low, high), rows if isinstance(rows, np.ndarray) else rows.toarray()]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Put both together."""
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        """Return the rows or entries in the order of `index`."""
+        if whole is None:
+            raise ValueError("no row numbers were asked for.")
+        return whole[1][np.argsort(whole[0])]
+
+    def stand_in(self) -> np.ndarray:
+        """Refuse: what is done with rows cannot be foreseen."""
+        raise TypeError("rows cannot be picked while figures are only being asked for.")
+
+
+class BlockTotals(Wanted):
+    """The sum of a vector in each block, in the order of the blocks."""
+
+    def __init__(self, values: Recipe):
+        self.values = values
+        self.key = digest("block totals", values.key)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        """Return the tile's first row and sum: tiles are as good as blocks."""
+        total = np.sum(tile.value(self.values), dtype=np.float64)
+        return [np.array([tile.start]), np.array([total])]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Put both together."""
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+    def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tiles' first rows, ascending, and the sums before each."""
+        if whole is None:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        order = np.argsort(whole[0])
+        totals = whole[1][order]
+        return whole[0][order], np.concatenate([[0.0], np.cumsum(totals)])
+
+    def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return one tile."""
+        return np.zeros(1, dtype=np.int64), np.array([0.0, 1.0])
+
+
+class FirstBeyond(Wanted):
+    """Numbers of the first rows at which the running sum of a vector is beyond each target.
+
+    Parameters
+    ----------
+    values : Recipe
+        The vector, not negative.
+    targets : ndarray
+        Ascending.
+    starts, before : ndarray
+        Of `BlockTotals`.
+    """
+
+    def __init__(
+        self, values: Recipe, targets: np.ndarray, starts: np.ndarray, before: np.ndarray
+    ):
+        self.values, self.targets = values, targets
+        self.starts, self.before = starts, before
+        self.key = digest("first beyond", values.key, targets, starts)
+
+    def of_tile(self, tile: Tile) -> Partial | None:
+        """Find the targets of this tile."""
+        place = int(np.searchsorted(self.starts, tile.start))
+        low, high = np.searchsorted(self.targets, self.before[place : place + 2], side="left")
+        if place == self.starts.size - 1:
+            high = self.targets.size
+        if low >= high:
+            return None
+        running = self.before[place] + np.cumsum(tile.value(self.values), dtype=np.float64)
+        found = np.searchsorted(running, self.targets[low:high], side="right")
+        last = int(np.flatnonzero(tile.value(self.values))[-1])
+        return [np.arange(low, high), tile.start + np.minimum(found, last)]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Put both together."""
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        """Return the numbers in the order of the targets."""
+        if whole is None:
+            return np.empty(0, dtype=np.int64)
+        return whole[1][np.argsort(whole[0])]
+
+    def stand_in(self) -> np.ndarray:
+        """Return the first row for all."""
+        return np.zeros(self.targets.size, dtype=np.int64)

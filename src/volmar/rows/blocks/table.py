@@ -1,0 +1,228 @@
+"""A table whose rows lie in blocks: what is asked of them, and answered by passes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from volmar.rows.blocks.journal import current_journal, told
+from volmar.rows.blocks.passes import Passes, block_values
+from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers
+from volmar.rows.blocks.sums import Picked, Wanted
+from volmar.rows.blocks.tile import View
+from volmar.rows.blocks.vector import RowVector
+
+__all__ = ["BlockTable"]
+
+# Figures of earlier passes that are kept, at most, since algorithms ask for some of them again.
+KEPT_BYTES = 64 * 2**20
+
+
+class Blocks:
+    """The blocks themselves, with the arrays that lie beside them and the figures known so far.
+
+    Parameters
+    ----------
+    X : dask array of shape (n, d)
+        With known chunk sizes, and one chunk of columns.
+    """
+
+    def __init__(self, X: Any):
+        self.X = X
+        self.given: list[Any] = []
+        self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64)
+        self.n_passes = 0
+        self._passes = Passes(X)
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
+        self._asked: list[Wanted] | None = None
+
+    def add(self, array: Any) -> Given:
+        """Put a dask array beside the rows, in the same blocks."""
+        for place, other in enumerate(self.given):
+            if other is array:
+                return Given(place, array.dtype, array.name)
+        self.given.append(array)
+        self._passes.add(array)
+        return Given(len(self.given) - 1, array.dtype, array.name)
+
+    def ask(self, wanted: Wanted) -> Any:
+        """Return a figure: a known one, or by a pass."""
+        if wanted.key not in self._known:
+            if self._asked is not None:
+                self._asked.append(wanted)
+                return wanted.stand_in()
+            self._answer([wanted])
+        self._known.move_to_end(wanted.key)
+        whole = self._known[wanted.key]
+        return wanted.finished(None if whole is None else [part.copy() for part in whole])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Answer everything that is asked for inside by one pass, at the end.
+
+        Inside, figures are stand-ins: what is done there is done once more afterwards.
+        """
+        if self._asked is not None:  # inside another
+            yield
+            return
+        self._asked = []
+        try:
+            yield
+            asked = {wanted.key: wanted for wanted in self._asked}
+        finally:
+            self._asked = None
+        if asked:
+            self._answer(list(asked.values()))
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether we are inside `together`."""
+        return self._asked is not None
+
+    def _answer(self, asked: Sequence[Wanted]) -> None:
+        journal = current_journal()
+        if journal is not None:
+            journal.check(self)
+        open_ones = []
+        for wanted in asked:
+            found = None if journal is None else journal.read(wanted.key)
+            if found is None:
+                open_ones.append(wanted)
+            else:
+                self._keep(wanted, found[0])
+        if not open_ones:
+            return
+        with told(self.n_passes, open_ones, self.X):
+            needed = [
+                i
+                for i in range(len(self.bounds) - 1)
+                if any(w.needs(int(self.bounds[i]), int(self.bounds[i + 1])) for w in open_ones)
+            ]
+            parts = self._passes.run(open_ones, needed, self.bounds)
+        self.n_passes += 1
+        for wanted, part in zip(open_ones, parts, strict=True):
+            self._keep(wanted, part)
+        if journal is not None:
+            journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
+
+    def _keep(self, wanted: Wanted, whole: Any) -> None:
+        self._known[wanted.key] = whole
+        self._known.move_to_end(wanted.key)
+        size = sum(sum(p.nbytes for p in one) for one in self._known.values() if one is not None)
+        while size > KEPT_BYTES and len(self._known) > 16:
+            _, dropped = self._known.popitem(last=False)
+            size -= 0 if dropped is None else sum(part.nbytes for part in dropped)
+
+    def as_dask(self, recipe: Recipe) -> Any:
+        """Return what a recipe computes as a dask array in the same blocks."""
+        import dask.array as da
+        from dask import delayed
+
+        blocks, beside = self._passes.delayed()
+        compute = delayed(block_values, pure=True)
+        arrays = []
+        for i, block in enumerate(blocks):
+            rows = int(self.bounds[i + 1] - self.bounds[i])
+            value = compute(recipe, block, int(self.bounds[i]), *(one[i] for one in beside))
+            arrays.append(da.from_delayed(value, (rows, *recipe.tail), recipe.dtype))
+        return da.concatenate(arrays)
+
+
+class BlockTable:
+    """Rows in blocks, seen as a matrix of which sums are taken and few rows are picked.
+
+    It stands where an algorithm expects X: it has a shape and a dtype, ``X[numbers]`` are rows
+    that were asked for by number, and `volmar.rows.as_rows` makes it a row source.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The blocks.
+    feature_map : FeatureMap, optional
+        Features are seen in place of the rows.
+    """
+
+    ndim = 2
+
+    def __init__(self, blocks: Blocks, feature_map: Any = None):
+        self.rows_of = blocks
+        self.view = View(feature_map)
+        self.n_rows = int(blocks.bounds[-1])
+        n_features, dtype = blocks.X.shape[1], blocks.X.dtype
+        self.dtype = dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        if feature_map is not None:
+            first = feature_map.transform(np.ones((1, n_features), dtype=self.dtype))
+            n_features, self.dtype = first.shape[1], first.dtype
+        self.shape = (self.n_rows, int(n_features))
+        self._first_mean: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, numbers: Any) -> np.ndarray:
+        """Return rows by their numbers, or by a slice: they are brought here."""
+        if isinstance(numbers, slice):
+            numbers = np.arange(*numbers.indices(self.n_rows))
+        index = np.asarray(numbers)
+        order = np.argsort(index, kind="stable")
+        found = self.ask(Picked(index[order], view=self.view))
+        rows = np.empty_like(found)
+        rows[order] = found
+        return rows.astype(self.dtype, copy=False)
+
+    def mapped(self, feature_map: Any) -> BlockTable:
+        """Return the same rows under a feature map."""
+        if self.view.feature_map is not None:
+            feature_map = Chain(self.view.feature_map, feature_map)
+        return BlockTable(self.rows_of, feature_map)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether figures are stand-ins now, inside `together`."""
+        return self.rows_of.is_asking
+
+    def first_mean(self, n_rows: int) -> np.ndarray:
+        """Return the mean of the first rows."""
+        if self._first_mean is None:
+            first = self[: min(n_rows, self.n_rows)]
+            self._first_mean = first.mean(axis=0, dtype=np.float64)
+        return self._first_mean
+
+    def ask(self, wanted: Wanted) -> Any:
+        """Return a figure of all rows."""
+        return self.rows_of.ask(wanted)
+
+    def together(self) -> Any:
+        """Return a context in which all that is asked for is answered by one pass."""
+        return self.rows_of.together()
+
+    def beside(self, array: Any) -> RowVector:
+        """Return a dask array in the same blocks as a vector over the rows."""
+        return RowVector(self, self.rows_of.add(array))
+
+    def full(self, value: Any, dtype: Any) -> RowVector:
+        """Return the same value for every row."""
+        return RowVector(self, Constant(value, dtype))
+
+    def row_numbers(self) -> RowVector:
+        """Return the number of each row."""
+        return RowVector(self, RowNumbers())
+
+    def as_dask(self, recipe: Recipe) -> Any:
+        """Return what a recipe computes as a dask array."""
+        return self.rows_of.as_dask(recipe)
+
+
+class Chain:
+    """One feature map after another."""
+
+    def __init__(self, first: Any, second: Any):
+        self.first, self.second = first, second
+
+    def transform(self, X: Any) -> Any:
+        """Map rows by both."""
+        return self.second.transform(self.first.transform(X))

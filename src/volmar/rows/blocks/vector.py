@@ -1,0 +1,246 @@
+"""A vector over the rows that is written down and not held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from volmar.rows.blocks.recipes import Apply, Recipe
+from volmar.rows.blocks.sums import (
+    BlockTotals,
+    Distinct,
+    Extremes,
+    FirstBeyond,
+    Picked,
+    Sum,
+)
+
+if TYPE_CHECKING:
+    from volmar.rows.blocks.table import BlockTable
+
+__all__ = ["RowVector"]
+
+
+class RowVector(NDArrayOperatorsMixin):
+    """An array with an entry (or a row of k) for each row of a table, known by its recipe.
+
+    Arithmetic, comparisons and `numpy.where` make new recipes and cost nothing. Sums and what
+    else leaves one figure ask the table, which passes over the rows, or has the figure already.
+    An algorithm that treats scores, labels and weights as numpy arrays, and picks no rows out,
+    runs on these unchanged.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The rows.
+    recipe : Recipe
+        How entries are computed from them.
+    """
+
+    def __init__(self, table: BlockTable, recipe: Recipe):
+        self.table, self.recipe = table, recipe
+
+    # ------------------------------------------------------------------ as an array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, and columns where there are any."""
+        return (self.table.n_rows, *self.recipe.tail)
+
+    @property
+    def ndim(self) -> int:
+        """1, or 2 with columns."""
+        return 1 + len(self.recipe.tail)
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return int(np.prod(self.shape))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the entries."""
+        return self.recipe.dtype
+
+    def __len__(self) -> int:
+        return self.table.n_rows
+
+    def __repr__(self) -> str:
+        return f"RowVector(shape={self.shape}, dtype={self.dtype})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a vector over rows is neither true nor false. Use any() or all().")
+
+    def __iter__(self) -> Any:
+        raise TypeError(_TOO_MANY)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(_TOO_MANY)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column, or the entries of some rows (by number, ascending) as an array."""
+        if isinstance(key, tuple) and len(key) == 2 and key[0] == slice(None):
+            return self._applied(_column, [self.recipe, int(key[1])])
+        return self.table.ask(Picked(np.asarray(key), values=self.recipe))
+
+    def astype(self, dtype: Any, copy: bool = True) -> RowVector:  # noqa: ARG002 -- numpy's
+        """Return the vector in another dtype."""
+        if np.dtype(dtype) == self.dtype:
+            return RowVector(self.table, self.recipe)
+        return self._applied(_cast, [self.recipe, np.dtype(dtype).str])
+
+    def copy(self) -> RowVector:
+        """Return another with the same recipe."""
+        return RowVector(self.table, self.recipe)
+
+    # ------------------------------------------------------------------ figures
+
+    def sum(self, axis: int | None = None, dtype: Any = None) -> Any:  # noqa: ARG002
+        """Return the sum of all entries, or with axis=0 that of each column.
+
+        Integers and truths are summed in 64 bits, numbers in float64, whatever `dtype` says.
+        """
+        total = self.table.ask(Sum(self.recipe))
+        return total.sum() if axis is None and np.ndim(total) else total
+
+    def mean(self, axis: int | None = None, dtype: Any = None) -> Any:
+        """Return the mean."""
+        return self.sum(axis, dtype) / (self.table.n_rows if axis == 0 else self.size)
+
+    def any(self) -> bool:
+        """Tell whether any entry is not 0."""
+        return bool((self != 0).sum() > 0)
+
+    def all(self) -> bool:
+        """Tell whether no entry is 0."""
+        return not (self == 0).any()
+
+    def min(self) -> Any:
+        """Return the least entry."""
+        return self.table.ask(Extremes(self.recipe))[0]
+
+    def max(self) -> Any:
+        """Return the largest entry."""
+        return self.table.ask(Extremes(self.recipe))[1]
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the different entries, sorted, and how often each is there."""
+        return self.table.ask(Distinct(self.recipe))
+
+    def first_beyond(self, targets: np.ndarray) -> np.ndarray:
+        """Return the numbers of the first rows where the running sum is above each target."""
+        starts, before = self.table.ask(BlockTotals(self.recipe))
+        order = np.argsort(targets, kind="stable")
+        found = self.table.ask(FirstBeyond(self.recipe, targets[order], starts, before))
+        numbers = np.empty(targets.size, dtype=np.int64)
+        numbers[order] = found
+        return numbers
+
+    def to_dask(self) -> Any:
+        """Return the vector as a dask array in the blocks of the rows."""
+        return self.table.as_dask(self.recipe)
+
+    # ------------------------------------------------------------------ numpy's protocols
+
+    def _applied(self, function: Any, arguments: Any, options: Any = None) -> RowVector:
+        return RowVector(self.table, Apply(function, arguments, options))
+
+    def _recipes(self, arguments: Any) -> list[Any]:
+        """Return arguments with recipes in place of vectors; refuse what is not row by row."""
+        found: list[Any] = []
+        for argument in arguments:
+            if isinstance(argument, RowVector):
+                if argument.table.rows_of is not self.table.rows_of:
+                    raise ValueError("vectors over different rows cannot be put together.")
+                found.append(argument.recipe)
+                continue
+            if np.ndim(argument) and len(argument) == self.table.n_rows > 1:
+                raise TypeError(
+                    "an array with an entry for each row cannot be put together with rows that "
+                    "lie in blocks. Give it as a dask array with the same chunks."
+                )
+            found.append(argument)
+        return found
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc is np.matmul and method == "__call__":
+            return self._inner(*inputs)
+        if method != "__call__":
+            return NotImplemented
+        out = kwargs.pop("out", None)
+        options = {name: value for name, value in kwargs.items() if name != "casting"}
+        new = self._applied(ufunc, self._recipes(inputs), options)
+        if out is None:
+            return new
+        (target,) = out
+        if not isinstance(target, RowVector):
+            return NotImplemented
+        target.recipe = new.astype(target.dtype).recipe
+        return target
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        del types
+        handler = _HANDLERS.get(function)
+        if handler is None:
+            return NotImplemented
+        return handler(*args, **kwargs)
+
+    def _inner(self, one: Any, two: Any) -> Any:
+        """Return the inner product of two vectors over the rows."""
+        for vector in (one, two):
+            if not isinstance(vector, RowVector) or vector.ndim != 1:
+                return NotImplemented
+        product = one.astype(np.float64) * two
+        return product.sum()
+
+
+_TOO_MANY = (
+    "a vector over rows in blocks may have more entries than memory holds, and is not an array. "
+    "Use to_dask(), and write its blocks where you want them."
+)
+
+
+def _cast(values: Any, dtype: str) -> Any:
+    return values.astype(dtype)
+
+
+def _column(values: Any, j: int) -> Any:
+    return values[:, j]
+
+
+def _where(condition: Any, one: Any, two: Any) -> RowVector:
+    vector = next(v for v in (condition, one, two) if isinstance(v, RowVector))
+    return vector._applied(np.where, vector._recipes([condition, one, two]))
+
+
+def _array_equal(one: Any, two: Any) -> bool:
+    return not (one != two).any()
+
+
+def _count_nonzero(values: RowVector) -> int:
+    return int((values != 0).sum())
+
+
+def _argmax(values: RowVector, axis: int | None = None) -> RowVector:
+    if axis != 1 or values.ndim != 2:
+        raise TypeError("only the largest column of each row can be told: use axis=1.")
+    return values._applied(np.argmax, [values.recipe], {"axis": 1})
+
+
+_HANDLERS: dict[Any, Any] = {
+    np.where: _where,
+    np.array_equal: _array_equal,
+    np.count_nonzero: _count_nonzero,
+    np.argmax: _argmax,
+    np.mean: lambda values, **options: values.mean(**options),
+    np.sum: lambda values, **options: values.sum(**options),
+    np.any: lambda values: values.any(),
+    np.all: lambda values: values.all(),
+    np.max: lambda values: values.max(),
+    np.min: lambda values: values.min(),
+    np.ptp: lambda values: values.max() - values.min(),
+    np.shape: lambda values: values.shape,
+    np.ndim: lambda values: values.ndim,
+}

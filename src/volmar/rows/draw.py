@@ -1,0 +1,51 @@
+"""Rows drawn at random: the same ones in memory and in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volmar.rows.blocks.vector import RowVector
+
+__all__ = ["drawn_rows"]
+
+
+def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows of positive weight without replacement.
+
+    Which ones depends on the generator, on `n_rows` and on which weights are 0, and not on how
+    the rows are cut into blocks.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of all rows.
+    weights : ndarray of shape (n,), RowVector or None
+        Their weights.
+    count : int
+        How many to draw; all, where there are no more.
+    rng : numpy.random.Generator
+        Draws them.
+
+    Returns
+    -------
+    ndarray of int
+        Numbers of rows, ascending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import drawn_rows
+    >>> drawn_rows(5, np.array([1.0, 0.0, 1.0, 0.0, 2.0]), 10, np.random.default_rng(0))
+    array([0, 2, 4])
+    """
+    size = n_rows if weights is None else int(np.count_nonzero(weights))
+    ranks = np.arange(size)
+    if size > count:
+        ranks = np.sort(rng.choice(size, count, replace=False))
+    if weights is None:
+        return ranks
+    if isinstance(weights, RowVector):
+        return (weights > 0).first_beyond(ranks)
+    return np.flatnonzero(weights)[ranks]
