@@ -113,6 +113,8 @@ def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
     """Return start labels of two clusters as 0 and 1."""
     given = as_beside(table, labels, name)
     values = given.distinct()[0]
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
     if values.size != 2:
         raise ValueError(f"{name} must hold n_clusters=2 different labels, got {values.size}.")
     return (given == values[1]).astype(np.int64)
@@ -121,7 +123,7 @@ def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
 def lazily(estimator: Any, method: str, X: Any) -> Any:
     """Return what a method makes of the blocks of X, as a dask array in the same blocks."""
     if hasattr(X, "to_dask_array"):
-        names = list(X.columns)
+        names = list(getattr(X, "columns", []))
         seen = getattr(estimator, "feature_names_in_", None)
         if seen is not None and names != list(seen):
             raise ValueError(
@@ -129,6 +131,8 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
                 f"{_shown(seen)}; got {_shown(names)}."
             )
         X = X.to_dask_array()
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X must hold real numbers, got a dask array of dtype {X.dtype}.")
     if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X must have the {estimator.n_features_in_} features that fit has seen, got shape "
@@ -136,7 +140,9 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
         )
     if len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
-    light = without_vectors(estimator)
+    # Those that take rows in blocks predict without them; others may need what they have of each.
+    is_light = getattr(estimator, "_takes_blocks", False)
+    light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
     few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=_float(X.dtype)))
     call = _BlockCall(light, method, few)
@@ -170,8 +176,7 @@ def with_dask_vectors(result: Any) -> Any:
 
 def without_vectors(estimator: Any) -> Any:
     """Return a copy that still predicts, without what has an entry for each training row."""
-    light = object.__new__(type(estimator))  # copy.copy would ask __getstate__, which asks here
-    vars(light).update(vars(estimator))
+    light = _copied(estimator)
     labels = vars(light).pop("labels_", None)
     if labels is not None and is_dataclass(getattr(light, "result_", None)):
         n = labels.shape[0]
@@ -183,6 +188,13 @@ def without_vectors(estimator: Any) -> Any:
         }
         light.result_ = replace(light.result_, **longs)
     return light
+
+
+def _copied(estimator: Any) -> Any:
+    """Return a shallow copy; copy.copy would ask __getstate__, which asks here."""
+    copied = object.__new__(type(estimator))
+    vars(copied).update(vars(estimator))
+    return copied
 
 
 def _float(dtype: Any) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from volmar.rows import RowVector, drawn_rows
 
 __all__ = ["Field", "KernelRows", "Pilot", "drawn", "far_mean", "rbf", "shifted", "squares"]
 
@@ -68,22 +71,37 @@ class Field:
 
 
 class Pilot:
-    """A sample of the rows, with the probability of each to be in it: where searches are run."""
+    """A sample of the rows: where searches are run.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        The rows of the sample.
+    index : ndarray of int
+        Their numbers among all rows.
+    inverse : ndarray of shape (m,)
+        How many rows each of them stands for (see `drawn`).
+    shares : ndarray of shape (m,), optional
+        Their p_i.
+    random : RandomState
+        Draws starts.
+    entries : callable
+        Returns the entries of a vector over all rows at those of the sample.
+    """
 
     def __init__(
         self,
         rows: KernelRows,
         index: NDArray,
-        inclusion: NDArray,
+        inverse: NDArray,
         shares: NDArray | None,
         random: np.random.RandomState,
+        entries: Callable[[Any], NDArray],
     ):
         dtype = rows.X.dtype
-        whole = index.size == rows.X.shape[0]
-        self.rows = rows if whole else KernelRows(rows.X[index], rows.gamma)
-        self.index, self.random = index, random
-        self.inverse = (1.0 / inclusion).astype(dtype)
-        p = self.inverse if shares is None else shares[index] * self.inverse
+        self.rows, self.index, self.random, self._entries = rows, index, random, entries
+        self.inverse = inverse.astype(dtype)
+        p = self.inverse if shares is None else shares * self.inverse
         self.shares = (p / p.sum()).astype(dtype)
         self.images = np.empty((0, index.size), dtype=dtype)
         few = random.choice(index.size, min(N_STARTS, index.size), replace=False)
@@ -94,9 +112,9 @@ class Pilot:
         self.radius = float(np.sqrt(max(far.max() + self.centre @ self.centre, 0.0)))
         self.n_diverged = self.n_steps = 0
 
-    def restricted(self, v: NDArray) -> NDArray:
+    def restricted(self, v: Any) -> NDArray:
         """Return coefficients of the sample's rows that stand for those of all rows."""
-        return v[self.index].astype(self.inverse.dtype) * self.inverse
+        return self._entries(v).astype(self.inverse.dtype) * self.inverse
 
     def centred(self, r: NDArray) -> NDArray:
         """Return the coefficients in phi(x_i) of the combination r of the z_i."""
@@ -201,21 +219,38 @@ def _vanishes(value: float, terms: tuple[NDArray, NDArray]) -> bool:
     return abs(value) <= np.finfo(terms[0].dtype).eps * size
 
 
-def drawn(
-    n: int, shares: NDArray | None, random: np.random.RandomState
-) -> tuple[NDArray, NDArray]:
-    """Draw the pilot rows by their shares, with the probabilities of having them."""
-    pool = np.arange(n) if shares is None else np.flatnonzero(shares)
-    if pool.size <= PILOT_ROWS:
-        return pool, np.ones(pool.size)
-    index = np.sort(random.choice(n, PILOT_ROWS, replace=False, p=shares))
-    if shares is None:
-        return index, np.full(PILOT_ROWS, PILOT_ROWS / n)
-    p = shares[index]
-    certain = PILOT_ROWS * p >= 1.0
-    # Rows that are sure to be drawn leave their places in excess of one to the others.
-    p *= np.count_nonzero(~certain) / max(1.0 - p[certain].sum(), np.finfo(float).tiny)
-    return index, np.where(certain, 1.0, np.minimum(p, 1.0))
+def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, NDArray]:
+    """Draw the pilot rows: the same ones in memory and in blocks.
+
+    Parameters
+    ----------
+    n : int
+        Number of all rows.
+    shares : ndarray of shape (n,), RowVector or None
+        p_i, of sum 1. Rows are drawn by them, with replacement; without where there are none.
+    random : RandomState
+        Draws them.
+
+    Returns
+    -------
+    index : ndarray of int
+        Numbers of different rows, ascending: all that have a share, where these are few.
+    inverse : ndarray of float
+        How many rows each stands for: a sum over these rows, weighted so, has the expectation of
+        the sum over all. With replacement it is the number of draws over its expectation.
+    """
+    rng = np.random.default_rng(random.randint(2**31 - 1))
+    if shares is None or np.count_nonzero(shares) <= PILOT_ROWS:
+        index = drawn_rows(n, shares, PILOT_ROWS, rng)
+        return index, np.full(index.size, n / index.size if shares is None else 1.0)
+    targets = rng.random(PILOT_ROWS)
+    if isinstance(shares, RowVector):
+        found = shares.first_beyond(targets)
+    else:
+        found = np.searchsorted(np.cumsum(shares), targets, side="right")
+        found = np.minimum(found, np.flatnonzero(shares)[-1])
+    index, counts = np.unique(found, return_counts=True)
+    return index, counts / (PILOT_ROWS * shares[index])
 
 
 def far_mean(X: Any) -> NDArray | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +25,9 @@ from volmar.margin.basis_search import (
     shifted,
     squares,
 )
+from volmar.margin.block_images import BlockImages, HeldRows, KernelFeatures
 from volmar.margin.sources import CutSource
+from volmar.rows import BlockRows, BlockTable
 
 __all__ = ["BasisExpansion", "BasisSource", "Projection"]
 
@@ -44,13 +48,13 @@ class Projection:
     ----------
     coordinates : ndarray of shape (m,)
         In the orthonormalised basis, as far as it went when they were last asked for.
-    coefficients : ndarray of shape (n,) or None
+    coefficients : ndarray of shape (n,), RowVector or None
         v, where the vector is sum_i v_i z_i: its further coordinates follow from them. None for
         a vector of the span itself, whose further coordinates are 0.
     """
 
     coordinates: NDArray
-    coefficients: NDArray | None = None
+    coefficients: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,19 +87,17 @@ class BasisExpansion:
         """The constant of f beside sum_k c_k k(b_k, x)."""
         return -float(self.coefficients @ self.means)
 
-    def __call__(self, X: Any) -> NDArray:
-        """Evaluate f at the rows of X, dense or CSR: shape (n,), in their dtype."""
+    def __call__(self, X: Any) -> Any:
+        """Evaluate f at the rows of X, dense, CSR or in blocks: shape (n,), in their dtype."""
         vectors = self.vectors if self.offset is None else self.vectors - self.offset
-        vectors = vectors.astype(X.dtype, copy=False)
-        means, coefficients = self.means.astype(X.dtype), self.coefficients.astype(X.dtype)
-        rounded_off = float(self.coefficients @ (means - self.means))
+        features = KernelFeatures(vectors, self.means, self.gamma, self.offset)
+        if isinstance(X, BlockTable):
+            return BlockRows(X.mapped(features)).scores(self.coefficients)
+        coefficients = self.coefficients.astype(X.dtype)
         f = np.empty(X.shape[0], dtype=X.dtype)
         step = max(1, KERNEL_BLOCK // (len(vectors) + X.shape[1]))
         for start in range(0, X.shape[0], step):
-            rows = shifted(X[start : start + step], self.offset)
-            k = rbf(rows @ vectors.T, squares(rows)[:, None], squares(vectors), self.gamma)
-            k -= means
-            f[start : start + step] = k @ coefficients + X.dtype.type(rounded_off)
+            f[start : start + step] = features.transform(X[start : start + step]) @ coefficients
         return f
 
 
@@ -119,12 +121,13 @@ class BasisSource(CutSource):
 
     Parameters
     ----------
-    X : ndarray or CSR matrix of shape (n, d)
+    X : ndarray, CSR matrix or BlockTable of shape (n, d)
         The rows, float32 or float64. They are copied only where they are dense and far from the
-        origin for their spread.
+        origin for their spread. Of rows in blocks the pilot's are brought here, and kernel values
+        are computed in every pass.
     gamma : float
         Coefficient of the kernel exp(-gamma |x - y|^2).
-    shares : ndarray of shape (n,), optional
+    shares : ndarray of shape (n,) or RowVector, optional
         p_i, of sum 1; 1/n if not given.
     basis : {"split", "single"}, default="split"
         Where basis vectors are searched. "split": one for the rows of positive v and one for
@@ -152,7 +155,7 @@ class BasisSource(CutSource):
     version : int
         Their number. Inner products and projections of one version are not those of another.
     n_passes : int
-        Products with X: one for each basis vector.
+        Products with X: one for each basis vector. Of rows in blocks several are made at once.
     n_diverged, n_steps : int
         Fixed-point iterations of Algorithm 4 that were given up, and steps of all searches.
     """
@@ -162,7 +165,7 @@ class BasisSource(CutSource):
         X: Any,
         *,
         gamma: float,
-        shares: NDArray | None = None,
+        shares: Any = None,
         basis: Literal["split", "single"] = "split",
         n_basis: int = 1,
         max_basis: int = 100,
@@ -177,13 +180,26 @@ class BasisSource(CutSource):
         self.n_rows, self.dtype, self.shares = X.shape[0], X.dtype, shares
         self.n_passes = self.version = 0
         random = check_random_state(random_state)
-        index, inclusion = drawn(self.n_rows, shares, random)
-        self.offset = far_mean(X[index])
-        self._rows = KernelRows(shifted(X, self.offset), self.gamma)
-        self._pilot = Pilot(self._rows, index, inclusion, shares, random)
+        index, inverse = drawn(self.n_rows, shares, random)
+        few = X[index]
+        self.offset = far_mean(few)
+        self._images: _Images | BlockImages
+        entries: Callable[[Any], NDArray]
+        if isinstance(X, BlockTable):
+            rows = KernelRows(shifted(few, self.offset), self.gamma)
+            self._images = BlockImages(X, self.gamma, self.offset, shares)
+            entries = HeldRows(X, index).entries
+        else:
+            rows = KernelRows(shifted(X, self.offset), self.gamma)
+            self._images = _Images(rows, shares)
+            if index.size < self.n_rows:
+                rows = KernelRows(rows.X[index], self.gamma)
+            entries = itemgetter(index)
+        few_shares = None if shares is None else shares[index]
+        self._pilot = Pilot(rows, index, inverse, few_shares, random, entries)
         self._basis = _Basis(X.shape[1], self.gamma)
-        self._images = _Images(self.n_rows, self.dtype)
-        self._means: list[float] = []
+        self.passes_are_dear = self._images.passes_are_dear
+        self._latest: Projection | None = None
 
     @property
     def vectors(self) -> NDArray:
@@ -201,8 +217,26 @@ class BasisSource(CutSource):
         """Fixed-point steps of all searches."""
         return self._pilot.n_steps
 
-    def vector(self, v: NDArray) -> Projection:
+    def full(self, value: float) -> Any:
+        """Return a vector with the same value for every row."""
+        return self._images.full(value)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Answer all that is asked for inside by one pass, where passes are dear.
+
+        Vectors asked for inside leave the basis as it is: their products with it are figures, and
+        which vectors join it depends on those that are asked for in earnest.
+        """
+        return self._images.together()
+
+    def vector(self, v: Any) -> Projection:
         """Return the projection of sum_i v_i z_i, after a search for basis vectors near it."""
+        a = Projection(np.empty(0), v.astype(self.dtype, copy=False))
+        if self._images.is_asking:
+            self._images.products([a.coefficients], [0])
+            return a
+        if self.passes_are_dear:
+            self._latest = a
         r = self._pilot.restricted(v)
         centred = self._pilot.centred(r)
         n_misses = 0
@@ -214,7 +248,7 @@ class BasisSource(CutSource):
                 if self.version < self.max_basis:
                     self._take(b, centred)
             n_misses = n_misses + 1 if self.version == before else 0
-        return Projection(np.empty(0), v.astype(self.dtype, copy=False))
+        return a
 
     def add(self, vectors: NDArray) -> None:
         """Take vectors, shape (m, d), into the basis, if outside its span and if it has room."""
@@ -224,36 +258,47 @@ class BasisSource(CutSource):
 
     def inner(self, vector: Projection, others: Sequence[Projection]) -> NDArray:
         """Return the inner products of a projection with others, onto the span of today."""
-        x = self._coordinates(vector)
-        return np.array([x @ self._coordinates(other) for other in others])
+        self._extend([vector, *others])
+        return np.array([vector.coordinates @ other.coordinates for other in others])
 
     def combination(self, vectors: Sequence[Projection], weights: NDArray) -> Projection:
         """Return sum_k weights_k vectors_k, a vector of the span."""
-        return Projection(weights @ np.array([self._coordinates(one) for one in vectors]))
+        self._extend(vectors)
+        return Projection(weights @ np.array([one.coordinates for one in vectors]))
 
-    def scores(self, w: Projection) -> NDArray:
+    def scores(self, w: Projection) -> Any:
         """Return <w, z_i> of every row."""
-        return self._images.combined(self._basis.coefficients(self._coordinates(w)))
+        return self._images.combined(self._coefficients(w))
 
     def expansion(self, w: Projection) -> BasisExpansion:
         """Return the function that gives the scores of w, for any rows."""
-        coefficients = self._basis.coefficients(self._coordinates(w))
-        return BasisExpansion(
-            self.vectors, coefficients, np.array(self._means), self.gamma, self.offset
-        )
+        means = np.array(self._images.means)
+        return BasisExpansion(self.vectors, self._coefficients(w), means, self.gamma, self.offset)
 
-    def _coordinates(self, a: Projection) -> NDArray:
-        known, m = a.coordinates.size, self.version
-        if known < m:
+    def _coefficients(self, w: Projection) -> NDArray:
+        self._extend([w])
+        return self._basis.coefficients(w.coordinates)
+
+    def _extend(self, vectors: Sequence[Projection]) -> None:
+        """Bring the coordinates of projections up to the basis of today."""
+        late = {id(a): a for a in vectors if a.coordinates.size < self.version}
+        if late and self._latest is not None and self._latest.coordinates.size < self.version:
+            late[id(self._latest)] = self._latest  # it is asked for next: let one pass do
+        cuts = [a for a in late.values() if a.coefficients is not None]
+        found: list[NDArray] = []
+        if cuts:
+            found = self._images.products(
+                [a.coefficients for a in cuts], [a.coordinates.size for a in cuts]
+            )
+        for a in late.values():
             if a.coefficients is None:
-                more = np.zeros(m - known)
+                more = np.zeros(self.version - a.coordinates.size)
             else:
-                products = self._images.products(a.coefficients, known)
-                more = self._basis.further_coordinates(a.coordinates, products)
+                more = self._basis.further_coordinates(a.coordinates, found.pop(0))
             a.coordinates = np.concatenate([a.coordinates, more])
-            if m >= self.max_basis:
+        if self.version >= self.max_basis:
+            for a in vectors:
                 a.coefficients = None
-        return a.coordinates
 
     def _proposals(self, r: NDArray, centred: NDArray, first: bool) -> Iterator[NDArray]:
         """Yield vectors for a cut with coefficients r on the pilot rows, `centred` of z_i."""
@@ -294,13 +339,8 @@ class BasisSource(CutSource):
         self._basis.append(b, row, square)
         self.version += 1
         self._pilot.images = np.vstack([self._pilot.images, image])
-        if self._pilot.rows is not self._rows:
-            image = self._rows.kernel(b)
+        self._images.append(b, image, self._pilot.shares)
         self.n_passes += 1
-        mean = float(image.mean(dtype=np.float64) if self.shares is None else self.shares @ image)
-        self._means.append(mean)
-        # In float64: a mean rounded to float32 would be off in the same way in all rows.
-        self._images.append(np.subtract(image, mean, dtype=np.float64))
 
 
 class _Basis:
@@ -340,29 +380,49 @@ class _Basis:
 class _Images:
     """Centred kernel values of all rows with each basis vector, in blocks that stay in place."""
 
-    def __init__(self, n_rows: int, dtype: np.dtype):
-        self.n_rows, self.dtype, self.count = n_rows, dtype, 0
+    passes_are_dear = False
+    is_asking = False
+
+    def __init__(self, rows: KernelRows, shares: NDArray | None):
+        self.rows, self.shares = rows, shares
+        self.n_rows, self.dtype = rows.X.shape[0], rows.X.dtype
+        self.means: list[float] = []
         self.blocks: list[NDArray] = []
 
-    def append(self, image: NDArray) -> None:
-        if self.count % BLOCK == 0:
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def full(self, value: float) -> NDArray:
+        return np.full(self.n_rows, value, dtype=self.dtype)
+
+    def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:  # noqa: ARG002
+        """Take a vector, with its kernel values on pilot rows, which may be all."""
+        if image.size < self.n_rows:
+            image = self.rows.kernel(b)
+        mean = float(image.mean(dtype=np.float64) if self.shares is None else self.shares @ image)
+        place = len(self.means) % BLOCK
+        if place == 0:
             require_memory(
                 BLOCK * self.n_rows * self.dtype.itemsize,
                 f"{BLOCK} more basis vectors' kernel values with {self.n_rows} rows",
-                f"Use max_basis={max(self.count, 1)}, or fewer rows.",
+                f"Use max_basis={max(len(self.means), 1)}, or fewer rows.",
             )
             self.blocks.append(np.empty((BLOCK, self.n_rows), dtype=self.dtype))
-        self.blocks[-1][self.count % BLOCK] = image
-        self.count += 1
+        # In float64: a mean rounded to float32 would be off in the same way in all rows.
+        self.blocks[-1][place] = np.subtract(image, mean, dtype=np.float64)
+        self.means.append(mean)
 
-    def products(self, v: NDArray, start: int) -> NDArray:
-        """Return the products of v with the images from `start` on, in float64."""
-        found = [block[rows] @ v for block, rows in self._parts(start)]
-        return np.concatenate(found).astype(np.float64, copy=False)
+    def products(self, vectors: Sequence[NDArray], starts: Sequence[int]) -> list[NDArray]:
+        """Return the products of each vector with the images from its start on, in float64."""
+        found = []
+        for v, start in zip(vectors, starts, strict=True):
+            parts = [block[rows] @ v for block, rows in self._parts(start)]
+            found.append(np.concatenate(parts).astype(np.float64, copy=False))
+        return found
 
     def combined(self, coefficients: NDArray) -> NDArray:
         """Return the combination of all images."""
-        total, done = np.zeros(self.n_rows, dtype=self.dtype), 0
+        total, done = self.full(0.0), 0
         coefficients = coefficients.astype(self.dtype, copy=False)
         for block, rows in self._parts(0):
             part = block[rows]
@@ -371,6 +431,6 @@ class _Images:
         return total
 
     def _parts(self, start: int) -> Iterator[tuple[NDArray, slice]]:
-        for first in range(start - start % BLOCK, self.count, BLOCK):
-            rows = slice(max(start - first, 0), min(self.count - first, BLOCK))
+        for first in range(start - start % BLOCK, len(self.means), BLOCK):
+            rows = slice(max(start - first, 0), min(len(self.means) - first, BLOCK))
             yield self.blocks[first // BLOCK], rows

@@ -36,6 +36,10 @@ N_INIT = 4
 ANNEALING_STEP = 2.5
 # Rows on which they are.
 SAMPLE = 2000
+ONE_SIDE = (
+    "no hyperplane found has rows on both sides: check that the rows of X differ, or start from "
+    "other labels (init)."
+)
 
 
 class Prepared(NamedTuple):
@@ -256,10 +260,7 @@ class MarginClusterer(Clusterer):
                     f"at C={self.C:g} the fixed margin of 1 is out of reach for rows of this "
                     "scale. Raise C, scale X, or use threshold='adaptive'."
                 )
-            raise ValueError(
-                "no hyperplane found has rows on both sides: check that the rows of X differ, or "
-                "start from other labels (init)."
-            )
+            raise ValueError(ONE_SIDE)
         return result
 
     # ------------------------------------------------------------------ starts
@@ -295,10 +296,7 @@ class MarginClusterer(Clusterer):
             tol=SCREENING_TOL,
         )
         if best.normal is None and view.source.passes_are_dear:
-            raise ValueError(
-                f"no start of {len(candidates)} has a margin on {small.source.n_rows} of the rows."
-                " Give other labels to start from (init), or scale X."
-            )
+            raise ValueError(ONE_SIDE)
         if best.normal is None:
             return self._candidates(view, prepared.weights, seed, kinds[:1])[0]
         if small is view:
@@ -309,7 +307,9 @@ class MarginClusterer(Clusterer):
         """Return the rows on which starts are compared: not too many, and not the fit's own."""
         n = view.source.n_rows
         is_here = not view.source.passes_are_dear
-        if n <= SAMPLE and is_here and not view.is_stateful:
+        # Rows of weight 0 are none: with any of them the others are drawn, here as in blocks.
+        counts_all = weights is None or int(np.count_nonzero(weights)) == n
+        if n <= SAMPLE and is_here and counts_all and not view.is_stateful:
             return view, weights
         chosen = drawn_rows(n, weights, SAMPLE, np.random.default_rng(seed))
         part = view.sampled(chosen)

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
+from volmar.base.blocks import refuse_blocks
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
@@ -21,7 +22,10 @@ from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine import MarginResult
 from volmar.margin.losses import HingeLoss
 from volmar.margin.views import Hyperplane, View
-from volmar.rows import as_rows
+from volmar.rows import BlockTable, as_rows
+
+# Digits of a width that follows from the rows by a rule.
+WIDTH_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class BasisHyperplane(Hyperplane):
     expansion: BasisExpansion
     t: float
 
-    def __call__(self, X: Any) -> NDArray:
+    def __call__(self, X: Any) -> Any:
         """Return the function's value at each row."""
         return self.expansion(X) + X.dtype.type(self.t)
 
@@ -41,9 +45,9 @@ class BasisView(View):
 
     Parameters
     ----------
-    X : array of shape (n, d)
+    X : array or BlockTable of shape (n, d)
         The rows.
-    weights : ndarray of shape (n,), optional
+    weights : ndarray of shape (n,) or RowVector, optional
         Their weights.
     **settings
         Of `BasisSource`.
@@ -92,7 +96,8 @@ class SKMMC(MarginClusterer):
         separates best is split next (see `tree_`).
     sigma : float or str, default="rms"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
-        root of the mean squared distance of two rows, the middle of the paper's grid.
+        root of the mean squared distance of two rows, the middle of the paper's grid. The others
+        need all pairs of rows, and are refused for a dask collection.
     basis : {"split", "single"}, default="split"
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
@@ -176,6 +181,11 @@ class SKMMC(MarginClusterer):
     printed basis="single" loses much of each cut. All cuts share one basis here, onto whose
     span each is projected, which makes the cuts hold exactly and the bound a true one.
 
+    Of a dask collection at most 2000 rows are brought here to search for basis vectors. A step is
+    one pass over the blocks, and another where it found some; kernel values are computed in each.
+    The answer is that in memory but for rounding, which the kernel matrix of vectors close to each
+    other magnifies in either.
+
     References
     ----------
     J. Wu, X.-L. Zhang (2012), Sparse kernel maximum margin clustering, Neural Network World 22.
@@ -195,6 +205,7 @@ class SKMMC(MarginClusterer):
 
     _max_clusters = None
     _is_binary = True
+    _takes_blocks = True
 
     def __init__(
         self,
@@ -243,7 +254,7 @@ class SKMMC(MarginClusterer):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
+            Rows, dense or CSR, or a dask array or DataFrame.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
@@ -294,19 +305,33 @@ class SKMMC(MarginClusterer):
         )
         return X.toarray()
 
-    def _width(self, X: Any, weights: NDArray | None) -> float:
-        if weights is None:
-            return resolve_sigma(X, self.sigma)
+    def _width(self, X: Any, weights: Any) -> float:
         rule = parse_sigma(self.sigma)
-        if isinstance(rule, float) or rule[1] != "rms":
+        if isinstance(rule, float):
+            return rule
+        # The digits beyond depend on the order of sums, and a basis close to dependent magnifies
+        # them: blocks of rows would have a width, and scores, of their own.
+        return float(f"{self._measured(X, weights, *rule):.{WIDTH_DIGITS}g}")
+
+    def _measured(self, X: Any, weights: Any, factor: float, name: str, divisor: float) -> float:
+        if isinstance(X, BlockTable):
+            if name != "rms":
+                refuse_blocks(
+                    f"SKMMC(sigma={self.sigma!r})",
+                    "this rule for sigma needs all pairs of rows; 'rms' and numbers do not",
+                )
+        elif weights is None:
+            return resolve_sigma(X, self.sigma)
+        elif name != "rms":
             return resolve_sigma(X[weights > 0], self.sigma)
         square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
         if square == 0.0:
             raise ValueError(
                 f"sigma={self.sigma!r} measures the distances between points, and all rows of X "
-                "with weight are the same point. Give sigma as a number, or check the weights."
+                "(with a weight) are the same point. Give sigma as a number, or check that X was "
+                "loaded rightly."
             )
-        return rule[0] * float(np.sqrt(2.0 * square)) / rule[2]
+        return factor * float(np.sqrt(2.0 * square)) / divisor
 
     def _loss(self, view: View) -> HingeLoss:
         return HingeLoss(view.source.shares)

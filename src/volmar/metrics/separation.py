@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Real
@@ -15,8 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
+from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once, is_sparse
 from volmar.metrics.contingency import encode_labels
-from volmar.rows import RowSource, SparseRows, as_rows
+from volmar.rows import RowSource, as_rows, is_dask
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
@@ -28,6 +30,11 @@ _SINGULAR = (
     "the covariances of two clusters are singular and `reg` is too small: some combination of "
     "features varies in neither cluster, so that they are separated for nothing. Pass a reg of "
     "0.01 or more (0.1 is usual), or drop the duplicated and dependent features."
+)
+_HALVES_OF_BLOCKS = (
+    "cross_fit=True draws halves of all rows by a permutation, which rows of a dask array or "
+    "DataFrame would need in memory. Pass cross_fit=False, or score a sample in memory, "
+    "X[:100_000].compute() say, with its labels."
 )
 
 
@@ -56,11 +63,12 @@ def msp_score(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
+    X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
         The data.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more. Noise points that share a
-        label count as a cluster: leave them out if they should not.
+        Labels of any kind from any clusterer, of two clusters or more; with X of dask also a dask
+        array or Series. Noise points that share a label count as a cluster: leave them out if
+        they should not.
     reg : float, default=0.1
         The paper's lambda, relative to each feature's variance. 0.1 is enough to steady the
         directions in which few rows vary, and the same in both scores, so that
@@ -70,6 +78,7 @@ def msp_score(
         Learn w from a random half of each cluster, take p along it from the moments of the other
         half, not regularised; swap the halves and average. Every cluster needs two rows. Where
         rows are many it is higher than the plug-in, which is regularised: do not mix the two.
+        Only for X in memory.
     random_state : int, RandomState or None, default=None
         Draws the halves; not used without `cross_fit`.
 
@@ -138,11 +147,12 @@ def separation_score(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
+    X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
         The data.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more. Noise points that share a
-        label count as a cluster: leave them out if they should not.
+        Labels of any kind from any clusterer, of two clusters or more; with X of dask also a dask
+        array or Series. Noise points that share a label count as a cluster: leave them out if
+        they should not.
     reg : float, default=0.1
         The paper's lambda, relative to each feature's variance. 0.1 is enough to steady the
         directions in which few rows vary, and the same in both scores, so that
@@ -152,6 +162,7 @@ def separation_score(
         Learn w from a random half of each cluster, take the bound along it from the moments of
         the other half, not regularised; swap the halves and average. Every cluster needs two rows.
         With many rows it is higher than the plug-in, which is regularised: do not mix the two.
+        Only for X in memory.
     random_state : int, RandomState or None, default=None
         Draws the halves; not used without `cross_fit`.
 
@@ -262,28 +273,19 @@ def _score(
     """Mean over the clusters, by size, of the probability against the worst rival."""
     if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg < math.inf:
         raise ValueError(f"reg must be a finite number of at least 0, got {reg!r}; 0.1 is usual.")
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
-    codes, k = encode_labels(labels, "labels")
-    if codes.size != X.shape[0]:
-        raise ValueError(
-            f"labels must have one label for each of the {X.shape[0]} rows of X, got {codes.size}."
-        )
-    if k < 2:
-        raise ValueError(
-            "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
-        )
-    sizes = np.bincount(codes)
-    rows = as_rows(X)
-    if cross_fit:
-        if sizes.min() < 2:
-            raise ValueError(
-                f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
-                "smallest; merge or drop such clusters, or pass cross_fit=False."
-            )
-        halves = _halves(codes, random_state)
-        parts = _parts(rows, 2 * codes + halves, 2 * k)
+    if is_dask(X):
+        if cross_fit:
+            raise TypeError(_HALVES_OF_BLOCKS)
+        rows, vector, names, sizes = check_labelled_blocks(X, labels)
+        _require_two(names.size)
+        parts = _parts(rows, vector, names)
     else:
-        parts = _parts(rows, codes, k)
+        rows, codes, sizes = _checked(X, labels)
+        _require_two(sizes.size)
+        if cross_fit:
+            codes = 2 * codes + _halves(codes, sizes, random_state)
+        parts = _parts(rows, codes, range(sizes.size * (2 if cross_fit else 1)))
+    k = sizes.size
     rounding = _rounding(rows, parts)
     worst = np.ones(k)
     for i, j in combinations(range(k), 2):
@@ -296,7 +298,25 @@ def _score(
         else:
             p = _plug_in(criterion, _pair(parts[i], parts[j], reg, rounding))
         worst[[i, j]] = np.minimum(worst[[i, j]], p)
-    return float(sizes @ worst / codes.size)
+    return float(sizes @ worst / sizes.sum())
+
+
+def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
+    """Return the rows, the code of each one's cluster, and the clusters' sizes."""
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    codes, _ = encode_labels(labels, "labels")
+    if codes.size != X.shape[0]:
+        raise ValueError(
+            f"labels must have one label for each of the {X.shape[0]} rows of X, got {codes.size}."
+        )
+    return as_rows(X), codes, np.bincount(codes)
+
+
+def _require_two(k: int) -> None:
+    if k < 2:
+        raise ValueError(
+            "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
+        )
 
 
 @dataclass(frozen=True)
@@ -320,39 +340,50 @@ def _rounding(rows: RowSource, parts: list[_Part]) -> _Rounding:
     variances = np.array([part.covariance.diagonal() for part in parts])
     deviations = np.sqrt(np.maximum(shares @ (variances + (means - mean) ** 2), 0.0))
     relative = CONSTANT
-    if isinstance(rows, SparseRows):  # sums of squares about 0: n roundings of |x|²
+    if is_sparse(rows):  # sums of squares about 0: n roundings of |x|²
         relative = math.sqrt(rows.n_rows * np.finfo(np.float64).eps)
     if rows.dtype == np.float32:  # the data themselves are rounded
         relative = max(relative, float(np.finfo(np.float32).eps))
     return _Rounding(relative, CONSTANT * (np.abs(mean) + deviations))
 
 
-def _halves(codes: NDArray, random_state: int | np.random.RandomState | None) -> NDArray:
+def _halves(
+    codes: NDArray, sizes: NDArray, random_state: int | np.random.RandomState | None
+) -> NDArray:
     """Return 0 or 1 for each row: a random half of each cluster, whatever the clusters' names."""
+    if sizes.min() < 2:
+        raise ValueError(
+            f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
+            "smallest; merge or drop such clusters, or pass cross_fit=False."
+        )
     order = check_random_state(random_state).permutation(codes.size)
     grouped = order[np.argsort(codes[order], kind="stable")]
     starts = np.flatnonzero(np.diff(codes[grouped], prepend=-1))
-    rank = np.arange(codes.size) - np.repeat(starts, np.bincount(codes))
+    rank = np.arange(codes.size) - np.repeat(starts, sizes)
     halves = np.empty(codes.size, dtype=np.intp)
     halves[grouped] = rank % 2
     return halves
 
 
-def _parts(rows: RowSource, codes: NDArray, n_parts: int) -> list[_Part]:
+def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list[_Part]:
     """Return the moments of each part about its own mean, where no digit cancels."""
-    d = rows.n_features
+    d, n_parts = rows.n_features, len(names)
     require_memory(
         8.0 * n_parts * d**2,
         f"the covariances of {n_parts} groups of rows in {d} features",
         "Reduce the features first, e.g. by TruncatedSVD.",
     )
-    parts = []
-    for part in range(n_parts):
-        mask = codes == part
-        mean = rows.moments(mask, second=False).mean
-        moments = rows.moments(mask, center=mean)
-        parts.append(_Part(int(moments.weight), moments.mean, moments.covariance()))
-    return parts
+
+    def mean(name: Any) -> NDArray:
+        return rows.moments(labels == name, second=False).mean
+
+    def part(name_and_mean: tuple[Any, NDArray]) -> _Part:
+        name, center = name_and_mean
+        moments = rows.moments(labels == name, center=center)
+        return _Part(int(moments.weight), moments.mean, moments.covariance())
+
+    means = figures_at_once(rows, mean, names, 8 * d)
+    return figures_at_once(rows, part, list(zip(names, means, strict=True)), 8 * d**2)
 
 
 def _pair(one: _Part, two: _Part, reg: float, rounding: _Rounding) -> _Pair:

@@ -41,9 +41,8 @@ def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) 
     array([0, 2, 4])
     """
     size = n_rows if weights is None else int(np.count_nonzero(weights))
-    ranks = np.arange(size)
-    if size > count:
-        ranks = np.sort(rng.choice(size, count, replace=False))
+    is_part = size > count
+    ranks = np.sort(rng.choice(size, count, replace=False)) if is_part else np.arange(size)
     if weights is None:
         return ranks
     if isinstance(weights, RowVector):

@@ -94,7 +94,9 @@ def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float
     values = np.full(below.size, -np.inf)
     values[allowed] = _values(sum_below[allowed], below[allowed], total, variance)
     best = int(np.argmax(values))
-    return Split(float(edges[best + 1]), float(values[best]))
+    # Over empty bins all cuts are the same: the middle one is as far from the rows as can be.
+    last = int(np.searchsorted(below, below[best], side="right")) - 1
+    return Split(float(edges[(best + last) // 2 + 1]), float(values[best]))
 
 
 def _sorted_split(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar.base.blocks import lazily, refuse_blocks
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -21,6 +23,7 @@ from volmar.base.validation import (
     check_sample_weight,
 )
 from volmar.rows import (
+    BlockTable,
     DenseRows,
     Kernel,
     KernelPCAMap,
@@ -30,8 +33,16 @@ from volmar.rows import (
     Standardized,
     as_rows,
     evenly_scaled,
+    features_of,
+    is_dask,
     scale_gamma,
     standardized,
+)
+from volmar.separation.class_blocks import (
+    CountedRows,
+    check_classes,
+    check_labelled_blocks,
+    class_weights,
 )
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
@@ -46,24 +57,41 @@ FEATURE_BYTES = 2**28
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
 WORST_GAP = 1e-6
 
+Figures = TypeVar("Figures")
+
 # ---------------------------------------------------------------------------------- problem
 
 
-def class_moments(z: Standardized, members: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the mean and covariance in z of the rows of a class.
+def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray]]:
+    """Return the mean and covariance in z of the rows of each class, the positive one first.
 
     They are summed about the class's own mean: about that of all rows, classes far apart would
     leave no digits for the spread within.
     """
-    centre = z.rows.moments(members, center=np.zeros(z.scale.size), second=False).mean
-    return z.mean_and_covariance(z.rows.moments(members, center=centre))
+    zero, classes = np.zeros(z.scale.size), (positive, ~positive)
+    means = _in_one_pass(
+        z.rows, lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
+    )
+    parts = _in_one_pass(
+        z.rows,
+        lambda: [z.rows.moments(c, center=m) for c, m in zip(classes, means, strict=True)],
+    )
+    return [z.mean_and_covariance(part) for part in parts]
+
+
+def _in_one_pass(rows: RowSource, figures: Callable[[], Figures]) -> Figures:
+    """Return figures of the rows; where these lie in blocks, one pass brings all of them."""
+    if rows.passes_are_dear:
+        with rows.together():
+            figures()
+    return figures()
 
 
 # ----------------------------------------------------------------------------------- solver
 
 
 def separate(
-    z: Standardized, positive: NDArray, reg: float
+    z: Standardized, positive: Any, reg: float
 ) -> tuple[MinimaxProbabilityResult, NDArray, float]:
     """Return the certified result in z, and w and b of the plane in the coordinates of the rows.
 
@@ -71,13 +99,12 @@ def separate(
     ----------
     z : Standardized
         Rows in units in which the regulariser is reg times the identity.
-    positive : bool ndarray of shape (n_rows,)
+    positive : bool vector over the rows
         The class on the positive side.
     reg : float
         Regulariser.
     """
-    mean1, S1 = class_moments(z, positive)
-    mean2, S2 = class_moments(z, ~positive)
+    (mean1, S1), (mean2, S2) = class_moments(z, positive)
     difference = mean1 - mean2
     eps = float(np.finfo(z.rows.dtype).eps)
     if np.abs(difference).max(initial=0.0) <= 8 * eps:
@@ -201,7 +228,8 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
     precomputed linear kernel by its regulariser. Weights count in the moments, not in the choice
     of landmarks, except that rows of weight 0 are none.
 
-    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number.
+    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. A dask array
+    or DataFrame is read block by block, in a few passes whose number does not depend on n.
 
     References
     ----------
@@ -245,11 +273,12 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the dense kernel matrix with kernel="precomputed".
+            Rows, dense or CSR, a dask array or DataFrame, or the dense kernel matrix with
+            kernel="precomputed".
         y : array of shape (n_samples,)
-            Labels of two classes.
+            Labels of two classes; with X of dask also a dask array or Series.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
+            Weight of each row; 2 is the same as writing the row twice. Of dask or not, as y.
 
         Returns
         -------
@@ -259,10 +288,13 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         # A fit that fails leaves an unfitted estimator, not half of the last.
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
-        X, y = validate_data(self, X, y, **self._input())
-        check_magnitude(X)
-        weights = check_sample_weight(sample_weight, X.shape[0])
-        classes, positive = self._two_classes(y, weights)
+        if is_dask(X):
+            X, weights, classes, positive = self._validated_blocks(X, y, sample_weight)
+        else:
+            X, y = validate_data(self, X, y, **self._input())
+            check_magnitude(X)
+            weights = check_sample_weight(sample_weight, X.shape[0])
+            classes, positive = self._two_classes(y, weights)
         if self._is_linear():
             z = standardized(as_rows(X, sample_weight=weights))
             result, w, b = separate(z, positive, float(self.reg))
@@ -290,9 +322,11 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Positive for `classes_[1]`.
+            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one.
         """
         check_is_fitted(self, "result_")
+        if is_dask(X):
+            return lazily(self, "decision_function", X)
         rows: Any = validate_data(self, X, reset=False, **self._input())
         check_magnitude(rows)
         if self._is_linear():
@@ -311,8 +345,11 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Classes.
+            Classes. A lazy dask array in the same blocks where X is one.
         """
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            return lazily(self, "predict", X)
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp)]
 
@@ -347,8 +384,34 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         if self._is_linear():
             Kernel("linear", kernel_params=self.kernel_params)  # refuses kernel_params
 
+    def _validated_blocks(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
+        """Return table, weights, classes and which rows belong to the second, of dask's."""
+        if self._is_precomputed():
+            name = f"{type(self).__name__}(kernel='precomputed')"
+            refuse_blocks(name, "the kernel matrix has a column for each row")
+        table, labels, weights = check_labelled_blocks(self, X, y, sample_weight, self._ask_first)
+        classes = check_classes(labels, self._check_binary)
+        self._check_classes(classes)
+        if weights is not None:
+            self._check_mass(classes, class_weights(labels, weights, classes))
+        return table, weights, classes, labels == classes[1]
+
+    def _ask_first(self, rows: RowSource) -> None:
+        """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
+        if self._is_linear():
+            rows.centered_with_moments()
+        elif self._scales_gamma():
+            rows.mean()
+
     def _two_classes(self, y: NDArray, weights: NDArray | None) -> tuple[NDArray, NDArray]:
         """Return the sorted classes and which rows belong to the second."""
+        self._check_binary(y)
+        classes, inverse = np.unique(y, return_inverse=True)
+        self._check_classes(classes)
+        self._check_mass(classes, np.bincount(inverse, weights))
+        return classes, inverse == 1
+
+    def _check_binary(self, y: NDArray) -> None:
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary":
@@ -356,19 +419,20 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
                 f"Only binary classification is supported. The type of the target is {kind}. "
                 "Wrap the machine in sklearn.multiclass.OneVsOneClassifier for more classes."
             )
-        classes, inverse = np.unique(y, return_inverse=True)
+
+    def _check_classes(self, classes: NDArray) -> None:
         if classes.size < 2:
             raise ValueError(
                 f"y has 1 class, {classes[0]!r}, and {type(self).__name__} needs 2. Add rows of "
                 "another class."
             )
-        mass = np.bincount(inverse, weights)
+
+    def _check_mass(self, classes: NDArray, mass: NDArray) -> None:
         if np.any(mass == 0):
             raise ValueError(
                 f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, and "
                 f"{type(self).__name__} needs 2 classes. Give some row of it a positive weight."
             )
-        return classes, inverse == 1
 
     def _features(self, X: Any, weights: NDArray | None) -> tuple[Any, RowSource]:
         """Return the fitted feature map of the kernel and the rows of its features."""
@@ -379,19 +443,22 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
             "coef0": self.coef0,
             "kernel_params": self.kernel_params,
         }
-        points = X if weights is None or self._is_precomputed() else X[weights > 0]
+        points = X if weights is None or self._is_precomputed() else _counted(X, weights)
         n = points.shape[0]
         count = self.n_components
         if count is not None:
             count = check_count("n_components", count, high=n)
         if self._is_precomputed() or (count is None and n <= EXACT_ROWS):
             feature_map: Any = KernelPCAMap(count, **kernel)
+            points = points[:] if isinstance(points, BlockTable) else points
         else:
             landmarks = LANDMARKS if count is None else count
             feature_map = NystroemMap(
                 **kernel, landmarks=landmarks, random_state=self.random_state
             )
         feature_map.fit(points)
+        if isinstance(X, BlockTable):
+            return feature_map, as_rows(features_of(feature_map, X), sample_weight=weights)
         if X.shape[0] * feature_map.n_components * X.dtype.itemsize > FEATURE_BYTES:
             return feature_map, MappedRows(X, feature_map, sample_weight=weights)
         return feature_map, DenseRows(feature_map.transform(X), sample_weight=weights)
@@ -399,9 +466,16 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
     def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
         if not isinstance(self.gamma, str):
             return self.gamma
-        if not isinstance(self.kernel, str) or self._is_precomputed():
-            return None
-        return scale_gamma(X, weights)
+        return scale_gamma(X, weights) if self._scales_gamma() else None
+
+    def _scales_gamma(self) -> bool:
+        named = isinstance(self.kernel, str) and not self._is_precomputed()
+        return named and isinstance(self.gamma, str)
+
+
+def _counted(X: Any, weights: Any) -> Any:
+    """Return the rows of positive weight."""
+    return CountedRows(X, weights) if isinstance(X, BlockTable) else X[weights > 0]
 
 
 def _warn_of(result: MinimaxProbabilityResult) -> None:

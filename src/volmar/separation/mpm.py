@@ -126,6 +126,7 @@ def separation_mpm(
             precision = 1e-9  # once more, exactly: the answer is a fixed point of the machine
             continue
         if moves <= tol:
+            labels = proposed  # the sides of the plane that is returned
             status = Status.CONVERGED
             break
         if not min_weight <= weight(proposed) <= total - min_weight:

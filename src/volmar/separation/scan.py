@@ -30,7 +30,7 @@ class Cut(NamedTuple):
         Theorem 2's bound on kappa^2, -inf where no cut is allowed.
     moves : float
         Share of the rows whose label is another than before.
-    sums : ndarray of shape (p,) or None
+    difference : ndarray of shape (p,) or None
         Mean of the labelled rows less that of the others, where it is known already.
     """
 
@@ -100,8 +100,10 @@ class HistogramScan:
         high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
         if not high > 0:
             return Cut(labels, 0.0, -np.inf, 0.0)
-        bins = z.rows.binned(z.coefficients(w), -high, high, N_BINS, labels)
-        edges = np.linspace(-high, high, N_BINS + 1)
+        # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
+        low, high = -high - high / N_BINS, high - high / N_BINS
+        bins = z.rows.binned(z.coefficients(w), low, high, N_BINS, labels)
+        edges = np.linspace(low, high, N_BINS + 1)
         found = edge_split(bins, edges, variance, self.min_weight)
         above = edges[:-1] >= found.threshold
         # Labelled rows that are below now, and others that are above.

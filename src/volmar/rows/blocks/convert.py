@@ -15,7 +15,8 @@ __all__ = ["as_beside", "as_table", "is_dask"]
 def is_dask(X: Any) -> bool:
     """Tell whether X is a dask array or DataFrame, without importing dask."""
     package = type(X).__module__.partition(".")[0]
-    return package in ("dask", "dask_expr") and hasattr(X, "__dask_graph__") and hasattr(X, "ndim")
+    # A dask.delayed object has every attribute, as yet to be computed.
+    return package in ("dask", "dask_expr") and isinstance(getattr(X, "ndim", None), int)
 
 
 def as_table(X: Any) -> BlockTable:
@@ -76,6 +77,8 @@ def as_beside(table: BlockTable, array: Any, name: str) -> RowVector:
     import dask.array as da
 
     if isinstance(array, RowVector):
+        if array.table.rows_of is not table.rows_of:
+            raise ValueError(f"{name} is a vector over other rows than those of X.")
         return array
     if hasattr(array, "to_dask_array"):
         array = array.to_dask_array(lengths=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
-from volmar.rows.blocks.recipes import digest
+from volmar.rows.blocks.recipes import Given, digest
 from volmar.rows.blocks.sums import Picked, Wanted
 
 if TYPE_CHECKING:
@@ -151,44 +153,65 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.n_read = self.n_written = 0
-        self._checked: list[Blocks] = []
+        self._checked: list[Any] = []
 
     def check(self, blocks: Blocks) -> None:
         """See to it that the folder belongs to these data."""
-        if any(blocks is one for one in self._checked):
-            return
-        self._checked.append(blocks)
-        few = Picked(np.arange(min(N_WITNESSES, int(blocks.bounds[1]))))
-        witness = blocks._passes.run([few], [0], blocks.bounds)[0]
-        parts = [] if witness is None else witness
-        key = digest(blocks.X.shape, blocks.X.dtype.str, *parts).hex()
-        marker = self.folder / "data"
+        if not any(blocks is one for one in self._checked):
+            key = digest(blocks.X.shape, blocks.X.dtype.str, _first(blocks, None))
+            self._check_mark("data", key, f"other data than this X of shape {blocks.X.shape}")
+            self._checked.append(blocks)
+        for place, array in enumerate(blocks.given):
+            # Names may be the user's own, and stay the same where the content does not.
+            if not any(array is one for one in self._checked):
+                given = Given(place, array.dtype, array.name)
+                key = digest(array.dtype.str, _first(blocks, given))
+                what = f"other weights or labels than those named {array.name!r}"
+                self._check_mark(f"beside-{given.key.hex()}", key, what)
+                self._checked.append(array)
+
+    def _check_mark(self, name: str, key: bytes, what: str) -> None:
+        marker = self.folder / name
         if not marker.exists():
-            _write_whole(marker, key.encode())
-        elif marker.read_text() != key:
+            _write_whole(marker, key.hex().encode())
+        elif marker.read_bytes() != key.hex().encode():
             raise ValueError(
-                f"the checkpoint in {self.folder} belongs to other data than this X of shape "
-                f"{blocks.X.shape}. Give another folder, or delete it."
+                f"the checkpoint in {self.folder} belongs to {what}. Give another folder, or "
+                "delete it."
             )
 
     def read(self, key: bytes) -> tuple[Any] | None:
-        """Return (figure,), or None where it is not there."""
+        """Return (figure,), or None where it is not there or not whole: it is then found anew."""
         path = self.folder / f"{key.hex()}.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as file:
-            parts = [file[f"arr_{i}"] for i in range(len(file.files))]
+        try:
+            # The file is opened here: np.load leaves one that is no archive open.
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+                parts = [file[f"arr_{i}"] for i in range(len(file.files))]
+        except (OSError, ValueError, TypeError, EOFError, KeyError, BadZipFile, zlib.error):
+            return None
         self.n_read += 1
         return (parts or None,)
 
     def write(self, found: Mapping[bytes, Any]) -> None:
         """Write figures down."""
         for key, parts in found.items():
+            if any(part.dtype.hasobject for part in parts or []):
+                continue  # only pickles hold objects, and a folder's are not to be trusted
             with tempfile.TemporaryFile() as memory:
                 np.savez(memory, *(parts or []))
                 memory.seek(0)
                 _write_whole(self.folder / f"{key.hex()}.npz", memory.read())
             self.n_written += 1
+
+
+def _first(blocks: Blocks, given: Given | None) -> np.ndarray:
+    """Return the first rows, or the first entries of an array that lies beside them."""
+    few = Picked(np.arange(min(N_WITNESSES, int(blocks.bounds[-1]))), values=given)
+    ends = zip(blocks.bounds[:-1].tolist(), blocks.bounds[1:].tolist(), strict=True)
+    needed = [i for i, (start, stop) in enumerate(ends) if few.needs(start, stop)]
+    return few.finished(blocks._passes.run([few], needed, blocks.bounds)[0])
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -6,7 +6,8 @@ import pickle
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ __all__ = ["LostBlocksError", "Passes", "block_part", "block_values", "merged_pa
 
 # Parts that one task adds up.
 FAN_IN = 8
-# A list of figures beyond this size travels to each worker once, not with every task.
-LARGE_PROGRAM = 2**16
+# A list of figures beyond this size travels to each worker once, not with every task, and to the
+# scheduler in pieces small enough that dask does not warn of them.
+LARGE_PROGRAM, PIECE = 2**16, 2**22
 # Seconds between looks at the cluster while a pass runs, and without any worker before an error.
 GLANCE, PATIENCE = 1.0, 30.0
 
@@ -35,7 +37,8 @@ def block_part(
     """Return the part of a block in each of the wanted figures."""
     wanted = _loaded(program)
     parts: list[Partial | None] = [None] * len(wanted)
-    for tile in tiles(block, given, start, max(one.tile_bytes for one in wanted)):
+    n_bytes = max(one.tile_bytes for one in wanted)
+    for tile in tiles(block, given, start, n_bytes, max(one.widening for one in wanted)):
         for i, one in enumerate(wanted):
             found = one.of_tile(tile)
             if found is not None:
@@ -60,7 +63,7 @@ def merged_parts(
 
 def block_values(recipe: Recipe, block: Any, start: int, *given: Any) -> np.ndarray:
     """Return what a recipe computes of a block."""
-    parts = [tile.value(recipe) for tile in tiles(block, given, start)]
+    parts = [tile.value(recipe) for tile in tiles(block, given, start, widening=recipe.widening)]
     if not parts:
         return np.empty((0, *recipe.tail), dtype=recipe.dtype)
     return np.concatenate(parts)
@@ -74,12 +77,17 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _joined(pieces: Sequence[bytes]) -> bytes:
+    return b"".join(pieces)
+
+
 class Passes:
     """Carries figures out on the blocks of a dask array, on a cluster or here.
 
-    Blocks that are held by workers are used where they lie: a task is pinned to the worker that
-    holds its block, and goes elsewhere only when that worker is gone. Blocks that are not held
-    are computed again in every pass, and forgotten after it.
+    Blocks that are held by workers are used where they lie: a task runs on the worker that holds
+    its block, and nowhere else. When that worker is gone, the pass is made again, with the lost
+    blocks where dask has computed them anew. Blocks that are not held are computed again in every
+    pass, and forgotten after it.
 
     Parameters
     ----------
@@ -108,31 +116,39 @@ class Passes:
         """Return the part of all needed blocks in each figure: one barrier."""
         if not needed:
             return [None] * len(wanted)
-        client = _client_of(self._arrays[0])
+        program = pickle.dumps(list(wanted))
+        client = _client_of(self._arrays)
         if client is None:
-            return self._here(wanted, needed, bounds)
+            import dask
+
+            return dask.compute(self._tree(program, needed, bounds))[0]
         held = [_futures(array) for array in self._arrays]
         try:
-            if all(one is not None for one in held):
-                total = self._on_holders(client, held, wanted, needed, bounds)
-            else:
-                total = client.compute(self._tree(wanted, needed, bounds))
-            return _wait(client, total)
+            with _off_duty():
+                if any(one is None for one in held):
+                    return self._anywhere(client, program, needed, bounds)
+                blocks = [[one[i] for one in held if one is not None] for i in needed]
+                return _where_they_lie(client, program, blocks, [int(bounds[i]) for i in needed])
         except Exception as error:
-            raise _explained(error) from error
+            told = _explained(client, error)
+            if told is error:
+                raise
+            raise told from error
 
-    def _here(
-        self, wanted: Sequence[Wanted], needed: Sequence[int], bounds: np.ndarray
+    def _anywhere(
+        self, client: Any, program: bytes, needed: Sequence[int], bounds: np.ndarray
     ) -> list[Partial | None]:
-        import dask
+        """Have blocks computed and used where the scheduler likes."""
+        with _released() as made:
+            what = _sent(client, program, uuid.uuid4().hex, made)
+            made.append(client.compute(self._tree(what, needed, bounds)))
+            return _result(_Watch(client), made[-1])
 
-        return dask.compute(self._tree(wanted, needed, bounds))[0]
-
-    def _tree(self, wanted: Sequence[Wanted], needed: Sequence[int], bounds: np.ndarray) -> Any:
+    def _tree(self, program: Any, needed: Sequence[int], bounds: np.ndarray) -> Any:
         from dask import delayed
 
         blocks, beside = self.delayed()
-        program = delayed(pickle.dumps(list(wanted)), pure=False)
+        program = delayed(program, pure=False)
         part, merge = delayed(block_part, pure=False), delayed(merged_parts, pure=False)
         parts = [
             part(program, blocks[i], int(bounds[i]), *(one[i] for one in beside)) for i in needed
@@ -141,85 +157,154 @@ class Passes:
             parts = [merge(program, parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
         return parts[0]
 
-    def _on_holders(
-        self,
-        client: Any,
-        held: Sequence[Any],
-        wanted: Sequence[Wanted],
-        needed: Sequence[int],
-        bounds: np.ndarray,
-    ) -> Any:
-        program: Any = pickle.dumps(list(wanted))
-        name = f"volmar-{uuid.uuid4().hex[:12]}"
-        if len(program) > LARGE_PROGRAM:
-            program = client.submit(_same, program, key=f"{name}-figures")
-        holders = client.who_has([held[0][i] for i in needed])
-        parts: dict[str, list[Any]] = {}
-        for i in needed:
-            block = held[0][i]
-            worker = next(iter(holders.get(block.key, ())), "")
-            part = client.submit(
-                block_part,
-                program,
-                block,
-                int(bounds[i]),
-                *(one[i] for one in held[1:]),
-                key=f"{name}-part-{i}",
-                **_at(worker),
-            )
-            parts.setdefault(worker, []).append(part)
+
+def _where_they_lie(
+    client: Any, program: bytes, blocks: Sequence[Sequence[Any]], starts: Sequence[int]
+) -> list[Partial | None]:
+    """Carry figures out on blocks (with what lies beside each) at the workers that hold them."""
+    watch = _Watch(client)
+    pinned = True
+    while True:
+        for beside in blocks:
+            for future in beside:
+                _settle(watch, future)
+        with _released() as made:
+            total, holders = _submitted(client, program, blocks, starts, pinned, made)
+            found = _result(watch, total, holders)
+        if found is not None:
+            return found
+        # A worker that still is there and yet takes no tasks is paused, for want of memory.
+        pinned = not holders <= watch.workers
+
+
+def _submitted(
+    client: Any,
+    program: bytes,
+    blocks: Sequence[Sequence[Any]],
+    starts: Sequence[int],
+    pinned: bool,
+    made: list[Any],
+) -> tuple[Any, set[str]]:
+    """Return the future of a pass, and the workers that it needs; `made` gets all futures."""
+    name = uuid.uuid4().hex
+    what = _sent(client, program, name, made)
+    at: dict[str, list[int]] = {}
+    holding = client.who_has([beside[0] for beside in blocks]) if pinned else {}
+    for i, beside in enumerate(blocks):
+        holders = holding.get(beside[0].key) or [""]
+        at.setdefault(min(holders, key=lambda worker: len(at.get(worker, ()))), []).append(i)
+    sums = []
+    for number, (worker, those) in enumerate(at.items()):
+        only = {"workers": [worker]} if worker else {}
+        parts = client.map(
+            block_part,
+            [what] * len(those),
+            [blocks[i][0] for i in those],
+            [starts[i] for i in those],
+            *([blocks[i][k] for i in those] for k in range(1, len(blocks[0]))),
+            key=[f"volmar-part-{name}-{i}" for i in those],
+            **only,
+        )
+        made.extend(parts)
         # Parts are added up where they are first, so that one of each worker travels.
-        sums = [
-            _added(client, program, those, f"{name}-sum-{i}", worker)
-            for i, (worker, those) in enumerate(parts.items())
-        ]
-        return _added(client, program, sums, f"{name}-total", "")
+        sums.append(_added(client, what, parts, f"volmar-sum-{name}-{number}", only, made))
+    total = _added(client, what, sums, f"volmar-total-{name}", {}, made)
+    for future in made:
+        if future is not total:
+            future.release()
+    return total, set(at) - {""}
 
 
-def _at(worker: str) -> dict[str, Any]:
-    """Return where a task should run: on a worker, unless that is gone."""
-    return {"workers": [worker], "allow_other_workers": True} if worker else {}
-
-
-def _added(client: Any, program: Any, parts: list[Any], name: str, worker: str) -> Any:
+def _added(
+    client: Any, program: Any, parts: list[Any], name: str, only: dict[str, Any], made: list[Any]
+) -> Any:
     level = 0
     while len(parts) > 1:
         level += 1
-        parts = [
-            client.submit(
-                merged_parts,
-                program,
-                parts[i : i + FAN_IN],
-                key=f"{name}-{level}-{i}",
-                **_at(worker),
-            )
-            for i in range(0, len(parts), FAN_IN)
-        ]
+        several = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+        keys = [f"{name}-{level}-{i}" for i in range(len(several))]
+        parts = client.map(merged_parts, [program] * len(several), several, key=keys, **only)
+        made.extend(parts)
     return parts[0]
 
 
-def _client_of(X: Any) -> Any:
-    """Return the client that holds X or that is the default; None where there is none."""
+def _sent(client: Any, program: bytes, name: str, made: list[Any]) -> Any:
+    """Return a future of a large program, which can be computed again; a small one as it is."""
+    if len(program) <= LARGE_PROGRAM:
+        return program
+    for i in range(0, len(program), PIECE):
+        key = f"volmar-piece-{name}-{i // PIECE}"
+        made.append(client.submit(_same, program[i : i + PIECE], key=key))
+    pieces = list(made)
+    made.append(client.submit(_joined, pieces, key=f"volmar-figures-{name}"))
+    return made[-1]
+
+
+@contextmanager
+def _released() -> Iterator[list[Any]]:
+    """Give a list of futures, which are released at the end, whatever happens.
+
+    Without that the traceback of an interrupted fit would hold them, and workers go on.
+    """
+    made: list[Any] = []
+    try:
+        yield made
+    finally:
+        for future in made:
+            future.release()
+
+
+@contextmanager
+def _off_duty() -> Iterator[None]:
+    """Give the thread of a task back to its worker, which may have to do a part of the pass."""
+    distributed = sys.modules["distributed"]
+    try:
+        distributed.secede()
+    except ValueError:  # not in a task
+        yield
+        return
+    try:
+        yield
+    finally:
+        distributed.rejoin()
+
+
+# ------------------------------------------------------------------ whose blocks
+
+
+def _client_of(arrays: Sequence[Any]) -> Any:
+    """Return the client that holds blocks, or by which dask computes; None where there is none."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
-    futures = distributed.futures_of(X)
+    futures = distributed.futures_of(list(arrays))
     if futures:
-        return futures[0].client
-    try:
-        return distributed.get_client()
-    except ValueError:
+        client = futures[0].client
+    else:
+        import dask
+
+        client = getattr(dask.base.get_scheduler(), "__self__", None)
+    if not isinstance(client, distributed.Client):
         return None
+    if client.asynchronous:
+        raise TypeError(
+            "fit waits for the cluster, and cannot do so in the event loop of an asynchronous "
+            "Client. Call it in a thread: await asyncio.to_thread(estimator.fit, X)."
+        )
+    return client
 
 
 def _futures(array: Any) -> list[Any] | None:
     """Return a future for each block, or None where blocks are still to be computed."""
-    distributed = sys.modules["distributed"]
-    by_key = {future.key: future for future in distributed.futures_of(array)}
-    keys = _flat(array.__dask_keys__())
-    if not by_key or any(key not in by_key for key in keys):
-        return None
-    return [by_key[key] for key in keys]
+    future = sys.modules["distributed"].Future
+    graph = array.__dask_graph__()
+    found: list[Any] = []
+    for key in _flat(array.__dask_keys__()):
+        block = graph.get(key)
+        if not isinstance(block, future):
+            return None
+        found.append(block)
+    return found
 
 
 def _flat(keys: Any) -> list[Any]:
@@ -229,29 +314,74 @@ def _flat(keys: Any) -> list[Any]:
     return found
 
 
-def _wait(client: Any, future: Any) -> Any:
-    """Wait for a future; a cluster without workers is given up after a while."""
-    alone_since = None
-    while True:
-        try:
-            return future.result(timeout=GLANCE)
-        except TimeoutError:
-            pass
-        except BaseException:
-            future.cancel()
-            raise
-        if client.status != "running":
+# ------------------------------------------------------------------ waiting
+
+
+class _Watch:
+    """Looks at a cluster while a pass runs, and gives up when there are no workers for long.
+
+    Attributes
+    ----------
+    workers : set of str
+        Those that were there at the last look.
+    """
+
+    def __init__(self, client: Any):
+        self.client = client
+        self.workers: set[str] = set()
+        self._alone_since: float | None = None
+
+    def look(self) -> None:
+        """See who is there."""
+        if self.client.status != "running":
             raise LostBlocksError(_NO_SCHEDULER)
-        if client.nthreads():
-            alone_since = None
-            continue
-        alone_since = alone_since or time.monotonic()
-        if time.monotonic() - alone_since > PATIENCE:
-            future.cancel()
+        self.workers = set(self.client.nthreads())
+        if self.workers:
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+        if now - self._alone_since >= PATIENCE:
             raise LostBlocksError(
                 f"the cluster has had no worker for {PATIENCE:g} seconds. Start workers and fit "
                 "again, inside volmar.distributed.checkpoint if passes should not be lost."
             )
+
+    def is_idle(self, name: str) -> bool:
+        """Tell whether no worker has a task of the pass of this name."""
+        processing = self.client.processing().values()
+        return not any(name in str(key) for keys in processing for key in keys)
+
+
+def _settle(watch: _Watch, future: Any) -> None:
+    """Wait for a block that is being computed, or computed again; raise if it is lost."""
+    while not future.done():
+        try:
+            future.exception(timeout=GLANCE)
+        except TimeoutError:
+            watch.look()
+    if future.cancelled():
+        future.result()
+
+
+def _result(watch: _Watch, future: Any, holders: set[str] | None = None) -> Any:
+    """Return what a future brings; None if workers that it needs are gone, or take no tasks."""
+    seconds, idle = GLANCE, 0
+    while True:
+        try:
+            return future.result(timeout=seconds)
+        except TimeoutError:
+            if future.status == "error":  # it may be the error of a block
+                return future.result()
+        if future.status == "finished":  # large, and still on its way to us
+            seconds *= 2
+        watch.look()
+        if not holders:
+            continue
+        idle = idle + 1 if watch.is_idle(future.key.split("-")[2]) else 0
+        if not holders <= watch.workers or idle > 1:
+            return None
 
 
 _NO_SCHEDULER = (
@@ -260,10 +390,14 @@ _NO_SCHEDULER = (
 )
 
 
-def _explained(error: Exception) -> Exception:
+def _explained(client: Any, error: Exception) -> Exception:
     """Return an error that tells what to do, or the error of a block as it is."""
     name = type(error).__name__
-    if name in ("FutureCancelledError", "CancelledError"):
+    if name in ("CommClosedError", "ClosedClientError"):
+        return LostBlocksError(_NO_SCHEDULER)
+    if name in ("FutureCancelledError", "FuturesCancelledError", "CancelledError"):
+        if client.status != "running":
+            return LostBlocksError(_NO_SCHEDULER)
         return LostBlocksError(
             f"blocks of X were lost with the worker that held them and cannot be computed again "
             f"({error}). Make X from files or other recomputable blocks (dask.array.from_delayed, "
@@ -274,6 +408,4 @@ def _explained(error: Exception) -> Exception:
             f"workers died again and again at the same block ({error}). Often they had too little "
             "memory: use smaller chunks (X.rechunk), fewer threads a worker, or larger workers."
         )
-    if name in ("CommClosedError", "ClosedClientError"):
-        return LostBlocksError(_NO_SCHEDULER)
     return error

@@ -21,7 +21,11 @@ def digest(*parts: Any) -> bytes:
     for part in parts:
         if isinstance(part, (np.ndarray, np.generic)):
             found.update(f"array {part.dtype.str} {part.shape} ".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
+            # Bytes of objects are addresses, which tell nothing.
+            objects = part.dtype.hasobject
+            found.update(
+                repr(part.tolist()).encode() if objects else np.ascontiguousarray(part).tobytes()
+            )
         elif isinstance(part, bytes):
             found.update(b"bytes " + part)
         else:
@@ -43,8 +47,11 @@ class Recipe(ABC):
         Of the entries.
     tail : tuple of int
         Shape of an entry: () for a vector, (k,) for k columns.
+    widening : float
+        That of the widest view of the rows that it needs.
     """
 
+    widening: float = 1.0
     key: bytes
     dtype: np.dtype
     tail: tuple[int, ...]
@@ -53,9 +60,9 @@ class Recipe(ABC):
     def compute(self, tile: Tile) -> np.ndarray:
         """Return the array of the tile's rows, shape (m, *tail)."""
 
-    def sample(self) -> np.ndarray:
-        """Return one made-up row of what `compute` returns."""
-        return np.ones((1, *self.tail), dtype=self.dtype)
+    def sample(self, n_rows: int) -> np.ndarray:
+        """Return some made-up rows of what `compute` returns."""
+        return np.ones((n_rows, *self.tail), dtype=self.dtype)
 
 
 class Scores(Recipe):
@@ -63,7 +70,7 @@ class Scores(Recipe):
 
     def __init__(self, view: View, w: np.ndarray, dtype: np.dtype):
         self.view, self.w = view, w
-        self.dtype, self.tail = dtype, w.shape[1:]
+        self.dtype, self.tail, self.widening = dtype, w.shape[1:], view.widening
         self.key = digest("scores", view.key, w)
 
     def compute(self, tile: Tile) -> np.ndarray:
@@ -110,7 +117,8 @@ class RowNumbers(Recipe):
 class Apply(Recipe):
     """A function of arrays, row by row: a ufunc, `numpy.where`, a function of this room.
 
-    What it returns for one row tells the shape and dtype of what it returns for many.
+    What it returns for a few made-up rows tells the shape and dtype of what it returns for many:
+    more of them than anything else has entries, so that none of it is taken for rows.
 
     Parameters
     ----------
@@ -130,19 +138,26 @@ class Apply(Recipe):
     ):
         self.function, self.arguments = function, tuple(arguments)
         self.options = dict(options or {})
+        sizes = [a.tail if isinstance(a, Recipe) else np.shape(a) for a in self.arguments]
+        n_rows = 3 + max((size for shape in sizes for size in shape), default=0)
+        samples = [a.sample(n_rows) if isinstance(a, Recipe) else a for a in self.arguments]
         with np.errstate(all="ignore"):
-            found = np.asarray(
-                function(
-                    *(a.sample() if isinstance(a, Recipe) else a for a in self.arguments),
-                    **self.options,
-                )
-            )
-        if found.ndim == 0 or found.shape[0] != 1:
+            try:
+                found = np.asarray(function(*samples, **self.options))
+            except ValueError as error:
+                raise ValueError(
+                    f"{_name(function)} does not work row by row on entries of the shapes "
+                    f"{', '.join(map(str, sizes))}: {error}."
+                ) from error
+        if found.shape[:1] != (n_rows,):
             raise TypeError(
-                f"{_name(function)} does not work row by row here: of one row it makes an array "
-                f"of shape {found.shape}."
+                f"{_name(function)} does not work row by row here: of {n_rows} rows it makes an "
+                f"array of shape {found.shape}."
             )
         self.dtype, self.tail = found.dtype, found.shape[1:]
+        self.widening = max(
+            (a.widening for a in self.arguments if isinstance(a, Recipe)), default=1.0
+        )
         parts = [a.key if isinstance(a, Recipe) else a for a in self.arguments]
         named = sorted((name, repr(value)) for name, value in self.options.items())
         self.key = digest("apply", _name(function), *parts, named)

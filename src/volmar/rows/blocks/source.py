@@ -17,8 +17,8 @@ from volmar.rows.protocol import BinSums, RowSource
 
 __all__ = ["BlockRows"]
 
-# Rows whose mean is near enough that of all rows to sum about it.
-PIVOT_ROWS = 4096
+# Rows whose mean is near enough that of all rows to sum about it; fewer, where they are wide.
+PIVOT_ROWS, LEAST_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
 
 
 class BlockRows(RowSource):
@@ -60,7 +60,7 @@ class BlockRows(RowSource):
 
     def combine(self, v: Any) -> np.ndarray:
         """Return (X - 1 offset')' v by a pass."""
-        coefficients = v.astype(self.dtype).recipe
+        coefficients = self._over_rows(v, "v").astype(self.dtype).recipe
         return self.table.ask(Combination(self.view, self.n_features, coefficients))
 
     def mean(self) -> np.ndarray:
@@ -74,7 +74,8 @@ class BlockRows(RowSource):
 
     def first_guess(self) -> np.ndarray:
         """Return the mean of the first rows: sums about it lose few digits."""
-        first = self.table.first_mean(PIVOT_ROWS)
+        fitting = PIVOT_BYTES // (self.n_features * self.dtype.itemsize)
+        first = self.table.first_mean(min(PIVOT_ROWS, max(LEAST_PIVOT_ROWS, fitting)))
         return first if self.offset is None else first - self.offset
 
     def moments(
@@ -84,6 +85,11 @@ class BlockRows(RowSource):
         if center is None:
             center = self.mean()
         center = as_vector(center, self.n_features, "center", "feature")
+        if mask is not None and self._over_rows(mask, "mask").dtype != bool:
+            raise ValueError(
+                f"mask must be boolean, got dtype {mask.dtype}. Compare labels with a value, e.g. "
+                "labels == 1, to make one."
+            )
         wanted = MomentSum(
             self.view,
             center,
@@ -128,7 +134,7 @@ class BlockRows(RowSource):
             self.view,
             as_vector(w, self.n_features, "w", "feature", self.dtype),
             (float(low), float(high), int(n_bins)),
-            labels=None if labels is None else labels.recipe,
+            labels=None if labels is None else self._over_rows(labels, "labels").recipe,
             weights=None if self.weights is None else self.weights.recipe,
         )
         return self.table.ask(wanted)
@@ -137,6 +143,14 @@ class BlockRows(RowSource):
         """Return the weighted mean of ``|x_i - offset|²``."""
         weights = None if self.weights is None else self.weights.recipe
         return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
+
+    def _over_rows(self, vector: Any, name: str) -> RowVector:
+        if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
+            raise TypeError(
+                f"{name} must be a vector over these rows, which lie in blocks, got "
+                f"{type(vector).__name__}. Use volmar.rows.as_beside to make one of an array."
+            )
+        return vector
 
     def full(self, value: Any, dtype: Any) -> Any:
         """Return the same value for every row."""

@@ -43,13 +43,20 @@ class Wanted(ABC):
     #: Size of the tiles that it is best computed from.
     tile_bytes: ClassVar[int] = TILE_BYTES
 
+    @property
+    def widening(self) -> float:
+        """How large features are that it needs, in units of the size of the rows."""
+        seen = [one for one in vars(self).values() if isinstance(one, (Recipe, View))]
+        return max((one.widening for one in seen), default=1.0)
+
     @abstractmethod
     def of_tile(self, tile: Tile) -> Partial | None:
         """Return the part of a tile: arrays that do not grow with the rows; None for nothing."""
 
     def merged(self, one: Partial, two: Partial) -> Partial:
         """Return the part of two sets of rows together."""
-        return [np.add(a, b) for a, b in zip(one, two, strict=True)]
+        with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+            return [np.add(a, b) for a, b in zip(one, two, strict=True)]
 
     @abstractmethod
     def finished(self, whole: Partial | None) -> Any:
@@ -143,7 +150,8 @@ class MomentSum(Wanted):
         if weights is not None and not np.any(weights if mask is None else weights[mask]):
             return None
         rows = tile.rows(self.view, self.weights)
-        found = rows.moments(mask, center=self.center, second=self.second)
+        with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+            found = rows.moments(mask, center=self.center, second=self.second)
         parts = [np.array(found.weight), np.array(found.sum)]
         return [*parts, np.array(found.second)] if self.second else parts
 
@@ -208,9 +216,11 @@ class Binned(Wanted):
 
     def of_tile(self, tile: Tile) -> Partial | None:
         """Sum the tile."""
-        if self.weights is not None and not tile.value(self.weights).any():
-            return None
         labels = None if self.labels is None else tile.value(self.labels)
+        if self.weights is not None and not tile.value(self.weights).any():
+            # Rows of weight 0 are counted all the same.
+            found = tile.rows(self.view).binned(self.w, *self.bins, labels)
+            return [*(np.zeros_like(one) for one in found[:3]), *found[3:]]
         rows = tile.rows(self.view, self.weights)
         return list(rows.binned(self.w, *self.bins, labels))
 
@@ -352,7 +362,7 @@ class Picked(Wanted):
     def finished(self, whole: Partial | None) -> np.ndarray:
         """Return the rows or entries in the order of `index`."""
         if whole is None:
-            raise ValueError("no row numbers were asked for.")
+            raise LookupError(f"none of the rows {self.index[:5]} are there.")
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
@@ -361,11 +371,19 @@ class Picked(Wanted):
 
 
 class BlockTotals(Wanted):
-    """The sum of a vector in each block, in the order of the blocks."""
+    """The sum of a vector in each block, in the order of the blocks.
 
-    def __init__(self, values: Recipe):
+    Parameters
+    ----------
+    values : Recipe
+        The vector.
+    bounds : ndarray
+        Numbers of the first rows of the blocks: other blocks have other sums.
+    """
+
+    def __init__(self, values: Recipe, bounds: np.ndarray):
         self.values = values
-        self.key = digest("block totals", values.key)
+        self.key = digest("block totals", values.key, bounds)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Return the tile's first row and sum: tiles are as good as blocks."""
@@ -385,8 +403,8 @@ class BlockTotals(Wanted):
         return whole[0][order], np.concatenate([[0.0], np.cumsum(totals)])
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return one tile."""
-        return np.zeros(1, dtype=np.int64), np.array([0.0, 1.0])
+        """Refuse: which rows to look at next depends on it."""
+        raise TypeError("rows cannot be looked for while figures are only being asked for.")
 
 
 class FirstBeyond(Wanted):
@@ -413,13 +431,15 @@ class FirstBeyond(Wanted):
         """Find the targets of this tile."""
         place = int(np.searchsorted(self.starts, tile.start))
         low, high = np.searchsorted(self.targets, self.before[place : place + 2], side="left")
-        if place == self.starts.size - 1:
+        # Targets that the sum never gets beyond are for the last tile that adds to it.
+        if place == np.searchsorted(self.before, self.before[-1]) - 1:
             high = self.targets.size
         if low >= high:
             return None
-        running = self.before[place] + np.cumsum(tile.value(self.values), dtype=np.float64)
+        values = tile.value(self.values)
+        running = self.before[place] + np.cumsum(values, dtype=np.float64)
         found = np.searchsorted(running, self.targets[low:high], side="right")
-        last = int(np.flatnonzero(tile.value(self.values))[-1])
+        last = int(np.flatnonzero(values)[-1])
         return [np.arange(low, high), tile.start + np.minimum(found, last)]
 
     def merged(self, one: Partial, two: Partial) -> Partial:

@@ -14,7 +14,7 @@ from volmar.rows.blocks.passes import Passes, block_values
 from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers
 from volmar.rows.blocks.sums import Picked, Wanted
 from volmar.rows.blocks.tile import View
-from volmar.rows.blocks.vector import RowVector
+from volmar.rows.blocks.vector import RowVector, row_numbers
 
 __all__ = ["BlockTable"]
 
@@ -43,7 +43,7 @@ class Blocks:
     def add(self, array: Any) -> Given:
         """Put a dask array beside the rows, in the same blocks."""
         for place, other in enumerate(self.given):
-            if other is array:
+            if other is array or (other.name == array.name and other.chunks == array.chunks):
                 return Given(place, array.dtype, array.name)
         self.given.append(array)
         self._passes.add(array)
@@ -103,11 +103,11 @@ class Blocks:
                 if any(w.needs(int(self.bounds[i]), int(self.bounds[i + 1])) for w in open_ones)
             ]
             parts = self._passes.run(open_ones, needed, self.bounds)
-        self.n_passes += 1
-        for wanted, part in zip(open_ones, parts, strict=True):
-            self._keep(wanted, part)
-        if journal is not None:
-            journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
+            self.n_passes += 1
+            for wanted, part in zip(open_ones, parts, strict=True):
+                self._keep(wanted, part)
+            if journal is not None:
+                journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
 
     def _keep(self, wanted: Wanted, whole: Any) -> None:
         self._known[wanted.key] = whole
@@ -121,15 +121,22 @@ class Blocks:
         """Return what a recipe computes as a dask array in the same blocks."""
         import dask.array as da
         from dask import delayed
+        from dask.highlevelgraph import HighLevelGraph
 
         blocks, beside = self._passes.delayed()
         compute = delayed(block_values, pure=True)
-        arrays = []
-        for i, block in enumerate(blocks):
-            rows = int(self.bounds[i + 1] - self.bounds[i])
-            value = compute(recipe, block, int(self.bounds[i]), *(one[i] for one in beside))
-            arrays.append(da.from_delayed(value, (rows, *recipe.tail), recipe.dtype))
-        return da.concatenate(arrays)
+        values = [
+            compute(recipe, block, int(self.bounds[i]), *(one[i] for one in beside))
+            for i, block in enumerate(blocks)
+        ]
+        # Put together here, since da.concatenate would leave empty blocks out.
+        name = f"volmar-{recipe.key.hex()}-{self.X.name}"
+        places = [(name, i, *(0 for _ in recipe.tail)) for i in range(len(values))]
+        layer = {place: value.key for place, value in zip(places, values, strict=True)}
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=values)
+        chunks = (self.X.chunks[0], *((size,) for size in recipe.tail))
+        meta = np.empty((0,) * (1 + len(recipe.tail)), dtype=recipe.dtype)
+        return da.Array(graph, name, chunks, meta=meta)
 
 
 class BlockTable:
@@ -150,13 +157,15 @@ class BlockTable:
 
     def __init__(self, blocks: Blocks, feature_map: Any = None):
         self.rows_of = blocks
-        self.view = View(feature_map)
         self.n_rows = int(blocks.bounds[-1])
         n_features, dtype = blocks.X.shape[1], blocks.X.dtype
+        widening = 1.0
         self.dtype = dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)
         if feature_map is not None:
             first = feature_map.transform(np.ones((1, n_features), dtype=self.dtype))
+            widening = max(1.0, first.nbytes / (n_features * self.dtype.itemsize))
             n_features, self.dtype = first.shape[1], first.dtype
+        self.view = View(feature_map, widening=widening)
         self.shape = (self.n_rows, int(n_features))
         self._first_mean: np.ndarray | None = None
 
@@ -165,9 +174,11 @@ class BlockTable:
 
     def __getitem__(self, numbers: Any) -> np.ndarray:
         """Return rows by their numbers, or by a slice: they are brought here."""
-        if isinstance(numbers, slice):
-            numbers = np.arange(*numbers.indices(self.n_rows))
-        index = np.asarray(numbers)
+        index = row_numbers(numbers, self.n_rows)
+        if index.ndim != 1:
+            raise TypeError("rows are picked by a list of their numbers, or by a slice.")
+        if index.size == 0:
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
         order = np.argsort(index, kind="stable")
         found = self.ask(Picked(index[order], view=self.view))
         rows = np.empty_like(found)
@@ -189,7 +200,8 @@ class BlockTable:
         """Return the mean of the first rows."""
         if self._first_mean is None:
             first = self[: min(n_rows, self.n_rows)]
-            self._first_mean = first.mean(axis=0, dtype=np.float64)
+            with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
+                self._first_mean = first.mean(axis=0, dtype=np.float64)
         return self._first_mean
 
     def ask(self, wanted: Wanted) -> Any:

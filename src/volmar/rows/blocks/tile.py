@@ -35,19 +35,24 @@ class View:
         Applied to a tile of rows as they lie in the block.
     offset : ndarray of shape (d,) or None
         Taken off the (mapped) rows.
+    widening : float
+        Size of the features in units of the size of the rows, 1 at least: tiles are cut to it.
     key : bytes
         The same for views that are the same.
     """
 
-    def __init__(self, feature_map: Any = None, offset: np.ndarray | None = None):
-        self.feature_map, self.offset = feature_map, offset
-        self._map_key = b"" if feature_map is None else _digest(pickle.dumps(feature_map))
+    def __init__(
+        self, feature_map: Any = None, offset: np.ndarray | None = None, widening: float = 1.0
+    ):
+        self.feature_map, self.offset, self.widening = feature_map, offset, widening
+        self._map_key = b"" if feature_map is None else _digest(_pickled(feature_map))
         self.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
 
     def moved(self, offset: np.ndarray | None) -> View:
         """Return the same view with another offset."""
         other = View.__new__(View)
         other.feature_map, other.offset, other._map_key = self.feature_map, offset, self._map_key
+        other.widening = self.widening
         other.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
         return other
 
@@ -100,19 +105,33 @@ class Tile:
 
 
 def tiles(
-    block: Any, given: Sequence[Any], start: int, n_bytes: int = TILE_BYTES
+    block: Any,
+    given: Sequence[Any],
+    start: int,
+    n_bytes: int = TILE_BYTES,
+    widening: float = 1.0,
 ) -> Iterator[Tile]:
-    """Cut a block into tiles of about this size."""
+    """Cut a block into tiles of about this size, features that are `widening` times as large."""
     if block.shape[0] == 0:
         return
     X = as_matrix(block)
     arrays = [np.asarray(one) for one in given]
-    fitting = n_bytes // (X.shape[1] * X.dtype.itemsize)
+    fitting = int(n_bytes / (X.shape[1] * X.dtype.itemsize * widening))
     step = max(LEAST_ROWS, fitting)
     step -= step % TILE_ROWS if step > TILE_ROWS else 0
     for first in range(0, X.shape[0], step):
         rows = slice(first, min(first + step, X.shape[0]))
         yield Tile(X[rows], [one[rows] for one in arrays], start + first)
+
+
+def _pickled(feature_map: Any) -> bytes:
+    try:
+        return pickle.dumps(feature_map)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"a feature map (or kernel) must be picklable to travel to the blocks: {error}. "
+            "Define its functions at the top of a module, not as a lambda or inside a function."
+        ) from error
 
 
 def _digest(data: bytes) -> bytes:

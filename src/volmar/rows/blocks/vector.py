@@ -20,7 +20,7 @@ from volmar.rows.blocks.sums import (
 if TYPE_CHECKING:
     from volmar.rows.blocks.table import BlockTable
 
-__all__ = ["RowVector"]
+__all__ = ["RowVector", "row_numbers"]
 
 
 class RowVector(NDArrayOperatorsMixin):
@@ -80,10 +80,19 @@ class RowVector(NDArrayOperatorsMixin):
         raise TypeError(_TOO_MANY)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a column, or the entries of some rows (by number, ascending) as an array."""
-        if isinstance(key, tuple) and len(key) == 2 and key[0] == slice(None):
+        """Return a column, or the entries of some rows (by their numbers) as an array."""
+        if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], slice):
+            if key[0] != slice(None) or self.ndim != 2:
+                raise TypeError("only whole columns of a block of columns can be had: v[:, j].")
             return self._applied(_column, [self.recipe, int(key[1])])
-        return self.table.ask(Picked(np.asarray(key), values=self.recipe))
+        index = row_numbers(key, self.table.n_rows)
+        if index.size == 0:
+            return np.empty(index.shape + self.recipe.tail, dtype=self.dtype)
+        order = np.argsort(index.ravel(), kind="stable")
+        found = self.table.ask(Picked(index.ravel()[order], values=self.recipe))
+        entries = np.empty_like(found)
+        entries[order] = found
+        return entries.reshape(index.shape + self.recipe.tail)[()]
 
     def astype(self, dtype: Any, copy: bool = True) -> RowVector:  # noqa: ARG002 -- numpy's
         """Return the vector in another dtype."""
@@ -102,6 +111,8 @@ class RowVector(NDArrayOperatorsMixin):
 
         Integers and truths are summed in 64 bits, numbers in float64, whatever `dtype` says.
         """
+        if axis not in (None, 0):
+            raise TypeError(f"a vector over rows is summed over its rows: axis=0, got {axis}.")
         total = self.table.ask(Sum(self.recipe))
         return total.sum() if axis is None and np.ndim(total) else total
 
@@ -130,8 +141,21 @@ class RowVector(NDArrayOperatorsMixin):
         return self.table.ask(Distinct(self.recipe))
 
     def first_beyond(self, targets: np.ndarray) -> np.ndarray:
-        """Return the numbers of the first rows where the running sum is above each target."""
-        starts, before = self.table.ask(BlockTotals(self.recipe))
+        """Return the numbers of the first rows where the running sum is above each target.
+
+        Entries must not be negative. Of a target that the whole sum is not above, it is the last
+        row with an entry.
+        """
+        targets = np.asarray(targets)
+        if self.ndim != 1 or targets.ndim != 1:
+            raise TypeError("first_beyond takes a vector of one column, and a list of targets.")
+        if targets.size == 0:
+            return np.empty(0, dtype=np.int64)
+        starts, before = self.table.ask(BlockTotals(self.recipe, self.table.rows_of.bounds))
+        if not before[-1] > 0:
+            raise ValueError(
+                f"the running sum of the vector never rises: it ends at {before[-1]}."
+            )
         order = np.argsort(targets, kind="stable")
         found = self.table.ask(FirstBeyond(self.recipe, targets[order], starts, before))
         numbers = np.empty(targets.size, dtype=np.int64)
@@ -150,24 +174,26 @@ class RowVector(NDArrayOperatorsMixin):
     def _recipes(self, arguments: Any) -> list[Any]:
         """Return arguments with recipes in place of vectors; refuse what is not row by row."""
         found: list[Any] = []
+        ndim = max(a.ndim for a in arguments if isinstance(a, RowVector))
         for argument in arguments:
             if isinstance(argument, RowVector):
                 if argument.table.rows_of is not self.table.rows_of:
                     raise ValueError("vectors over different rows cannot be put together.")
                 found.append(argument.recipe)
                 continue
-            if np.ndim(argument) and len(argument) == self.table.n_rows > 1:
+            shape = np.shape(argument)
+            if len(shape) >= ndim and shape[-ndim] == self.table.n_rows > 1:
                 raise TypeError(
                     "an array with an entry for each row cannot be put together with rows that "
                     "lie in blocks. Give it as a dask array with the same chunks."
                 )
-            found.append(argument)
+            found.append(np.asarray(argument) if shape else argument)
         return found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul and method == "__call__":
             return self._inner(*inputs)
-        if method != "__call__":
+        if method != "__call__" or "where" in kwargs:
             return NotImplemented
         out = kwargs.pop("out", None)
         options = {name: value for name, value in kwargs.items() if name != "casting"}
@@ -177,6 +203,10 @@ class RowVector(NDArrayOperatorsMixin):
         (target,) = out
         if not isinstance(target, RowVector):
             return NotImplemented
+        if not np.can_cast(new.dtype, target.dtype, kwargs.get("casting", "same_kind")):
+            raise TypeError(f"{new.dtype} cannot be written into a vector of {target.dtype}.")
+        if new.shape != target.shape:
+            raise ValueError(f"shape {new.shape} does not fit a vector of shape {target.shape}.")
         target.recipe = new.astype(target.dtype).recipe
         return target
 
@@ -202,6 +232,22 @@ _TOO_MANY = (
 )
 
 
+def row_numbers(key: Any, n_rows: int) -> np.ndarray:
+    """Return numbers of rows, from 0, as an array: of a slice, or as they are after checks."""
+    if isinstance(key, slice):
+        return np.arange(*key.indices(n_rows))
+    if isinstance(key, RowVector):
+        raise TypeError("rows are not picked by a vector over rows. Give their numbers.")
+    index = np.asarray(key)
+    if index.size == 0:
+        return index.astype(np.int64)
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"rows are picked by their numbers, got an array of dtype {index.dtype}.")
+    if index.min() < -n_rows or index.max() >= n_rows:
+        raise IndexError(f"row numbers must be below {n_rows}, the number of rows.")
+    return np.where(index < 0, index + n_rows, index).astype(np.int64)
+
+
 def _cast(values: Any, dtype: str) -> Any:
     return values.astype(dtype)
 
@@ -216,7 +262,7 @@ def _where(condition: Any, one: Any, two: Any) -> RowVector:
 
 
 def _array_equal(one: Any, two: Any) -> bool:
-    return not (one != two).any()
+    return np.shape(one) == np.shape(two) and not (one != two).any()
 
 
 def _count_nonzero(values: RowVector) -> int:
@@ -234,8 +280,8 @@ _HANDLERS: dict[Any, Any] = {
     np.array_equal: _array_equal,
     np.count_nonzero: _count_nonzero,
     np.argmax: _argmax,
-    np.mean: lambda values, **options: values.mean(**options),
-    np.sum: lambda values, **options: values.sum(**options),
+    np.mean: lambda values, *args, **options: values.mean(*args, **options),
+    np.sum: lambda values, *args, **options: values.sum(*args, **options),
     np.any: lambda values: values.any(),
     np.all: lambda values: values.all(),
     np.max: lambda values: values.max(),

@@ -1,0 +1,65 @@
+"""
+Clusters on a cluster
+=====================
+
+Fit to rows that lie in files, on a cluster of two worker processes: nothing of them is ever in
+this process but a sample of some thousand rows. Run it as ``python clusters_on_a_cluster.py``.
+"""
+
+import tempfile
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+
+from volmar import MSPC
+from volmar.distributed import checkpoint, report_passes
+
+ROWS, FEATURES, FILES = 25_000, 10, 8
+
+
+def write_rows(folder):
+    """Write files of rows in two groups, as some other program would."""
+    rng = np.random.default_rng(0)
+    for number in range(FILES):
+        X = rng.normal(size=(ROWS, FEATURES))
+        X[rng.random(ROWS) < 0.4, :3] += [1.5, 4.0, 1.5]
+        np.save(folder / f"part-{number}.npy", X)
+
+
+def read_rows(folder):
+    """Return a dask array over the files: a block for each, read where it is needed."""
+    paths = sorted(folder.glob("part-*.npy"))
+    blocks = [dask.delayed(np.load)(path) for path in paths]
+    return da.concatenate([da.from_delayed(b, (ROWS, FEATURES), np.float64) for b in blocks])
+
+
+def main():
+    """Write the rows, start a cluster, fit, and count."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        folder = Path(name)
+        write_rows(folder)
+        X = read_rows(folder).persist()  # held by the workers; leave it out if they are too small
+        with checkpoint(folder / "fit"), report_passes(tell):
+            model = MSPC(random_state=0).fit(X)
+        print("sizes:", np.bincount(model.labels_.compute()))
+        print("worst-case separation:", round(model.msp_, 2))
+        strongest = np.abs(model.coef_[0] * X.std(axis=0).compute()).argmax()
+        print("the feature that drives the split:", strongest)
+        confident = abs(model.decision_function(X)) > 0.5  # a lazy array in the blocks of X
+        print("share of rows far from the border:", round(float(confident.mean().compute()), 2))
+
+
+def tell(report):
+    """Print a line for each pass."""
+    print(f"pass {report.number}: {', '.join(report.figures)} of {report.n_rows} rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Labels of rows in blocks: checked, counted, and figures of each cluster by few passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar.rows import BlockRows, RowSource, RowVector, SparseRows, as_beside, as_table
+from volmar.rows.blocks.sums import Distinct, Squares
+from volmar.rows.blocks.table import KEPT_BYTES
+
+__all__ = ["check_labelled_blocks", "figures_at_once", "is_sparse"]
+
+# Figures that one pass brings, however large: a table keeps twice as many.
+LEAST_FIGURES = 8
+
+Name = TypeVar("Name")
+Figure = TypeVar("Figure")
+
+
+def check_labelled_blocks(X: Any, labels: Any) -> tuple[RowSource, RowVector, NDArray, NDArray]:
+    """Return the rows of a dask collection with their labels, after a pass that checks both.
+
+    Parameters
+    ----------
+    X : dask array or DataFrame of shape (n, d)
+        The rows.
+    labels : dask array, dask Series or array of shape (n,)
+        Their labels.
+
+    Returns
+    -------
+    rows : RowSource
+        The rows; the pass has also brought their mean.
+    labels : RowVector
+        The labels.
+    names, sizes : ndarray of shape (k,)
+        The different labels, sorted, and how often each is there.
+    """
+    table = as_table(X)
+    rows, vector = BlockRows(table), as_beside(table, labels, "labels")
+    # Infinity in the first rows would be taken off infinity in the pass.
+    _require_finite(rows.first_guess())
+    try:
+        with table.together():
+            table.ask(Squares())
+            rows.mean()
+            vector.distinct()
+    except TypeError:
+        _check_order(vector)
+        raise
+    _require_finite(table.ask(Squares()))
+    names, sizes = vector.distinct()
+    if names.dtype.kind == "f" and not np.isfinite(names).all():
+        raise ValueError("labels must not contain NaN or infinity; drop the unlabelled points.")
+    if names.size > Distinct.most:
+        raise ValueError(
+            f"labels name more than {Distinct.most} clusters, too many for rows in blocks; give "
+            "labels of fewer clusters, or score a sample in memory."
+        )
+    return rows, vector, names, sizes
+
+
+def _require_finite(figures: NDArray | float) -> None:
+    if not np.isfinite(figures).all():
+        raise ValueError(
+            "X contains NaN or infinity (or numbers whose squares are), seen in a pass over its "
+            "blocks; drop or fill such rows, or scale X."
+        )
+
+
+def _check_order(labels: RowVector) -> None:
+    """Say so if labels cannot be sorted."""
+    try:
+        labels.distinct()
+    except TypeError as error:
+        raise TypeError(
+            f"labels must be labels of one kind, got a mixture that cannot be sorted ({error}); "
+            "drop the unlabelled points, and convert all to strings or to integers."
+        ) from error
+
+
+def is_sparse(rows: RowSource) -> bool:
+    """Tell whether rows are sparse, in memory or in blocks."""
+    if not isinstance(rows, BlockRows):
+        return isinstance(rows, SparseRows)
+    from dask.array.utils import meta_from_array
+
+    return sparse.issparse(meta_from_array(rows.table.rows_of.X))
+
+
+def figures_at_once(
+    rows: RowSource, figure: Callable[[Name], Figure], names: Sequence[Name] | NDArray, size: int
+) -> list[Figure]:
+    """Return a figure of the rows for each name; where passes are dear, by as few as can be.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    figure : callable
+        Returns the figure of a name, by asking `rows`.
+    names : sequence
+        Names of clusters, say.
+    size : int
+        Bytes of a figure: more of them than a table keeps would be asked for again, one by one.
+
+    Returns
+    -------
+    list
+        A figure for each name.
+    """
+    if not rows.passes_are_dear:
+        return [figure(name) for name in names]
+    step = max(LEAST_FIGURES, KEPT_BYTES // (2 * size))
+    found: list[Figure] = []
+    for first in range(0, len(names), step):
+        some = names[first : first + step]
+        with rows.together():
+            for name in some:
+                figure(name)
+        found.extend(figure(name) for name in some)
+    return found

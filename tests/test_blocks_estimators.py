@@ -1,0 +1,623 @@
+"""Estimators on dask collections: the same clusters as in memory, lazily, or a clear refusal."""
+
+from __future__ import annotations
+
+import pickle
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone, is_clusterer
+from sklearn.exceptions import NotFittedError
+
+import volmar
+from volmar import CPMMC, MSPC, KernelCPMMC
+from volmar.base import Clusterer
+from volmar.distributed import checkpoint, report_passes
+from volmar.metrics import clustering_error
+from volmar.rows import as_beside, as_rows, as_table, standardized
+from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
+
+CHUNKINGS = [(1100,), (400,), (0, 537, 1, 562)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def two_humps(n=1100, d=4, seed=0, dtype=np.float64):
+    """Two clusters along one feature of several, on different scales."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.4
+    X = rng.normal(size=(n, d))
+    X[:, 1] += 4.0 * y
+    return (X * np.arange(1, d + 1) + 5.0).astype(dtype), y.astype(int), rng
+
+
+def cut_up(n, sizes):
+    chunks, left = [], n
+    while left:
+        for size in sizes:
+            chunks.append(min(size, left))
+            left -= chunks[-1]
+            if not left:
+                break
+    return tuple(chunks)
+
+
+def in_blocks(X, sizes=(400,)):
+    return da.from_array(X, chunks=(cut_up(len(X), sizes), X.shape[1]))
+
+
+X, y, rng = two_humps()
+FAR_APART = X + 30.0 * y[:, None]
+WEIGHTS = rng.integers(0, 3, len(X)).astype(float)
+
+MODELS = {
+    "gep": MSPC(random_state=0, scan="histogram"),
+    "mpm": MSPC(random_state=0, scan="histogram", solver="mpm", tol=0),
+    "eig": MSPC(solver="eig"),
+    "gep from labels": MSPC(scan="histogram", init=y),
+    "rbf": MSPC(random_state=0, scan="histogram", kernel="rbf"),
+    "CPMMC": CPMMC(random_state=0),
+    "CPMMC C=10": CPMMC(random_state=0, C=10, tol=0.1),
+    "CPMMC fixed": CPMMC(random_state=0, threshold="fixed"),
+    "CPMMC paper": CPMMC(random_state=0, init=y, mode="paper"),
+    "landmarks": KernelCPMMC(method="nystroem", n_landmarks=15, random_state=0),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_clusters_as_in_memory(name, weighted):
+    model = MODELS[name]
+    # Up to 2000 rows starts of the margin are compared in memory on rows of weight 0, too.
+    positive = isinstance(model.init, str) and not isinstance(model, MSPC)
+    weights = WEIGHTS + positive if weighted else None
+    here = clone(model).fit(X, sample_weight=weights)
+    assert clustering_error(y, here.labels_) < 0.4
+    found = []
+    for sizes in CHUNKINGS:
+        lazy = in_blocks(X, sizes)
+        # As an array, and as a dask array in other chunks.
+        given = da.from_array(weights, chunks=300) if weighted and sizes == (400,) else weights
+        there = clone(model).fit(lazy, sample_weight=given)
+        found.append(there.decision_function(X))
+        np.testing.assert_array_equal(there.labels_.compute(), there.predict(X))
+        assert there.labels_.dtype == np.int64
+        assert there.labels_.chunks == there.predict(lazy).chunks == (lazy.chunks[0],)
+        assert there.status_ is here.status_
+        np.testing.assert_allclose(found[-1], here.decision_function(X), rtol=0, atol=1e-10)
+        np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+        assert there.objective_ == pytest.approx(here.objective_, rel=1e-9)
+        assert there.n_iter_ == here.n_iter_
+    for scores in found[1:]:
+        np.testing.assert_allclose(scores, found[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["gep", "CPMMC", "landmarks"])
+def test_more_rows_than_a_start_takes(name, weighted):
+    """Starts are compared on rows of positive weight that are drawn, the same ones in memory."""
+    X, y, rng = two_humps(2600, seed=1)
+    weights = rng.integers(0, 3, 2600).astype(float) if weighted else None
+    here = clone(MODELS[name]).fit(X, sample_weight=weights)
+    for sizes in ((2600,), (999,)):
+        there = clone(MODELS[name]).fit(in_blocks(X, sizes), sample_weight=weights)
+        np.testing.assert_allclose(
+            there.decision_function(X), here.decision_function(X), rtol=0, atol=1e-10
+        )
+    assert clustering_error(y, here.labels_) < 0.1
+
+
+@pytest.mark.parametrize("name", ["gep", "mpm", "CPMMC", "landmarks"])
+def test_float32(name):
+    small = X.astype(np.float32)
+    here = clone(MODELS[name]).fit(X)
+    there = clone(MODELS[name]).fit(in_blocks(small))
+    scores = there.decision_function(in_blocks(small))
+    assert scores.dtype == np.float32
+    close = {"rtol": 0, "atol": 0.05 * np.abs(here.decision_function(X)).max()}
+    np.testing.assert_allclose(scores.compute(), here.decision_function(X), **close)
+    np.testing.assert_array_equal(there.labels_.compute(), there.predict(small))
+
+
+@pytest.mark.parametrize("name", ["gep", "eig", "CPMMC", "landmarks"])
+def test_sparse_blocks(name):
+    S = X * (np.random.default_rng(0).random(X.shape) < 0.6)
+    lazy = in_blocks(S).map_blocks(
+        sparse.csr_matrix, dtype=S.dtype, meta=sparse.csr_matrix((0, 0))
+    )
+    here = clone(MODELS[name]).fit(sparse.csr_array(S))
+    there = clone(MODELS[name]).fit(lazy)
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+    scores = there.decision_function(lazy).compute()
+    np.testing.assert_allclose(scores, here.decision_function(S), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gep", "CPMMC"])
+def test_integers_truths_and_columns_in_chunks(name):
+    counts = np.round(X).astype(np.int16)
+    here = clone(MODELS[name]).fit(counts)
+    lazy = da.from_array(counts, chunks=(300, 3))
+    there = clone(MODELS[name]).fit(lazy)
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+    np.testing.assert_array_equal(there.predict(lazy).compute(), here.labels_)
+
+
+@pytest.mark.parametrize("n", [2, 7])
+@pytest.mark.parametrize("name", ["gep", "eig", "CPMMC"])
+def test_few_rows(name, n):
+    few = np.column_stack([np.arange(n) + 10.0 * (np.arange(n) >= n / 2), np.arange(n) % 2])
+    here = clone(MODELS[name]).fit(few)
+    there = clone(MODELS[name]).fit(in_blocks(few, (1,)))
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+@pytest.mark.parametrize("kind", ["array", "dask", "dask in other chunks", "words", "truths"])
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+def test_labels_to_start_from(make, kind):
+    init = {
+        "array": y,
+        "dask": da.from_array(y, chunks=400),
+        "dask in other chunks": da.from_array(y, chunks=123),
+        "words": np.where(y, "up", "down"),
+        "truths": y.astype(bool),
+    }[kind]
+    # In memory words are numbered by the alphabet, too.
+    here = make(init=y, **({"scan": "histogram"} if make is MSPC else {})).fit(X)
+    there = clone(make(init=init)).fit(in_blocks(X))
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+def test_labels_that_cannot_be_started_from(make):
+    lazy = in_blocks(X)
+    with pytest.raises(
+        ValueError, match=r"init must have one entry for each row, shape \(1100,\)"
+    ):
+        make(init=y[:-1]).fit(lazy)
+    with pytest.raises(ValueError, match="init must hold n_clusters=2 different labels, got 1"):
+        make(init=np.zeros(1100)).fit(lazy)
+    with pytest.raises(ValueError, match="init must hold n_clusters=2 different labels, got 3"):
+        make(init=np.arange(1100) % 3).fit(lazy)
+    with pytest.raises(ValueError, match="init holds NaN"):
+        make(init=np.where(y, 1.0, np.nan)).fit(lazy)
+
+
+def test_one_cluster():
+    for make in (MSPC, CPMMC):
+        model = make(n_clusters=1).fit(in_blocks(X))
+        assert model.labels_.chunks == ((400, 400, 300),)
+        assert not model.labels_.compute().any()
+        assert not model.predict(in_blocks(X)).compute().any()
+        again = pickle.loads(pickle.dumps(model))
+        assert not again.predict(X).any()
+
+
+# ---------------------------------------------------------------------- refusals
+
+CLUSTERERS = [
+    name
+    for name in volmar.__all__
+    if name != "__version__" and is_clusterer(getattr(volmar, name)())
+]
+TAKE_BLOCKS = {name for name in CLUSTERERS if getattr(volmar, name)._takes_blocks}
+
+
+def test_who_takes_blocks():
+    assert {"MSPC", "CPMMC", "KernelCPMMC"} <= TAKE_BLOCKS
+    assert len(CLUSTERERS) - len(TAKE_BLOCKS) > 8
+
+
+@pytest.mark.parametrize("name", sorted(set(CLUSTERERS) - TAKE_BLOCKS))
+def test_the_others_say_who_can(name):
+    lazy = in_blocks(X[:60], (20,))
+    with pytest.raises(TypeError, match=rf"{name} cannot take a dask array.*MSPC, CPMMC") as told:
+        getattr(volmar, name)().fit(lazy)
+    assert ".compute()" in str(told.value)
+
+
+@pytest.mark.parametrize("n_clusters", [3, "auto", "fast"])
+def test_more_clusters_are_refused(n_clusters):
+    with pytest.raises(TypeError, match=r"n_clusters=.*cannot take a dask array.*MSPC, CPMMC"):
+        MSPC(n_clusters).fit(in_blocks(X))
+
+
+def test_more_clusters_of_margins_are_refused():
+    for model in (CPMMC(3), KernelCPMMC(3, method="nystroem")):
+        with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array.*CPMMC"):
+            model.fit(in_blocks(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (MSPC(scan="exact"), "rows in blocks are not sorted"),
+        (MSPC(init="k-means"), "k-means takes rows in memory"),
+        (MSPC(mode="paper"), "k-means takes rows in memory"),
+        (MSPC(kernel="precomputed"), "needs all rows at once"),
+        (CPMMC(mode="paper"), "give init, the labels to start from"),
+        (KernelCPMMC(), "whole kernel matrix"),
+        (KernelCPMMC(kernel="precomputed"), "needs all rows at once"),
+    ],
+)
+def test_parameters_that_need_all_rows(model, why):
+    with pytest.raises(TypeError, match=rf"cannot take a dask array.*{why}.*MSPC, CPMMC"):
+        model.fit(in_blocks(X))
+    assert not hasattr(model, "labels_")
+
+
+@pytest.mark.parametrize(("make", "is_sparse"), [(MSPC, False), (MSPC, True), (CPMMC, False)])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("row", [0, 1099])
+def test_entries_that_are_no_numbers(make, wrong, row, is_sparse):
+    bad = X.copy()
+    bad[row, 2] = wrong
+    lazy = in_blocks(bad)
+    if is_sparse:
+        lazy = lazy.map_blocks(sparse.csr_matrix, meta=sparse.csr_matrix((0, 0)))
+    model = make()
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        model.fit(lazy)
+    assert not hasattr(model, "labels_")
+
+
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+def test_scales_out_of_range(make):
+    for scale in (1e149, 1e-155):
+        with pytest.raises(ValueError, match="too near the limits of float64"):
+            make().fit(in_blocks(X * scale))
+
+
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_rows_that_are_all_the_same(make, value):
+    with pytest.raises(ValueError, match=r"rows of X are the same|rows of X differ"):
+        make(random_state=0).fit(da.full((100, 3), value, chunks=(30, 3)))
+
+
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+def test_shapes_and_kinds(make):
+    with pytest.raises(ValueError, match="n_samples=1 row"):
+        make().fit(da.ones((1, 3)))
+    with pytest.raises(ValueError, match="a row and a column at least"):
+        make().fit(da.ones((0, 3)))
+    with pytest.raises(ValueError, match="two dimensions"):
+        make().fit(da.ones(10))
+    with pytest.raises(TypeError, match="real numbers"):
+        make().fit(da.from_array(np.array([["a", "b"]] * 5)))
+
+
+@pytest.mark.parametrize("make", [MSPC, CPMMC])
+def test_weights_that_are_none(make):
+    lazy = in_blocks(X)
+    wrong = {
+        r"one entry for each row, shape \(1100,\)": WEIGHTS[:-1],
+        "finite and not negative, got -1.0": np.where(np.arange(1100) == 700, -1.0, 1.0),
+        "finite and not negative, got nan": np.where(np.arange(1100) == 700, np.nan, 1.0),
+        "finite and not negative, got inf": np.where(np.arange(1100) == 700, np.inf, 1.0),
+        "got only zeros": np.zeros(1100),
+        "Divide the weights": np.full(1100, 1e200),
+        "more than the number of rows with a positive": (np.arange(1100) == 5).astype(float),
+    }
+    for message, weights in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            make().fit(lazy, sample_weight=weights)
+    lazy_weights = da.from_array(np.where(np.arange(1100) == 700, -1.0, 1.0), chunks=500)
+    with pytest.raises(ValueError, match=r"not negative, got -1\.0"):
+        make().fit(lazy, sample_weight=lazy_weights)
+    with pytest.raises(TypeError, match="sample_weight must hold real numbers"):
+        make().fit(lazy, sample_weight=np.full(1100, "a"))
+
+
+@pytest.mark.parametrize("name", ["eig", "CPMMC"])
+def test_one_weight_for_all(name):
+    here = clone(MODELS[name]).fit(in_blocks(X))
+    for weights in (2.0, np.full(1100, 2.0)):
+        there = clone(MODELS[name]).fit(in_blocks(X), sample_weight=weights)
+        np.testing.assert_allclose(
+            there.decision_function(X), here.decision_function(X), rtol=0, atol=1e-9
+        )
+
+
+# ---------------------------------------------------------------------- predictions
+
+
+def test_predictions_are_lazy():
+    model = clone(MODELS["gep"]).fit(in_blocks(X))
+    read = []
+
+    def seen(block):
+        read.append(len(block))
+        return block
+
+    lazy = in_blocks(X, (300, 0, 50)).map_blocks(seen, meta=X[:0])
+    scores, labels = model.decision_function(lazy), model.predict(lazy)
+    assert not read
+    assert scores.chunks == labels.chunks == (lazy.chunks[0],)
+    assert (scores.dtype, labels.dtype) == (np.float64, np.int64)
+    np.testing.assert_array_equal(scores.compute(), model.decision_function(X))
+    np.testing.assert_array_equal(labels.compute(), model.predict(X))
+    assert sum(read) == 2 * len(X)
+
+
+def test_predictions_of_unknown_chunks():
+    model = clone(MODELS["CPMMC"]).fit(in_blocks(X))
+    lazy = da.from_array(X, chunks=(300, 3))
+    for limit in (5.0, 12.0, 1e9):  # some blocks, and all, are empty
+        some = lazy[lazy[:, 0] > limit]
+        expected = X[X[:, 0] > limit]
+        labels = model.predict(some)
+        assert np.isnan(labels.shape[0])
+        assert labels.numblocks == (some.numblocks[0],)
+        found = labels.compute()
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, model.predict(expected) if len(expected) else [])
+
+
+def test_fit_to_unknown_chunks():
+    lazy = da.from_array(X, chunks=(300, 4))
+    some = lazy[lazy[:, 0] > 5.0]
+    there = clone(MODELS["CPMMC"]).fit(some, sample_weight=lazy[:, 0][lazy[:, 0] > 5.0])
+    kept = X[X[:, 0] > 5.0]
+    here = clone(MODELS["CPMMC"]).fit(kept, sample_weight=kept[:, 0])
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+def frames():
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(X, columns=["one", "two", "three", "four"])
+    return frame, dd.from_pandas(frame, npartitions=3)
+
+
+def test_data_frames():
+    frame, lazy = frames()
+    here = clone(MODELS["gep"]).fit(frame)
+    there = clone(MODELS["gep"]).fit(lazy)
+    assert list(there.feature_names_in_) == list(here.feature_names_in_)
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+    for other in (lazy, in_blocks(X), frame):
+        np.testing.assert_array_equal(np.asarray(there.predict(other)), here.labels_)
+    np.testing.assert_array_equal(here.predict(lazy).compute(), here.labels_)
+    with pytest.raises(ValueError, match=r"columns that fit has seen.*one, two.*got two, one"):
+        there.predict(lazy[["two", "one", "three", "four"]])
+    with pytest.raises(ValueError, match=r"columns that fit has seen"):
+        there.predict(lazy[["one", "two"]])
+    with pytest.raises(ValueError, match=r"columns that fit has seen|features"):
+        there.predict(lazy["one"])
+    nameless = clone(MODELS["gep"]).fit(in_blocks(X))
+    with pytest.raises(ValueError, match="4 features"):
+        nameless.predict(lazy["one"])
+    with pytest.raises(TypeError, match="real numbers"):
+        nameless.predict(lazy.astype(object))
+
+
+def test_weights_of_a_data_frame():
+    frame, lazy = frames()
+    there = clone(MODELS["CPMMC"]).fit(lazy, sample_weight=abs(lazy["one"]))
+    here = clone(MODELS["CPMMC"]).fit(frame, sample_weight=abs(frame["one"]))
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+def test_predictions_of_other_features():
+    model = clone(MODELS["gep"]).fit(in_blocks(X))
+    for wrong in (in_blocks(X[:, :3]), in_blocks(np.hstack([X, X])), da.ones(4)):
+        for method in (model.predict, model.decision_function):
+            with pytest.raises(ValueError, match="4 features"):
+                method(wrong)
+    with pytest.raises(NotFittedError):
+        MSPC().predict(in_blocks(X))
+    # What is wrong inside is seen when it is computed.
+    bad = X.copy()
+    bad[500, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(in_blocks(bad)).compute()
+
+
+def fitted_in_memory(name):
+    make = getattr(volmar, name)
+    parameters = make().get_params()
+    chosen = {"random_state": 0} if "random_state" in parameters else {}
+    return make(**chosen).fit(FAR_APART[:80])
+
+
+@pytest.mark.parametrize("name", CLUSTERERS)
+def test_models_fitted_in_memory_predict_blocks(name):
+    model = fitted_in_memory(name)
+    assert isinstance(model, Clusterer)
+    new = FAR_APART[80:200]
+    lazy = in_blocks(new, (50, 0, 1))
+    found = model.predict(lazy)
+    assert found.chunks == (lazy.chunks[0],)
+    np.testing.assert_array_equal(found.compute(), model.predict(new))
+    scores = model.decision_function(lazy)
+    np.testing.assert_allclose(scores.compute(), model.decision_function(new), rtol=1e-9)
+
+
+def test_models_do_not_get_into_each_others_blocks():
+    """Names in a graph tell models apart, and vectors over rows."""
+    lazy = in_blocks(X)
+    models = [clone(MODELS[name]).fit(lazy) for name in ("gep", "eig", "CPMMC")]
+    found = dask.compute(*(model.decision_function(lazy) for model in models))
+    labels = dask.compute(*(model.labels_ for model in models))
+    for model, scores, own in zip(models, found, labels, strict=True):
+        np.testing.assert_array_equal(scores, model.decision_function(X))
+        np.testing.assert_array_equal(own, model.predict(X))
+
+
+def test_similarities_in_blocks():
+    few, new = FAR_APART[:60], FAR_APART[60:130]
+    scale = float(few.var())
+    model = KernelCPMMC(kernel="precomputed", random_state=0).fit(few @ few.T / scale)
+    K = new @ few.T / scale
+    np.testing.assert_array_equal(model.predict(in_blocks(K, (30,))).compute(), model.predict(K))
+
+
+@pytest.mark.parametrize("model", [MSPC(3, random_state=0), CPMMC(3, random_state=0)])
+def test_models_of_more_clusters_predict_blocks(model):
+    wide = X.copy()
+    wide[:300, 3] += 60.0
+    model.fit(wide)
+    lazy = in_blocks(wide, (300, 0, 50))
+    scores = model.decision_function(lazy)
+    assert scores.chunks == (lazy.chunks[0], (3,))
+    np.testing.assert_allclose(scores.compute(), model.decision_function(wide))
+    np.testing.assert_array_equal(model.predict(lazy).compute(), model.predict(wide))
+
+
+# ---------------------------------------------------------------------- saved and copied
+
+
+@pytest.mark.parametrize("name", ["gep", "CPMMC", "landmarks"])
+def test_saved_models_predict(name):
+    model = clone(MODELS[name]).fit(in_blocks(X))
+    saved = pickle.dumps(model)
+    again = pickle.loads(saved)
+    assert not hasattr(again, "labels_")
+    assert hasattr(model, "labels_")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict(in_blocks(X)).compute(), model.predict(X))
+    assert again.objective_ == model.objective_
+    fresh = clone(model)
+    assert not hasattr(fresh, "objective_")
+    np.testing.assert_array_equal(fresh.fit(in_blocks(X)).labels_.compute(), model.predict(X))
+
+
+def test_saved_models_are_small():
+    many = two_humps(20_000)[0]
+    for model in (MSPC(random_state=0), CPMMC(random_state=0)):
+        assert len(pickle.dumps(model.fit(in_blocks(many, (7000,))))) < 20_000
+
+
+def test_as_many_features_as_rows():
+    """What has an entry for each row is told from what has one for each feature."""
+    square = two_humps(12, 12)[0]
+    for model in (MSPC(random_state=0), CPMMC(random_state=0)):
+        model.fit(in_blocks(square, (5,)))
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict(square), model.labels_.compute())
+
+
+def test_fits_that_fail_leave_nothing():
+    model = clone(MODELS["CPMMC"]).fit(in_blocks(X))
+    with pytest.raises(TypeError):
+        model.set_params(mode="paper").fit(in_blocks(X))
+    assert not hasattr(model, "labels_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+# ---------------------------------------------------------------------- passes and the journal
+
+
+@pytest.mark.parametrize("name", ["gep", "landmarks"])
+def test_fits_go_on_from_their_journal(name, tmp_path):
+    plain = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
+    passes = []
+    with report_passes(passes.append), checkpoint(tmp_path) as first:
+        clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
+    n_passes = len(passes)
+    assert n_passes > 3
+    with report_passes(passes.append), checkpoint(tmp_path) as second:
+        again = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS)
+    assert len(passes) == n_passes
+    assert (second.n_read, second.n_written) == (first.n_written, 0)
+    np.testing.assert_array_equal(again.decision_function(X), plain.decision_function(X))
+    with checkpoint(tmp_path):  # other weights, of which nothing is known
+        other = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
+    expected = clone(MODELS[name]).fit(in_blocks(X), sample_weight=WEIGHTS + 1.0)
+    np.testing.assert_array_equal(other.decision_function(X), expected.decision_function(X))
+
+
+def test_an_iteration_is_a_pass():
+    passes = []
+    with report_passes(passes.append):
+        model = MSPC(random_state=0).fit(in_blocks(X))
+    cuts = [report for report in passes if "Binned" in report.figures]
+    assert len(cuts) == model.n_iter_
+    assert len(passes) <= model.n_iter_ + 5
+
+
+def test_threads():
+    with dask.config.set(scheduler="threads"):
+        for name in ("gep", "CPMMC"):
+            there = clone(MODELS[name]).fit(in_blocks(X, (100,)))
+            here = clone(MODELS[name]).fit(X)
+            np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+# ---------------------------------------------------------------------- the scan
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histograms_find_nearly_the_best_cut(seed, weighted):
+    """The bound of an edge of a bin is that of its labels, and hardly less than the best."""
+    rng = np.random.default_rng(seed)
+    X, _, _ = two_humps(3000, seed=seed)
+    weights = rng.integers(0, 3, 3000).astype(float) if weighted else None
+    z = standardized(as_rows(X, sample_weight=weights))
+    least = 0.02 * z.rows.total_weight
+    exact, binned = ExactScan(z, least), HistogramScan(z, least)
+    there = HistogramScan(
+        standardized(as_rows(in_blocks(X, (0, 999, 1)), sample_weight=weights)), least
+    )
+    before = rng.random(3000) < 0.5
+    for _ in range(4):
+        w = rng.normal(size=4)
+        variance = float(w @ z.correlation @ w) + float(w @ w)
+        best, found = exact.cut(w, before, variance), binned.cut(w, before, variance)
+        assert 0.98 * best.kappa2 <= found.kappa2 <= best.kappa2 * (1 + 1e-9)
+        np.testing.assert_allclose(
+            binned.difference(found), exact.difference(found), rtol=1e-8, atol=1e-10
+        )
+        assert found.moves == np.mean(found.labels != before)
+        here = as_beside(there.z.rows.table, before, "labels")
+        lazy = there.cut(w, here, variance)
+        assert lazy.threshold == pytest.approx(found.threshold, rel=1e-9)
+        assert lazy.kappa2 == pytest.approx(found.kappa2, rel=1e-9)
+        assert lazy.moves == found.moves
+        np.testing.assert_array_equal(lazy.labels.to_dask().compute(), found.labels)
+
+
+@pytest.mark.parametrize("kind", ["few values", "atoms among others", "many values"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_labels_of_a_cut_are_those_that_were_counted(kind, dtype):
+    """Also where many rows share a value, at the mean too, which is that of symmetric rows."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        whole = rng.integers(-2, 3, (100, 2))
+        half = {
+            "few values": whole,
+            "atoms among others": np.vstack([whole // 2, rng.normal(size=(100, 2))]),
+            "many values": rng.integers(0, 2000, (100, 2)) / 7,
+        }[kind]
+        z = standardized(as_rows(np.vstack([half, -half]).astype(dtype)))
+        before = rng.random(2 * len(half)) < 0.5
+        for w in (np.array([1.0, 0.0]), np.array([1.0, 1.0]), np.array([-2.0, 1.0])):
+            variance = float(w @ z.correlation @ w) + float(w @ w)
+            found = HistogramScan(z, 2.0).cut(w, before, variance)
+            assert found.moves == np.mean(found.labels != before)
+            expected = mean_difference(z, found.labels)
+            np.testing.assert_allclose(found.difference, expected, atol=1e-4)
+
+
+def test_scans_without_a_cut():
+    z = standardized(as_rows(X))
+    labels = z.rows.full(False, bool)
+    scan = HistogramScan(z, 0.6 * len(X))
+    assert scan.cut(np.ones(4), labels, 1.0).kappa2 == -np.inf
+    assert scan.cut(np.zeros(4), labels, 1.0).kappa2 == -np.inf
+    with pytest.raises(ValueError, match="no difference of means"):
+        scan.difference(scan.cut(np.zeros(4), labels, 1.0))
+
+
+def test_given_tables_are_used_as_they_are():
+    table = as_table(in_blocks(X))
+    assert as_rows(table).table is table
