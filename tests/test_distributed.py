@@ -703,3 +703,13 @@ def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
     assert read.n_read == written.n_written > 0
     assert read.n_written == 0
     np.testing.assert_array_equal(first, second)
+
+
+def test_the_example_runs_as_it_stands():
+    script = Path(__file__).resolve().parents[1] / "examples" / "clusters_on_a_cluster.py"
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pass 1: Picked of 200000 rows" in done.stdout
+    assert "the feature that drives the split: 1" in done.stdout
