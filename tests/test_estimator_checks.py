@@ -34,10 +34,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
             "check_sample_weight_equivalence_on_dense_data": STARTS,
             "check_sample_weight_equivalence_on_sparse_data": STARTS,
         }
-        for name in ("IterSVR", "KernelCPMMC", "SKMMC")
-    },
-    "CPMMC": {
-        "check_sample_weight_equivalence_on_dense_data": STARTS,
+        for name in ("CPMMC", "IterSVR", "KernelCPMMC", "SKMMC")
     },
     "LGMMC": {
         "check_sample_weight_equivalence_on_dense_data": LABELLINGS,

@@ -8,6 +8,7 @@ from scipy import linalg
 
 from volmar.rows import Standardized
 from volmar.separation.gep import SeparationResult
+from volmar.separation.starts import signed
 from volmar.solvers import Status
 
 
@@ -29,8 +30,7 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     """
     p = z.kept.size
     values, vectors = linalg.eigh(z.correlation, subset_by_index=(max(p - 2, 0), p - 1))
-    w: NDArray = vectors[:, -1]
-    w = w * np.sign(w[np.argmax(np.abs(w))])
+    w: NDArray = signed(vectors[:, -1:])[:, 0]
     if unscaled:
         q = z.scores(w)
         v = q if z.rows.weights is None else z.rows.weights * q

@@ -70,12 +70,22 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     """Return k leading eigenvectors, roughly where there are many features: they only start."""
     p = correlation.shape[0]
     if p <= 300:
-        return linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1]
+        return signed(linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1])
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
     vectors = linalg.eigh(basis.T @ correlation @ basis)[1][:, -k:]
-    return basis @ vectors
+    return signed(basis @ vectors)
+
+
+def signed(vectors: NDArray) -> NDArray:
+    """Return columns whose first entry of (about) the largest modulus is positive.
+
+    LAPACK's signs turn with the last digit of the matrix, and the clusters' names with them.
+    """
+    sizes = np.abs(vectors)
+    first = np.argmax(sizes >= (1 - 1e-6) * sizes.max(axis=0), axis=0)
+    return vectors * np.where(vectors[first, np.arange(first.size)] < 0, -1.0, 1.0)
 
 
 def _feature_bounds(Z: NDArray, variance: float, min_share: float) -> NDArray:
