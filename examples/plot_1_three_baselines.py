@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from volmar import KernelKMeans, NormalizedCut, NormalizedSpectralClustering
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
-from volmar.plots import ClustersDisplay
+from volmar.plots import ClusterDisplay
 
 data = {
     "two moons": make_two_moons(300, random_state=0),
@@ -33,7 +33,7 @@ for row, (name, (X, y)) in zip(axes, data.items(), strict=True):
         labels = (
             1 - labels if (labels == y).mean() < 0.5 else labels
         )  # the same colours throughout
-        ClustersDisplay.from_labels(X, labels, ax=ax, legend=False)
+        ClusterDisplay.from_labels(X, labels, ax=ax, legend=False)
         error = clustering_error(y, labels)
         ax.set(xticks=[], yticks=[], xlabel=f"error {100 * error:.1f} %", ylabel="")
     row[0].set_ylabel(name)

@@ -14,7 +14,7 @@ import numpy as np
 from volmar import SoftLabelMVC
 from volmar.datasets import make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
-from volmar.plots import ClustersDisplay
+from volmar.plots import ClusterDisplay
 
 X, y = make_two_moons(3000, noise=0.1, random_state=0)
 model = SoftLabelMVC().fit(X)
@@ -25,7 +25,7 @@ for ax, title, labels in [
     (axes[0], "the start: an eigenvector, cut at its mean", start),
     (axes[1], "the end: signs of the smooth field", model.labels_),
 ]:
-    ClustersDisplay.from_labels(X, labels, ax=ax, legend=False)
+    ClusterDisplay.from_labels(X, labels, ax=ax, legend=False)
     ax.set(title=title, xlabel=f"error {100 * clustering_error(y, labels):.1f} %", ylabel="")
     ax.set(xticks=[], yticks=[])
 

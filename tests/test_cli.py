@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import volmar
 from volmar.cli.app import app
 from volmar.cli.demo import SEMI_DEFINITE
-from volmar.plots import ClustersDisplay
+from volmar.plots import ClusterDisplay
 from volmar.report import Section, Table, write_page
 
 
@@ -123,13 +123,13 @@ def test_clusters_display(X, axis):
 
     mpl.use("agg")
     labels = np.repeat([0, 1], 5)
-    display = ClustersDisplay.from_labels(X, labels, title="a title")
+    display = ClusterDisplay.from_labels(X, labels, title="a title")
     assert display.ax_.get_xlabel() == axis
     assert display.ax_.get_title() == "a title"
     assert [c.get_offsets().shape for c in display.ax_.collections] == [(5, 2), (5, 2)]
     mpl.pyplot.close(display.figure_)
     with pytest.raises(ValueError, match=r"labels must hold one label a row of X, shape \(10,\)"):
-        ClustersDisplay.from_labels(X, labels[:4])
+        ClusterDisplay.from_labels(X, labels[:4])
 
 
 def test_display_of_estimators(rng):
@@ -142,16 +142,16 @@ def test_display_of_estimators(rng):
     mpl.use("agg")
     frame = pd.DataFrame(rng.standard_normal((40, 2)), columns=["height", "weight"])
     model = volmar.KernelKMeans(random_state=0).fit(frame)
-    display = ClustersDisplay.from_estimator(model, frame)
+    display = ClusterDisplay.from_estimator(model, frame)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("height", "weight")
     assert "cluster 0" in display.ax_.get_legend().get_texts()[0].get_text()
-    assert ClustersDisplay.from_estimator(model, frame[:7]).labels.shape == (7,)
+    assert ClusterDisplay.from_estimator(model, frame[:7]).labels.shape == (7,)
     pipeline = make_pipeline(StandardScaler(), volmar.KernelKMeans(random_state=0)).fit(frame)
-    assert ClustersDisplay.from_estimator(pipeline, frame).labels.shape == (40,)
+    assert ClusterDisplay.from_estimator(pipeline, frame).labels.shape == (40,)
     with pytest.raises(NotFittedError):
-        ClustersDisplay.from_estimator(volmar.KernelKMeans(), frame)
+        ClusterDisplay.from_estimator(volmar.KernelKMeans(), frame)
     with pytest.raises(ValueError, match="Expected 2D array"):
-        ClustersDisplay.from_labels(np.arange(4.0), np.zeros(4))
+        ClusterDisplay.from_labels(np.arange(4.0), np.zeros(4))
     mpl.pyplot.close("all")
 
 
@@ -160,7 +160,7 @@ def test_many_clusters_never_share_colour_and_shape():
 
     mpl.use("agg")
     X = np.random.default_rng(0).random((60, 2))
-    drawn = ClustersDisplay.from_labels(X, np.arange(60) % 30).ax_.collections
+    drawn = ClusterDisplay.from_labels(X, np.arange(60) % 30).ax_.collections
     looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes()) for c in drawn}
     assert len(looks) == 30
     mpl.pyplot.close("all")

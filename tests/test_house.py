@@ -28,6 +28,7 @@ MAP = [
     {"volume", "margin", "separation", "baselines"},
     {"diagnostics", "selection"},
     {"datasets"},
+    {"tables", "models"},
     {"papers"},
     {"plots", "report"},
     {"cli"},
@@ -208,7 +209,7 @@ def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
             "import volmar, importlib.metadata as m;"
             "from importlib.resources import files;"
             "assert (files('volmar') / 'py.typed').is_file();"
-            "assert (files('volmar.report') / 'templates' / 'page.html').is_file();"
+            "assert (files('volmar') / 'report' / 'templates' / 'cluster.html').is_file();"
             "print(volmar.__version__, m.version('volmar'), volmar.__file__)"
         )
         printed = subprocess.run(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -17,6 +21,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# What users can put right; anything else is a bug, and shows its traceback.
+WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
+
+
+class Scale(StrEnum):
+    """How columns are scaled."""
+
+    none = "none"
+    standard = "standard"
+    minmax = "minmax"
+
+
+class Missing(StrEnum):
+    """What becomes of missing values."""
+
+    error = "error"
+    drop = "drop"
+    impute = "impute"
+
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="CSV, TSV, Parquet, NPY, NPZ or svmlight file, or a built-in name (digits-3v8).",
+    ),
+]
+Columns = Annotated[
+    list[str] | None, typer.Option("--columns", help="Only this column; repeatable, or a,b,c.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Not this column; as --columns.")]
+Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
+ScaleOption = Annotated[Scale, typer.Option("--scale", help="How columns are scaled.")]
+MissingOption = Annotated[Missing, typer.Option("--missing", help="What becomes of gaps.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all chance.")]
+Number = Annotated[
+    str, typer.Option("--n-clusters", "-k", help="How many, or auto: by the evidence.")
+]
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -26,41 +70,243 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error comes from.")
+    ] = False,
 ) -> None:
     del version  # handled by its callback
+    context.obj = {"debug": debug}
 
 
-def _refuse(command: str, error: Exception) -> NoReturn:
+@contextmanager
+def _clean(command: str, context: typer.Context) -> Iterator[None]:
     """End with a line instead of a traceback: what is wrong is not in the program."""
-    typer.echo(f"volmar {command}: {error}", err=True)
-    raise typer.Exit(2) from None
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"volmar {command}: stopped.", err=True)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        raise typer.Exit(1) from None  # whoever read our lines has gone
+    except WRONG_INPUT as error:
+        if context.obj["debug"]:
+            raise
+        text = " ".join(str(error).split()) or type(error).__name__
+        typer.echo(f"volmar {command}: {text}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _listed(given: list[str] | None) -> tuple[str, ...]:
+    """Return names that were given one by one or with commas."""
+    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+
+
+@app.command()
+def cluster(
+    context: typer.Context,
+    source: Source,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="Any clusterer of the library by its name.")
+    ] = "MSPC",
+    n_clusters: Number = "auto",
+    split_anyway: Annotated[
+        bool, typer.Option("--split-anyway", help="Split in two though no evidence supports it.")
+    ] = False,
+    columns: Columns = None,
+    drop: Drop = None,
+    id_column: Id = None,
+    scale: ScaleOption = Scale.standard,
+    missing: MissingOption = Missing.error,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Cluster a table, and say why to trust the clusters.
+
+    The default method, MSPC, does not depend on the units of the columns, takes time linear in the
+    rows, and with --n-clusters auto tests every split on rows that had no part in finding it.
+    A folder of Parquet or CSV files is read block by block, and never held as a whole.
+    """
+    from volmar.cli.cluster import Asked, cluster_file
+    from volmar.cli.methods import parse_settings
+
+    with _clean("cluster", context):
+        asked = Asked(
+            source=source,
+            method=method,
+            n_clusters=n_clusters,
+            split_anyway=split_anyway,
+            columns=_listed(columns),
+            drop=_listed(drop),
+            id_column=id_column,
+            scale=scale.value,
+            missing=missing.value,
+            settings=parse_settings(settings or []),
+            out=out,
+            report=report,
+            save=save,
+            force=force,
+            seed=seed,
+            scheduler=scheduler,
+            command=_command(),
+        )
+        cluster_file(asked)
+
+
+def _command() -> str:
+    import shlex
+
+    return shlex.join(["volmar", *sys.argv[1:]])
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="What volmar cluster --save wrote.")],
+    source: Source,
+    id_column: Id = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    force: Force = False,
+) -> None:
+    """Put new rows into the clusters of a saved model."""
+    from volmar.cli.predict import predict_file
+
+    with _clean("predict", context):
+        predict_file(model, source, id_column=id_column, out=out, force=force)
+
+
+@app.command()
+def score(
+    context: typer.Context,
+    source: Source,
+    labels: Annotated[Path, typer.Option("--labels", help="CSV of labels.")],
+    truth: Annotated[
+        Path | None, typer.Option("--truth", help="CSV of true classes, to compare with.")
+    ] = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    id_column: Id = None,
+    scale: ScaleOption = Scale.standard,
+    missing: MissingOption = Missing.error,
+    seed: Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say how good labels are: without the truth, and with it where it is given."""
+    from volmar.cli.score import score_file
+
+    with _clean("score", context):
+        score_file(
+            source,
+            labels,
+            truth=truth,
+            columns=_listed(columns),
+            drop=_listed(drop),
+            id_column=id_column,
+            scale=scale.value,
+            missing=missing.value,
+            seed=seed,
+            as_json=as_json,
+        )
+
+
+@app.command()
+def compare(
+    context: typer.Context,
+    source: Source,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="A method; repeatable.")
+    ] = None,
+    n_clusters: Number = "auto",
+    columns: Columns = None,
+    drop: Drop = None,
+    id_column: Id = None,
+    scale: ScaleOption = Scale.standard,
+    missing: MissingOption = Missing.error,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV with a column for each method.")
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run several methods side by side: scores without labels, agreement, time."""
+    from volmar.cli.compare import compare_file
+
+    with _clean("compare", context):
+        compare_file(
+            source,
+            _listed(methods),
+            n_clusters=n_clusters,
+            columns=_listed(columns),
+            drop=_listed(drop),
+            id_column=id_column,
+            scale=scale.value,
+            missing=missing.value,
+            out=out,
+            force=force,
+            seed=seed,
+            as_json=as_json,
+        )
+
+
+@app.command()
+def bench(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Larger sizes, more repeats.")] = False,
+) -> None:
+    """Run the benchmarks of a checkout."""
+    from volmar.cli.bench import run_bench
+
+    with _clean("bench", context):
+        code = run_bench(names or [], full=full)
+    raise typer.Exit(code)
+
+
+@app.command()
+def info(context: typer.Context) -> None:
+    """Show versions, and which extras are there."""
+    from volmar.cli.info import show_info
+
+    with _clean("info", context):
+        show_info()
 
 
 @app.command()
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write into.", file_okay=False)] = Path(
         "demo"
     ),
     n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of each set.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of data and methods.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Cluster built-in data and write labels.csv, clusters.png and report.html."""
     from volmar.cli.demo import run_demo
 
-    try:
+    with _clean("demo", context):
         run_demo(out, n_samples=n_samples, seed=seed)
-    except OSError as error:
-        _refuse("demo", error)
 
 
 @app.command()
 def reproduce(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="What to run; without it, a list.")] = None,
     out: Annotated[
         Path, typer.Option(help="Folder that keeps the cells.", file_okay=False)
@@ -79,7 +325,5 @@ def reproduce(
     if name is None:
         list_all()
         return
-    try:
+    with _clean("reproduce", context):
         run(name, out=out, jobs=jobs, realizations=realizations, only=only or [])
-    except (ValueError, OSError) as error:
-        _refuse("reproduce", error)

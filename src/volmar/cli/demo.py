@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 import volmar
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
-from volmar.plots import ClustersDisplay
+from volmar.plots import ClusterDisplay
 from volmar.report import Section, Table, write_page
 
 INTRODUCTION = (
@@ -176,7 +176,7 @@ def _draw(path: Path, sets: list, fits: list) -> None:
     for ax, (name, method, model, _, y) in zip(axes.flat, fits, strict=True):
         swapped = np.mean(model.labels_ == y) < 0.5
         labels = 1 - model.labels_ if swapped else model.labels_
-        ClustersDisplay.from_labels(data[name][0], labels, ax=ax, legend=False)
+        ClusterDisplay.from_labels(data[name][0], labels, ax=ax, legend=False)
         error = 100 * clustering_error(y, model.labels_)
         ax.set(xticks=[], yticks=[], xlabel=f"error {error:.1f} %", ylabel="")
         if ax in axes[0]:

@@ -1,7 +1,18 @@
 """Pictures of clusterings and of the papers' figures (``pip install volmar[plot]``)."""
 
-from volmar.plots.clusters import ClustersDisplay
+from volmar.plots.clusters import ClusterDisplay
+from volmar.plots.convergence import ConvergenceDisplay, ConvergenceLine
+from volmar.plots.eigen import EigenDisplay
 from volmar.plots.measures import MeasuresDisplay
+from volmar.plots.projection import ProjectionDisplay
 from volmar.plots.tree import TreeDisplay
 
-__all__ = ["ClustersDisplay", "MeasuresDisplay", "TreeDisplay"]
+__all__ = [
+    "ClusterDisplay",
+    "ConvergenceDisplay",
+    "ConvergenceLine",
+    "EigenDisplay",
+    "MeasuresDisplay",
+    "ProjectionDisplay",
+    "TreeDisplay",
+]

@@ -15,7 +15,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 
-class ClustersDisplay:
+class ClusterDisplay:
     """Scatter plot of rows, one colour and shape a cluster.
 
     Rows of more than two features are shown on their first two principal components.
@@ -40,9 +40,9 @@ class ClustersDisplay:
     --------
     >>> from volmar import KernelKMeans
     >>> from volmar.datasets import make_two_moons
-    >>> from volmar.plots import ClustersDisplay
+    >>> from volmar.plots import ClusterDisplay
     >>> X, _ = make_two_moons(100, random_state=0)
-    >>> display = ClustersDisplay.from_estimator(KernelKMeans(random_state=0).fit(X), X)
+    >>> display = ClusterDisplay.from_estimator(KernelKMeans(random_state=0).fit(X), X)
     >>> display.ax_.get_xlabel()
     'feature 0'
     """
@@ -55,7 +55,7 @@ class ClustersDisplay:
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, *, ax: Any = None, legend: bool = True
-    ) -> ClustersDisplay:
+    ) -> ClusterDisplay:
         """Draw rows coloured by a fitted estimator, of this library or any other.
 
         Parameters
@@ -71,7 +71,7 @@ class ClustersDisplay:
 
         Returns
         -------
-        ClustersDisplay
+        ClusterDisplay
         """
         check_is_fitted(estimator)
         labels = getattr(estimator, "labels_", None)
@@ -90,7 +90,7 @@ class ClustersDisplay:
         ax: Any = None,
         title: str | None = None,
         legend: bool = True,
-    ) -> ClustersDisplay:
+    ) -> ClusterDisplay:
         """Draw rows coloured by labels.
 
         Parameters
@@ -108,7 +108,7 @@ class ClustersDisplay:
 
         Returns
         -------
-        ClustersDisplay
+        ClusterDisplay
         """
         points, names = _in_the_plane(X)
         labels = np.asarray(labels)
@@ -121,7 +121,7 @@ class ClustersDisplay:
 
     def plot(
         self, *, ax: Any = None, title: str | None = None, legend: bool = True
-    ) -> ClustersDisplay:
+    ) -> ClusterDisplay:
         """Draw on `ax`, or on a new figure; the arguments are those of `from_labels`."""
         if ax is None:
             ax = new_axes()

@@ -1,5 +1,7 @@
 """HTML reports (needs jinja2: ``pip install volmar[cli]``)."""
 
+from volmar.report.cluster_page import write_report
+from volmar.report.outcome import Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
 
-__all__ = ["Section", "Table", "write_page"]
+__all__ = ["Evidence", "Outcome", "Score", "Section", "Table", "write_page", "write_report"]

@@ -1,0 +1,399 @@
+"""``volmar cluster``: from a table to clusters, a reason to trust them, and files."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.cli.console import Stages, UsageError, say, screen, written
+from volmar.cli.methods import DEFAULT, make_method, takes_word
+
+__all__ = [
+    "Asked",
+    "Found",
+    "cluster_file",
+    "decide",
+    "name_results",
+    "one_score",
+    "report",
+    "save",
+]
+
+# Rows below which no test of a split has power, see `volmar.diagnostics.split_test`.
+FEWEST_TO_TEST = 80
+# Rows of which the number of clusters is told where the rest lies in files.
+SAMPLE = 20_000
+# Resamplings for the report, made where a fit takes less than a second.
+N_RESAMPLES = 10
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of the command ask for."""
+
+    source: str
+    method: str = DEFAULT
+    n_clusters: str = "auto"
+    split_anyway: bool = False
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    id_column: str | None = None
+    scale: str = "standard"
+    missing: str = "error"
+    settings: dict[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+    report: Path | None = None
+    save: Path | None = None
+    force: bool = False
+    seed: int = 0
+    scheduler: str | None = None
+    command: str = ""
+
+    def wanted(self) -> int | None:
+        """Return the number of clusters, None for auto."""
+        if self.n_clusters == "auto":
+            return None
+        try:
+            count = int(self.n_clusters)
+        except ValueError:
+            count = 0
+        if count < 1:
+            raise UsageError(
+                f"--n-clusters must be a whole number of at least 1, or auto, got "
+                f"{self.n_clusters!r}."
+            )
+        return count
+
+
+@dataclass
+class Found:
+    """What was found so far, and what is written of it."""
+
+    model: Any = None
+    labels: Any = None
+    scores: Any = None
+    n_found: int = 0
+    evidence: list[Any] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    complete: list[Path] = field(default_factory=list)
+
+
+def cluster_file(asked: Asked) -> None:
+    """Run the command; on Ctrl-C say what is complete."""
+    from volmar.tables import is_folder_of_tables
+
+    asked.wanted()
+    _refuse_overwriting(asked)
+    found = Found()
+    try:
+        if asked.scheduler or is_folder_of_tables(asked.source):
+            from volmar.cli.cluster_blocks import cluster_blocks
+
+            cluster_blocks(asked, found)
+        else:
+            _cluster(asked, found)
+    except KeyboardInterrupt:
+        done = ", ".join(str(path) for path in found.complete) or "nothing"
+        say(f"volmar cluster: stopped; complete: {done}.")
+        raise
+
+
+def _refuse_overwriting(asked: Asked) -> None:
+    """Refuse before the work, not after it."""
+    for option, path in (("-o", asked.out), ("--report", asked.report), ("--save", asked.save)):
+        if path is not None and path.exists() and not asked.force:
+            raise UsageError(f"{option} {path} is there already. Give another name, or --force.")
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first.")
+
+
+def _cluster(asked: Asked, found: Found) -> None:
+    from volmar.tables import Preparation, read_table
+
+    stages = Stages()
+    with stages.stage("reading"):
+        table = read_table(asked.source)
+    with stages.stage("preparing"):
+        preparation = Preparation(
+            columns=list(asked.columns) or None,
+            drop=list(asked.drop) or None,
+            id_column=asked.id_column,
+            scale=asked.scale,
+            missing=asked.missing,
+        )
+        rows = preparation.fit_transform(table)
+    for note in rows.notes:
+        say(f"note: {note}")
+    n = rows.X.shape[0]
+    if n < 2:
+        raise UsageError(f"{table.name} has {n} row, and clusters need two at least.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with stages.stage("looking for groups") as tell:
+            decide(asked, rows.X, found, tell)
+        if found.n_found > 1 and found.model is None:
+            with stages.stage("clustering"):
+                found.model = make_method(
+                    asked.method, found.n_found, asked.seed, asked.settings
+                ).fit(rows.X)
+        name_results(found, rows.X)
+    found.warnings += list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught))
+    _print(asked, table.name, rows, found)
+    if asked.out is not None:
+        from volmar.tables import write_labels
+
+        write_labels(
+            asked.out,
+            rows.ids,
+            rows.id_name,
+            found.labels,
+            one_score(found.scores),
+            force=asked.force,
+        )
+        found.complete.append(asked.out)
+        written(asked.out)
+    save(asked, found, preparation)
+    if asked.report is not None:
+        report(asked, asked.report, found, table.name, rows, stages)
+
+
+def save(asked: Asked, found: Found, preparation: Any) -> None:
+    """Save the model where that was asked for."""
+    if asked.save is None:
+        return
+    if found.model is None:
+        say("no model is saved: there is one cluster, and nothing to predict.")
+        return
+    from volmar.models import save_model
+
+    save_model(asked.save, found.model, preparation=preparation, force=asked.force)
+    found.complete.append(asked.save)
+    written(asked.save)
+
+
+# ---------------------------------------------------------------------- how many, and why
+
+
+def decide(asked: Asked, X: Any, found: Found, tell: Any) -> None:
+    """Find the number of clusters, by the evidence or as told, with what speaks for it."""
+    wanted = asked.wanted()
+    if wanted is None:
+        model = make_method(asked.method, 2, asked.seed, asked.settings)
+        # The test is for hyperplanes; where the method has none, MSPC's tell how many.
+        is_linear = getattr(model, "kernel", "linear") == "linear"
+        finder = asked.method if takes_word(asked.method, "auto") and is_linear else DEFAULT
+        settings = asked.settings if finder == asked.method else {}
+        model = make_method(finder, "auto", asked.seed, settings).fit(X)
+        found.n_found = int(model.tree_.n_leaves)
+        found.evidence += _from_tree(model, X.shape[0])
+        if finder == asked.method and found.n_found > 1:
+            found.model = model
+    else:
+        found.n_found = wanted
+        if wanted > 1:
+            found.evidence.append(_tested(X, asked.seed, tell))
+    if found.n_found == 1 and wanted is None and asked.split_anyway:
+        found.n_found = 2
+        found.warnings.append("The split was asked for (--split-anyway); no evidence supports it.")
+
+
+def _from_tree(model: Any, n: int) -> list[Any]:
+    from volmar.report import Evidence
+
+    tree = model.tree_
+    if n < FEWEST_TO_TEST:
+        return [Evidence("p-value", None, f"{n} rows are too few to test a split of them.")]
+    if tree.n_leaves == 1:
+        p = tree.root.p_value
+        value = float(p) if np.isfinite(p) else None
+        shown = f" (p = {p:.2g})" if value is not None else ""
+        return [
+            Evidence(
+                "p-value",
+                value,
+                f"Nothing supports a split{shown}: along the best direction found on one half of "
+                "the rows, the other half has no more than one hump.",
+            )
+        ]
+    worst = max(float(node.p_value) for node in tree.splits())
+    many = tree.n_leaves - 1
+    what = "The split" if many == 1 else f"Each of {many} splits"
+    most = " at most" if many > 1 else ""
+    return [
+        Evidence(
+            "p-value",
+            worst,
+            f"{what} was found on one half of the rows and seen again on the other, which had no "
+            f"part in it (p = {worst:.2g}{most}).",
+        )
+    ]
+
+
+def _tested(X: Any, seed: int, tell: Any) -> Any:
+    from volmar.diagnostics import split_test
+    from volmar.report import Evidence
+
+    if X.shape[0] < FEWEST_TO_TEST:
+        return Evidence("p-value", None, f"{X.shape[0]} rows are too few to test a split of them.")
+    result = split_test(X, progress=tell, random_state=seed)
+    return Evidence("p-value", float(result.p_value), str(result))
+
+
+def name_results(found: Found, X: Any) -> None:
+    """Set labels and scores from the model, or those of one cluster."""
+    if found.model is None:
+        found.labels = np.zeros(X.shape[0], dtype=np.int64)
+        found.scores = np.zeros(X.shape[0])
+        return
+    found.labels = found.model.labels_
+    found.scores = found.model.decision_function(X)
+
+
+def one_score(scores: NDArray) -> NDArray:
+    """Return a number a row: the score of two clusters, or the best less the second best."""
+    if scores.ndim == 1:
+        return scores
+    two = np.partition(scores, scores.shape[1] - 2, axis=1)[:, -2:]
+    return two[:, 1] - two[:, 0]
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
+    console = screen()
+    n, d = rows.X.shape
+    console.print(f"{name}: {n} rows, {d} columns", markup=False)
+    for one in found.evidence:
+        console.print(one.sentence, markup=False)
+    sizes = np.bincount(found.labels)
+    if found.n_found == 1:
+        console.print("One cluster.")
+        if asked.wanted() is None:
+            console.print("(--split-anyway shows the best split in two all the same.)")
+    else:
+        of = " and ".join(str(size) for size in sizes) if sizes.size == 2 else _listed(sizes)
+        console.print(f"{sizes.size} clusters by {type(found.model).__name__}: {of} rows.")
+        status = getattr(found.model.result_, "status", None)
+        if status is not None and not status.ok:
+            console.print(f"The solver ended early: {status.value}.")
+    for text in found.warnings:
+        say(f"warning: {text}")
+    if asked.out is None and found.n_found > 1:
+        say("(-o labels.csv keeps the labels, --report report.html explains them.)")
+
+
+def _listed(sizes: NDArray) -> str:
+    shown = ", ".join(str(size) for size in sizes[:20])
+    return shown + (", ..." if sizes.size > 20 else "")
+
+
+def report(asked: Asked, path: Path, found: Found, name: str, rows: Any, stages: Stages) -> None:
+    """Write the page that explains what was found."""
+    from volmar.report import Outcome, write_report
+
+    with stages.stage("judging"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quality = _quality(rows.X, found)
+    fit = stages.seconds.get("looking for groups", 0.0) + stages.seconds.get("clustering", 0.0)
+    if found.n_found > 1 and fit < 1.0:
+        with stages.stage("resampling") as tell:
+            found.evidence += _stability(asked, found, rows.X, tell)
+    model = found.model
+    outcome = Outcome(
+        title=f"Clusters of {name}",
+        command=asked.command,
+        asked=_as_text(asked),
+        source=name,
+        n_rows=rows.X.shape[0],
+        n_columns=rows.X.shape[1],
+        notes=list(rows.notes),
+        method=asked.method if model is None else type(model).__name__,
+        parameters={} if model is None else model.get_params(deep=False),
+        seed=asked.seed,
+        X=rows.X,
+        feature_names=list(rows.feature_names),
+        ids=rows.ids,
+        id_name=rows.id_name,
+        labels=found.labels,
+        scores=found.scores,
+        model=model,
+        n_found=found.n_found,
+        evidence=found.evidence,
+        quality=quality,
+        warnings=found.warnings,
+        seconds=dict(stages.seconds),
+    )
+    write_report(outcome, path, force=asked.force)
+    found.complete.append(path)
+    written(path)
+
+
+def _as_text(asked: Asked) -> dict[str, str]:
+    shown = {
+        "data": asked.source,
+        "method": asked.method,
+        "number of clusters": asked.n_clusters,
+        "scale": asked.scale,
+        "missing values": asked.missing,
+        "seed": str(asked.seed),
+    }
+    if asked.settings:
+        shown["settings"] = ", ".join(f"{name}={value}" for name, value in asked.settings.items())
+    return shown
+
+
+def _quality(X: Any, found: Found) -> list[Any]:
+    from sklearn.metrics import calinski_harabasz_score, silhouette_score
+
+    from volmar.metrics import separation_score
+    from volmar.report import Score
+
+    if found.n_found < 2:
+        return []
+    n = X.shape[0]
+    scores = [
+        Score(
+            "separation score",
+            separation_score(X, found.labels),
+            "worst-case probability that a row is on the side of its cluster; 1 is perfect",
+        )
+    ]
+    if len(np.unique(found.labels)) < n:
+        value = silhouette_score(X, found.labels, sample_size=min(n, 2000), random_state=0)
+        meaning = "how much nearer rows are to their own cluster than to the next; 1 is perfect"
+        scores.append(Score("silhouette (of 2,000 rows at most)", float(value), meaning))
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        value = calinski_harabasz_score(dense, found.labels)
+        meaning = "spread between clusters over that within; higher is better, no upper end"
+        scores.append(Score("Calinski-Harabasz", float(value), meaning))
+    return scores
+
+
+def _stability(asked: Asked, found: Found, X: Any, tell: Any) -> list[Any]:
+    from volmar.diagnostics import stability
+    from volmar.report import Evidence
+
+    model = make_method(type(found.model).__name__, found.n_found, asked.seed, asked.settings)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = stability(
+                X, model, n_resamples=N_RESAMPLES, progress=tell, random_state=asked.seed
+            )
+    except ValueError:
+        return []  # too few rows to leave some out
+    share = float(result.agreement)
+    return [
+        Evidence(
+            "stability",
+            share,
+            f"Clustering {N_RESAMPLES} random parts of the rows gave the same cluster to "
+            f"{100 * share:.0f} % of them on average.",
+        )
+    ]

@@ -1,0 +1,184 @@
+"""``volmar cluster`` on a folder of files, here or on other machines: rows stay in blocks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from volmar.cli.cluster import (
+    SAMPLE,
+    Asked,
+    Found,
+    decide,
+    name_results,
+    one_score,
+    report,
+    save,
+)
+from volmar.cli.console import Stages, UsageError, say, screen, written
+from volmar.cli.methods import make_method
+
+__all__ = ["cluster_blocks"]
+
+
+def cluster_blocks(asked: Asked, found: Found) -> None:
+    """Decide on a sample, fit to all rows by passes, write labels block by block."""
+    from volmar.rows import as_table, drawn_rows
+    from volmar.tables import Preparation, is_folder_of_tables, prepare_blocks, read_folder
+
+    if not is_folder_of_tables(asked.source):
+        raise UsageError(
+            f"--scheduler takes a folder of Parquet or CSV files, got {asked.source!r}. Leave "
+            "--scheduler out for a single file."
+        )
+    stages = Stages()
+    with _client(asked.scheduler):
+        with stages.stage("reading"):
+            frame = read_folder(asked.source)
+            preparation = Preparation(
+                columns=list(asked.columns) or None,
+                drop=list(asked.drop) or None,
+                id_column=asked.id_column,
+                scale=asked.scale,
+                missing=asked.missing,
+            )
+            rows = prepare_blocks(frame, preparation)
+            table = as_table(rows.X)
+            n, d = table.shape
+            sample = table[drawn_rows(n, None, SAMPLE, np.random.default_rng(asked.seed))]
+        for note in rows.notes:
+            say(f"note: {note}")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with stages.stage("looking for groups") as tell:
+                decide(asked, sample, found, tell)
+            if found.n_found > 1:
+                _fit(asked, found, rows.X, sample, stages)
+        found.warnings += list(dict.fromkeys(str(w.message).splitlines()[0] for w in caught))
+        with stages.stage("labelling") as tell:
+            sizes = _labelled(asked, found, frame, rows, tell)
+    screen().print(f"{Path(asked.source).name}: {n} rows, {d} columns in blocks", markup=False)
+    if n > len(sample):
+        say(f"The number of clusters was decided on {len(sample)} rows drawn at random.")
+    for one in found.evidence:
+        screen().print(one.sentence, markup=False)
+    if found.n_found == 1:
+        screen().print("One cluster.")
+    else:
+        counts = ", ".join(str(size) for size in sizes)
+        screen().print(f"{len(sizes)} clusters by {type(found.model).__name__}: {counts} rows.")
+    for text in found.warnings:
+        say(f"warning: {text}")
+    save(asked, found, preparation)
+    if asked.report is not None:
+        _report_sample(asked, found, rows, sample, n, stages)
+
+
+@contextmanager
+def _client(address: str | None) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise UsageError(f"--scheduler {address!r} does not answer ({error}).") from error
+    with client:
+        yield
+
+
+def _fit(asked: Asked, found: Found, X: Any, sample: Any, stages: Stages) -> None:
+    from volmar.distributed import LostBlocksError, report_passes
+
+    if found.n_found > 2:
+        say(f"{found.n_found} clusters are found on the sample; the other rows are predicted.")
+        if found.model is None:
+            with stages.stage("clustering"):
+                model = make_method(asked.method, found.n_found, asked.seed, asked.settings)
+                found.model = model.fit(sample)
+        return
+
+    def tell_pass(report: Any) -> None:
+        say(f"pass {report.number}: {report.n_rows} rows, {report.seconds:.1f} s")
+
+    try:
+        with stages.stage("clustering"), report_passes(tell_pass):
+            found.model = make_method(asked.method, 2, asked.seed, asked.settings).fit(X)
+    except LostBlocksError as error:
+        raise UsageError(str(error)) from error
+
+
+def _labelled(asked: Asked, found: Found, frame: Any, rows: Any, tell: Any) -> list[int]:
+    """Return the sizes of the clusters, and write the labels as they come, where asked for."""
+    import dask
+
+    counts = np.zeros(max(found.n_found, 1), dtype=np.int64)
+    blocks = list(rows.X.to_delayed().ravel())
+    with _appended(asked.out) if asked.out is not None else nullcontext() as file:
+        if file is not None:
+            file.write(f"{rows.id_name},label,score\n")
+        before = 0
+        for i, block in enumerate(blocks):
+            X = dask.compute(block)[0]
+            part = Found(model=found.model)
+            if found.model is None:
+                name_results(part, X)
+            else:
+                part.labels = found.model.predict(X)
+                part.scores = found.model.decision_function(X)
+            counts += np.bincount(part.labels, minlength=counts.size)
+            if file is not None:
+                ids: Any = np.arange(before, before + len(part.labels))
+                if asked.id_column is not None:
+                    ids = frame.partitions[i][asked.id_column].compute().to_numpy()
+                lines = zip(ids, part.labels, one_score(part.scores), strict=True)
+                file.writelines(f"{_cell(one)},{label},{f:.9g}\n" for one, label, f in lines)
+            before += len(part.labels)
+            tell(i + 1, len(blocks))
+    if asked.out is not None:
+        found.complete.append(asked.out)
+        written(asked.out)
+    return [int(count) for count in counts]
+
+
+def _cell(value: Any) -> str:
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
+
+
+@contextmanager
+def _appended(path: Path) -> Iterator[Any]:
+    """Yield a file that becomes `path` when it is complete, and is gone otherwise."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _report_sample(
+    asked: Asked, found: Found, rows: Any, sample: Any, n: int, stages: Stages
+) -> None:
+    few = Found(model=found.model, n_found=found.n_found, evidence=found.evidence)
+    few.warnings, few.complete = found.warnings, found.complete
+    few.labels, few.scores = np.zeros(len(sample), dtype=np.int64), np.zeros(len(sample))
+    if found.model is not None:
+        few.labels = found.model.predict(sample)
+        few.scores = found.model.decision_function(sample)
+    notes = [*rows.notes, f"This page shows {len(sample)} of {n} rows, drawn at random."]
+    few_rows = replace(rows, X=sample, ids=np.arange(len(sample)), notes=notes)
+    if asked.report is not None:
+        report(asked, asked.report, few, Path(asked.source).name, few_rows, stages)

@@ -1,0 +1,46 @@
+"""``volmar predict``: clusters of new rows by a saved model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from volmar.cli.cluster import one_score
+from volmar.cli.console import Stages, UsageError, say, screen, written
+
+__all__ = ["predict_file"]
+
+
+def predict_file(
+    model: Path, source: str, *, id_column: str | None, out: Path | None, force: bool
+) -> None:
+    """Read a model and a table, and write or count the clusters of its rows."""
+    from volmar.models import load_model
+    from volmar.tables import Preparation, read_table, write_labels
+
+    if out is not None and out.exists() and not force:
+        raise UsageError(f"-o {out} is there already. Give another name, or --force.")
+    stages = Stages()
+    with stages.stage("reading"):
+        saved = load_model(model)
+        table = read_table(source)
+    preparation = saved.preparation
+    if preparation is None:
+        preparation = Preparation(scale="none", id_column=id_column).fit(table)
+    elif id_column is not None:
+        preparation.id_column = id_column
+    with stages.stage("predicting"):
+        rows = preparation.transform(table)
+        labels = saved.model.predict(rows.X)
+        scores = one_score(saved.model.decision_function(rows.X))
+    for note in rows.notes:
+        say(f"note: {note}")
+    sizes = np.bincount(labels)
+    counts = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
+    screen().print(f"{table.name}: {len(labels)} rows, {counts}", markup=False)
+    if out is None:
+        say("(-o labels.csv keeps the labels.)")
+        return
+    write_labels(out, rows.ids, rows.id_name, labels, scores, force=force)
+    written(out)

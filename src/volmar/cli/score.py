@@ -1,0 +1,463 @@
+"""``volmar score``: how good a labelling of a table is, with and without the truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from scipy import sparse
+
+from volmar.cli.console import UsageError, counted, say
+
+__all__ = [
+    "Judgement",
+    "Judgements",
+    "agreement_scores",
+    "label_free_scores",
+    "match_labels",
+    "print_judgements",
+    "refuse_folder",
+    "score_file",
+    "shown",
+]
+
+# Rows of the sample that silhouette and normalised cut are taken from: both grow with n².
+MOST_SAMPLED = 5000
+N_NEIGHBORS = 10
+# The separation scores look at all pairs of clusters, k² problems of d³ each.
+MOST_COMPARED = 200
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One score of a labelling.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    value : float or None
+        None where it could not be computed; `meaning` then says why. Never NaN.
+    better : {"higher", "lower", ""}
+        Which way is better.
+    meaning : str
+        What it means, in a line.
+    """
+
+    name: str
+    value: float | None
+    better: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """What ``volmar score`` finds out."""
+
+    source: str
+    n_rows: int
+    sizes: dict[str, int]
+    scores: list[Judgement]
+    agreement: list[Judgement]
+    notes: list[str]
+
+    def as_json(self) -> str:
+        """Return one JSON object."""
+        content = {
+            "file": self.source,
+            "rows": self.n_rows,
+            "clusters": self.sizes,
+            "scores": {one.name: one.value for one in self.scores},
+            "agreement": {one.name: one.value for one in self.agreement},
+            "notes": self.notes,
+        }
+        return json.dumps(content, ensure_ascii=False, allow_nan=False)
+
+
+def score_file(
+    source: str,
+    labels: Path,
+    *,
+    truth: Path | None = None,
+    columns: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    id_column: str | None = None,
+    scale: str = "standard",
+    missing: str = "error",
+    seed: int = 0,
+    as_json: bool = False,
+) -> Judgements:
+    """Judge the labels of a file for the rows of another, and print the scores.
+
+    Parameters
+    ----------
+    source : str
+        The table, or the name of a built-in set.
+    labels, truth : Path
+        Tables with a column ``label``, or with one column beside the ids. Labels belong to the
+        row with the same id where both tables have ids, else to the row in the same place. Not
+        given, the truth is that of a built-in set or of a libsvm file, where there is one.
+    columns, drop, id_column, scale, missing
+        As for ``volmar cluster``.
+    seed : int, default=0
+        Draws the sample of silhouette and normalised cut.
+    as_json : bool, default=False
+        Whether to print one JSON object in place of a table.
+    """
+    from volmar.tables import Preparation, read_table
+
+    refuse_folder(source, "score")
+    with counted("reading"):
+        table = read_table(source)
+        given = _read_labels("--labels", labels)
+        true = _read_labels("--truth", truth) if truth is not None else None
+    preparation = Preparation(
+        columns=list(columns) or None,
+        drop=list(drop) or None,
+        id_column=id_column,
+        scale=scale,
+        missing=missing,
+    )
+    rows = preparation.fit_transform(table)
+    notes = list(rows.notes)
+    found = match_labels("--labels", labels, given, rows, notes)
+    classes = None
+    if true is not None and truth is not None:
+        classes = match_labels("--truth", truth, true, rows, notes)
+    elif table.truth is not None:
+        classes = np.asarray(table.truth)[rows.kept]
+        notes.append(f"the truth is that of {table.name} itself")
+    names, codes = np.unique(found, return_inverse=True)
+    _check_clusters(labels, len(names), len(codes))
+    with counted("judging"):
+        scores = label_free_scores(rows.X, codes, seed=seed)
+        agreement = [] if classes is None else agreement_scores(classes, codes)
+    sizes = dict(zip(map(str, names), np.bincount(codes).tolist(), strict=True))
+    judgements = Judgements(table.name, len(codes), sizes, scores, agreement, notes)
+    print_judgements(judgements, as_json=as_json)
+    return judgements
+
+
+def refuse_folder(source: str, command: str) -> None:
+    """Refuse a folder of tables, which other commands take."""
+    if Path(source).expanduser().is_dir():
+        raise UsageError(
+            f"{source} is a folder, and volmar {command} takes one table. Give a file; folders of "
+            "them are for volmar cluster."
+        )
+
+
+# ---------------------------------------------------------------------- labels of the rows
+
+
+def _read_labels(option: str, path: Path) -> Any:
+    from volmar.tables import read_table
+
+    path = Path(path).expanduser()
+    if not path.is_file():
+        # Not a name of a built-in set, which is what a table of rows may be.
+        what = "that is a folder" if path.is_dir() else "there is no such file"
+        raise UsageError(f"{option} {path}: {what}. Check the path.")
+    return read_table(path).data
+
+
+def match_labels(
+    option: str, path: Path, given: Any, rows: Any, notes: list[str]
+) -> NDArray[np.str_]:
+    """Return a label for each prepared row, as text.
+
+    Parameters
+    ----------
+    option : str
+        The option that gave the labels, for messages.
+    path : Path
+        Where they are from, for messages.
+    given : DataFrame or ndarray
+        What was read from there.
+    rows : Prepared
+        The prepared rows, with their ids.
+    notes : list of str
+        Gets a line where labels are left out.
+    """
+    where = f"{option} {Path(path).name}"
+    frame = given if hasattr(given, "columns") else _as_frame(where, given)
+    # `volmar.tables.write_labels` calls the ids so where their own name is taken.
+    id_name = "id" if rows.id_name in ("label", "score") else rows.id_name
+    by_id = id_name in frame.columns and len(frame.columns) > 1
+    column = frame[_label_column(where, frame, id_name if by_id else None)]
+    if column.isna().any():
+        raise UsageError(
+            f"{where} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
+            "these rows out of both tables."
+        )
+    labels = np.array([_text(value) for value in column.tolist()])
+    if by_id:
+        return labels[_places(where, frame[id_name], rows, id_name, notes)]
+    if len(labels) == len(rows.kept):
+        return labels[rows.kept]
+    if len(labels) == len(rows.ids):
+        return labels
+    raise UsageError(
+        f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row in "
+        "the same order, or both tables a column of ids and --id its name."
+    )
+
+
+def _as_frame(where: str, array: Any) -> Any:
+    import pandas as pd
+
+    if sparse.issparse(array):
+        raise UsageError(f"{where} is a libsvm file. Give the labels as CSV, in a column label.")
+    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+
+
+def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
+    if "label" in frame.columns:
+        return "label"
+    others = [name for name in frame.columns if name != id_name]
+    if len(others) == 1:
+        return others[0]
+    known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
+    raise UsageError(
+        f"{where} has no column label, and {len(others)} that could be it ({known}). Call the "
+        "one that holds the labels label."
+    )
+
+
+def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
+    """Return where in a file the labels of the rows are, by their ids."""
+    place: dict[str, int] = {}
+    for i, value in enumerate(ids.tolist()):
+        key = _text(value)
+        if key in place:
+            raise UsageError(f"{where} has {id_name} {key!r} twice. Give every id one label.")
+        place[key] = i
+    keys = [_text(value) for value in np.asarray(rows.ids).tolist()]
+    lost = [key for key in keys if key not in place]
+    if lost:
+        raise UsageError(
+            f"{where} has no label for {len(lost)} of {len(keys)} rows, the first {id_name} "
+            f"{lost[0]!r}. Give every row a label."
+        )
+    n_spare = len(place) - len(set(keys))
+    if n_spare:
+        notes.append(f"{where} has labels of {n_spare} rows that are not scored")
+    return np.array([place[key] for key in keys], dtype=np.intp)
+
+
+def _text(value: Any) -> str:
+    """Return an id or a label as text; 7 and 7.0 are the same."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _check_clusters(path: Path, n_clusters: int, n_rows: int) -> None:
+    name = Path(path).name
+    if n_clusters < 2:
+        raise UsageError(
+            f"--labels {name} has one label for all {n_rows} rows, and scores compare clusters. "
+            "Give labels of two clusters or more."
+        )
+    if n_clusters > n_rows / 2 and n_clusters > 2:
+        raise UsageError(
+            f"--labels {name} has {n_clusters} different labels for {n_rows} rows. Check that "
+            "its column label holds clusters, and not ids."
+        )
+
+
+# ---------------------------------------------------------------------- the scores
+
+
+def label_free_scores(X: Any, codes: NDArray, *, seed: int = 0) -> list[Judgement]:
+    """Return what can be said of labels without the truth.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR.
+    codes : ndarray of int, shape (n,)
+        Labels, of two clusters or more.
+    seed : int, default=0
+        Draws the sample of silhouette and normalised cut.
+    """
+    from volmar.metrics import imbalance, msp_score, separation_score
+
+    chosen = _sample(len(codes), seed)
+    sampled, some = X[chosen], codes[chosen]
+    return [
+        _separation(
+            "separation score",
+            separation_score,
+            X,
+            codes,
+            "worst-case share of rows that a straight border puts right; 1 is perfect",
+        ),
+        _separation(
+            "MSP",
+            msp_score,
+            X,
+            codes,
+            "the same at the best border, unequal sizes forgiven: a few outliers win it",
+        ),
+        _silhouette(sampled, some, len(codes)),
+        Judgement(
+            "Calinski-Harabasz",
+            _calinski_harabasz(X, codes),
+            "higher",
+            "spread between the clusters over that within; for comparing, no upper end",
+        ),
+        _cut(sampled, some, len(codes)),
+        Judgement(
+            "imbalance",
+            imbalance(codes),
+            "",
+            "sizes: 0 all equal, near 1 one cluster has hardly any rows; neither is wrong",
+        ),
+    ]
+
+
+def agreement_scores(classes: NDArray, codes: NDArray) -> list[Judgement]:
+    """Return how well labels agree with the truth."""
+    from sklearn.metrics import adjusted_rand_score
+
+    from volmar.metrics import clustering_error, normalized_mutual_information, pair_f_measure
+
+    return [
+        Judgement(
+            "error",
+            clustering_error(classes, codes),
+            "lower",
+            "share of rows outside the class that their cluster stands for; 0 is perfect",
+        ),
+        Judgement(
+            "NMI",
+            normalized_mutual_information(classes, codes),
+            "higher",
+            "what clusters tell of classes, from 0 (nothing) to 1",
+        ),
+        Judgement(
+            "ARI",
+            float(adjusted_rand_score(classes, codes)),
+            "higher",
+            "pairs of rows treated alike (adjusted Rand), 0 by chance, 1 perfect",
+        ),
+        Judgement(
+            "F measure",
+            pair_f_measure(classes, codes),
+            "higher",
+            "precision and recall of pairs in one cluster, from 0 to 1",
+        ),
+    ]
+
+
+def _sample(n: int, seed: int) -> NDArray[np.intp]:
+    if n <= MOST_SAMPLED:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, MOST_SAMPLED, replace=False))
+
+
+def _separation(name: str, score: Any, X: Any, codes: NDArray, meaning: str) -> Judgement:
+    k = int(codes.max()) + 1
+    if k > MOST_COMPARED:
+        return Judgement(name, None, "higher", f"left out: {k} clusters make too many pairs")
+    try:
+        return Judgement(name, score(X, codes), "higher", meaning)
+    except MemoryError as error:
+        return Judgement(name, None, "higher", f"left out: {error}")
+
+
+def _silhouette(X: Any, codes: NDArray, n: int) -> Judgement:
+    from sklearn.metrics import silhouette_score
+
+    k = len(np.unique(codes))
+    if not 1 < k < len(codes):
+        why = f"left out: a sample of {len(codes)} rows has {k} clusters"
+        return Judgement("silhouette", None, "higher", why)
+    meaning = "how much nearer rows are to their own cluster than to the next; -1 to 1"
+    value = float(silhouette_score(X, codes))
+    return Judgement("silhouette", value, "higher", meaning + _of_sample(len(codes), n))
+
+
+def _cut(X: Any, codes: NDArray, n: int) -> Judgement:
+    from volmar.graphs import nearest_neighbors_similarity
+    from volmar.metrics import normalized_cut
+
+    k = min(N_NEIGHBORS, len(codes) - 1)
+    W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
+    meaning = f"ties between {k} nearest neighbours that are cut; 0 to the number of clusters"
+    value = normalized_cut(W, codes)
+    return Judgement("normalised cut", value, "lower", meaning + _of_sample(len(codes), n))
+
+
+def _of_sample(n_sampled: int, n: int) -> str:
+    return f" (of {n_sampled:,} rows)" if n_sampled < n else ""
+
+
+def _calinski_harabasz(X: Any, codes: NDArray) -> float:
+    """Return the score of scikit-learn, which takes no sparse rows."""
+    from sklearn.metrics import calinski_harabasz_score
+
+    if not sparse.issparse(X):
+        return float(calinski_harabasz_score(X, codes))
+    n, sizes = len(codes), np.bincount(codes)
+    members = sparse.csr_array((np.ones(n), (codes, np.arange(n))))
+    sums = (members @ X).toarray()
+    mean = sums.sum(axis=0) / n
+    total = float(X.multiply(X).sum()) - n * float(mean @ mean)
+    between = float((sums**2 / sizes[:, None]).sum()) - n * float(mean @ mean)
+    within = max(total - between, 0.0)
+    # As scikit-learn has it: 1 where no cluster has any spread.
+    return between * (n - len(sizes)) / (within * (len(sizes) - 1)) if within > 0 else 1.0
+
+
+# ---------------------------------------------------------------------- print
+
+
+def print_judgements(judgements: Judgements, *, as_json: bool = False) -> None:
+    """Print the scores as a table, or as JSON."""
+    if as_json:
+        Console().out(judgements.as_json(), highlight=False)
+        return
+    for note in judgements.notes:
+        say(f"note: {note}")
+    console = Console(highlight=False, emoji=False)
+    sizes = ", ".join(str(size) for size in list(judgements.sizes.values())[:20])
+    more = ", ..." if len(judgements.sizes) > 20 else ""
+    console.print(
+        f"{judgements.source}: {judgements.n_rows} rows in {len(judgements.sizes)} clusters of "
+        f"{sizes}{more}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print("\nWithout the truth:")
+    console.print(_table(judgements.scores))
+    if judgements.agreement:
+        console.print("Against the truth:")
+        console.print(_table(judgements.agreement))
+
+
+def _table(scores: list[Judgement]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("score", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("better", no_wrap=True)
+    table.add_column("what it means")
+    for one in scores:
+        table.add_row(one.name, shown(one.value), one.better, one.meaning)
+    return table
+
+
+def shown(value: float | None) -> str:
+    """Return a score with three digits or so, a dash where there is none."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"

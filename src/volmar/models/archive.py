@@ -1,0 +1,255 @@
+"""The outer shell of a model file: a zip with one JSON text and arrays, nothing compressed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from volmar._memory import available_memory
+
+__all__ = ["ARRAY_KINDS", "MAX_TEXT", "Archive", "ModelError", "write_archive"]
+
+TEXT = "model.json"
+# Bytes of the JSON text: two hundred nodes of a tree of splits take about one million.
+MAX_TEXT = 64 * 2**20
+# Bytes that a byte of JSON may grow to as Python objects ("{}," is three for 64).
+GROWTH = 25
+# Booleans, numbers, dates and strings. Objects and records are not among them.
+ARRAY_KINDS = frozenset("biufcSUmM")
+# A fixed time, so that the same model gives the same bytes.
+_TIME = (1980, 1, 1, 0, 0, 0)
+_MEMBER = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy", re.ASCII)
+_LAST_CODE_POINT = 0x10FFFF
+# What the zip and JSON readers of the standard library and numpy's header reader raise on bytes
+# that are not what they say they are.
+_BROKEN = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, TypeError, KeyError, IndexError),
+    *(EOFError, OSError, OverflowError, NotImplementedError, RuntimeError, SyntaxError),
+    *(MemoryError, RecursionError),
+)
+
+
+class ModelError(ValueError):
+    """A model file that cannot be read or written; the message says why and what to do."""
+
+
+class Archive:
+    """A model file opened for reading.
+
+    Members are stored as they are, so that a file cannot claim more bytes than it has: what is
+    read is never larger than the file, and checked against the free memory before it is read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "does not exist"
+            raise ModelError(f"{path} {what}. Give a file that save_model has written.")
+        with self._refusing("is not a model file that save_model has written, or is damaged"):
+            self._zip = zipfile.ZipFile(path)
+        try:
+            self._check_members()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._zip.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def n_arrays(self) -> int:
+        """Number of arrays in it."""
+        return len(self._zip.infolist()) - 1
+
+    def error(self, reason: str) -> ModelError:
+        """Return an error that names the file."""
+        return ModelError(f"{self.path} {reason}.")
+
+    def text(self) -> Any:
+        """Return the contents of the JSON text."""
+        with self._refusing("has a model.json that cannot be read"):
+            raw = self._zip.read(TEXT)
+            return json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
+
+    def array(self, name: Any) -> NDArray:
+        """Return an array, which has to be as long as its header says it is."""
+        if not isinstance(name, str) or not _MEMBER.fullmatch(name):
+            raise self.error(f"names an array {name!r:.60}, which no model file has")
+        with self._refusing(f"has a damaged array {name}"):
+            info = self._zip.getinfo(name)
+            with self._zip.open(info) as member:
+                return _read_array(member, info.file_size)
+
+    def _check_members(self) -> None:
+        members = self._zip.infolist()
+        names = {member.filename for member in members}
+        for member in members:
+            name = member.filename
+            if name != TEXT and not _MEMBER.fullmatch(name):
+                raise self.error(f"holds {name!r:.60}, which is no part of a model file")
+            # Bit 0: encrypted.
+            if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+                raise self.error(f"holds {name} compressed or encrypted, as save_model never does")
+        if len(names) < len(members) or TEXT not in names:
+            raise self.error("has a part twice, or no model.json")
+        total = sum(max(member.file_size, member.compress_size) for member in members)
+        if total > self.path.stat().st_size:
+            raise self.error("claims to hold more than it does: it is damaged or made to harm")
+        n_text = self._zip.getinfo(TEXT).file_size
+        if n_text > MAX_TEXT:
+            raise self.error(f"has a model.json of {n_text} bytes, over the limit of {MAX_TEXT}")
+        needed, available = total + GROWTH * n_text, available_memory()
+        if needed > available:
+            raise self.error(
+                f"needs {needed / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are available"
+            )
+
+    @contextmanager
+    def _refusing(self, reason: str) -> Iterator[None]:
+        try:
+            yield
+        except ModelError:
+            raise
+        except _BROKEN as error:
+            detail = " ".join(str(error).split())[:120] or type(error).__name__
+            raise self.error(f"{reason} ({detail})") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read_array(member: Any, size: int) -> NDArray:
+    version = npy.read_magic(member)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"version {version} of the npy format")
+    shape, fortran_order, dtype = readers[version](member)
+    if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(f"values of type {dtype!s:.40}")
+    n_values = math.prod(shape)
+    # Before anything is allocated: the header may say what it likes.
+    if min(shape, default=0) < 0 or n_values * dtype.itemsize != size - member.tell():
+        raise ValueError(f"shape {shape!s:.60} of {dtype!s:.40} does not fit {size} bytes")
+    values = np.empty(n_values, dtype)
+    buffer = values.view(np.uint8).data if n_values else memoryview(b"")
+    filled = 0
+    while filled < len(buffer):
+        n_read = member.readinto(buffer[filled:])
+        if not n_read:
+            raise EOFError("ends too early")
+        filled += n_read
+    if member.read(1):
+        raise ValueError("is longer than it says")
+    _check_values(values)
+    return values.reshape(shape, order="F" if fortran_order else "C")
+
+
+def _check_values(values: NDArray) -> None:
+    """Refuse bytes that are no value of their type: compiled code trusts them."""
+    if not values.size:
+        return
+    if values.dtype.kind == "b" and values.view(np.uint8).max() > 1:
+        raise ValueError("has truth values that are neither true nor false")
+    if values.dtype.kind == "U":
+        points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
+        if points.max() > _LAST_CODE_POINT:
+            raise ValueError("has characters that do not exist")
+
+
+def write_archive(path: Path, text: Any, arrays: list[NDArray], *, force: bool) -> None:
+    """Write a model file under another name, then give it its own in one step.
+
+    Parameters
+    ----------
+    path : Path
+        Its name.
+    text : JSON value
+        Contents of the JSON text.
+    arrays : list of ndarray
+        Arrays, named by their place in the list.
+    force : bool
+        Whether a file of that name is replaced.
+    """
+    raw = json.dumps(text, allow_nan=False, separators=(",", ":")).encode("ascii")
+    if len(raw) > MAX_TEXT:
+        raise ModelError(
+            f"the model has {len(raw)} bytes of structure, over the limit of {MAX_TEXT} that "
+            "load_model reads. Fit with fewer clusters."
+        )
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory. Give the name of a file.")
+    if not force and os.path.lexists(path):
+        raise _already_there(path)
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
+            _write_zip(file, raw, arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        _give_name(part, path, force=force)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _already_there(path: Path) -> ModelError:
+    return ModelError(f"{path} exists already. Choose another name, or replace it with force.")
+
+
+def _give_name(part: Path, path: Path, *, force: bool) -> None:
+    link: Callable[[Path, Path], None] | None = getattr(os, "link", None)
+    if not force and link is not None:
+        try:
+            link(part, path)  # fails where another program was quicker; a rename would not
+        except FileExistsError:
+            raise _already_there(path) from None
+        except OSError:  # a file system without links
+            pass
+        else:
+            return
+        if os.path.lexists(path):
+            raise _already_there(path)
+    part.replace(path)
+
+
+def _write_zip(file: Any, raw: bytes, arrays: list[NDArray]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member(TEXT), raw)
+        for number, array in enumerate(arrays):
+            with archive.open(
+                _member(f"arrays/{number}.npy"), "w", force_zip64=array.nbytes > 2**30
+            ) as member:
+                npy.write_array(member, array, allow_pickle=False)
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _TIME)
+    info.external_attr = 0o644 << 16
+    return info

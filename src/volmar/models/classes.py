@@ -1,0 +1,118 @@
+"""What may stand in a model file: classes and functions of volmar, and their attributes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.metrics.pairwise import kernel_metrics
+
+import volmar
+
+__all__ = [
+    "attribute_fault",
+    "class_named",
+    "is_extension",
+    "is_public_estimator",
+    "known_functions",
+    "name_of",
+]
+
+# Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
+ROOMS = (
+    *("rows", "graphs", "operators", "solvers", "base"),
+    *("volume", "margin", "separation", "baselines", "tables"),
+)
+# Calls a method by a name that it holds.
+NOT_THESE = frozenset({"volmar.base.blocks"})
+
+
+@cache
+def _modules() -> frozenset[str]:
+    """Modules of the rooms, as they lie on the disk; rooms inside rooms hold no models."""
+    return frozenset(
+        f"volmar.{room}.{module.name}"
+        for room in ROOMS
+        for module in iter_modules([str(Path(home) / room) for home in volmar.__path__])
+        if not module.ispkg
+    ).difference(NOT_THESE)
+
+
+def name_of(cls: type) -> str | None:
+    """Return the name under which a class stands in a file, None for one that may not."""
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    return name if class_named(name) is cls else None
+
+
+def class_named(name: str) -> type | None:
+    """Return the class of that name, None where a file may not name it.
+
+    Nothing is imported but volmar's own modules, and those are known by name before.
+    """
+    home, _, own = name.rpartition(".")
+    if home not in _modules():
+        return None
+    found = vars(import_module(home)).get(own)
+    # An imported name belongs to the module that it comes from.
+    return found if isinstance(found, type) and found.__module__ == home else None
+
+
+def is_public_estimator(cls: type) -> bool:
+    """Whether it is an estimator of `volmar.__all__`."""
+    return cls.__name__ in volmar.__all__ and getattr(volmar, cls.__name__) is cls
+
+
+def is_extension(value: Any) -> bool:
+    """Whether it extends a similarity to new points: its `weights` is held by graph methods."""
+    cls = type(value)
+    return cls.__module__.startswith("volmar.graphs.") and cls.__name__.endswith("Extension")
+
+
+@cache
+def known_functions() -> dict[str, Callable[..., Any]]:
+    """Functions that a model may hold: scikit-learn's kernels, and rows of given similarities."""
+    graph = import_module("volmar.base.graph")
+    kernels = {f"kernel {name}": function for name, function in kernel_metrics().items()}
+    return {"given similarities": graph._given_row_weights, **kernels}
+
+
+@cache
+def _own_names(cls: Any) -> frozenset[str]:
+    """Attributes that instances must have: fields, or parameters of an estimator."""
+    if is_dataclass(cls):
+        return frozenset(field.name for field in fields(cls))
+    if issubclass(cls, BaseEstimator):
+        return frozenset(inspect.signature(cls).parameters)
+    return frozenset()
+
+
+def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
+    """Return what is wrong with the attributes of an instance, None where nothing is.
+
+    A dataclass has its fields, an estimator its parameters and names that begin or end with an
+    underscore, as scikit-learn has it; any class has what its cached properties have found. No
+    attribute may hide a method or another name of the class.
+    """
+    if issubclass(cls, Enum):
+        return "has attributes of its own"
+    own, names = _own_names(cls), set(names)
+    for name in sorted(own - names):
+        return f"lacks {name!r}"
+    for name in sorted(names - own):
+        static = inspect.getattr_static(cls, name, None)
+        if isinstance(static, cached_property):
+            continue
+        if not name.isidentifier() or name.startswith("__") or static is not None:
+            return f"has an attribute {name!r:.60}, which is not one of its own"
+        is_private = name.startswith("_") or name.endswith("_")
+        if is_dataclass(cls) or (issubclass(cls, BaseEstimator) and not is_private):
+            return f"has an unknown attribute {name!r:.60}"
+    return None

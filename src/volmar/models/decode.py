@@ -1,0 +1,276 @@
+"""From a table of plain values and arrays back to a model, running nothing that it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar._memory import available_memory
+from volmar.base import SplitTree
+from volmar.base.tree import SplitNode
+from volmar.graphs.neighbor_backends import ExactBackend
+from volmar.models.archive import ARRAY_KINDS, Archive
+from volmar.models.classes import attribute_fault, class_named, is_extension, known_functions
+from volmar.models.encode import is_key
+
+__all__ = ["Decoder"]
+
+_SPARSE = {
+    ("csr", True): sparse.csr_array,
+    ("csc", True): sparse.csc_array,
+    ("csr", False): sparse.csr_matrix,
+    ("csc", False): sparse.csc_matrix,
+}
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class Decoder:
+    """The values of a table, made from the first node to the last.
+
+    A node refers to nodes before it, so that there are no loops. Objects are made empty and given
+    their attributes: no constructor, no method of pickling, no name from the file is called. The
+    one thing that is computed is the search tree of rows that are in the file.
+
+    Parameters
+    ----------
+    archive : Archive
+        Where arrays are.
+    nodes : list of dict
+        The table.
+    """
+
+    def __init__(self, archive: Archive, nodes: Any):
+        self._archive = archive
+        self._made: list[Any] = []
+        self._n_arrays = 0
+        self._split_nodes: set[int] = set()
+        self._budget = available_memory()
+        makers: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+            "list": (lambda items: list(self._items(items)), ("items",)),
+            "tuple": (lambda items: tuple(self._items(items)), ("items",)),
+            "set": (lambda items: set(self._keys(items)), ("items",)),
+            "frozenset": (lambda items: frozenset(self._keys(items)), ("items",)),
+            "dict": (self._dict, ("items",)),
+            "proxy": (lambda items: MappingProxyType(self._dict(items)), ("items",)),
+            "array": (self._array, ("file",)),
+            "object array": (self._object_array, ("shape", "items")),
+            "scalar": (self._scalar, ("dtype", "bytes")),
+            "dtype": (self._dtype, ("name",)),
+            "sparse": (self._sparse, ("format", "array", "shape", "data", "indices", "indptr")),
+            "search": (self._search, ("rows", "n_jobs")),
+            "weights": (self._weights, ("of",)),
+            "function": (self._function, ("name",)),
+            "enum": (self._enum, ("class", "name")),
+            "named tuple": (self._named_tuple, ("class", "items")),
+            "object": (self._object, ("class", "state")),
+        }
+        for node in self._typed(nodes, list):
+            parts = dict(self._typed(node, dict))
+            kind = parts.pop("is", None)
+            if not isinstance(kind, str) or kind not in makers:
+                raise archive.error(f"has a part of an unknown kind, {kind!r:.60}")
+            make, names = makers[kind]
+            if set(parts) != set(names):
+                raise archive.error(f"has a part of kind {kind!r} that is not made like one")
+            self._made.append(make(*(parts[name] for name in names)))
+        if self._n_arrays != archive.n_arrays:
+            raise archive.error("has arrays that belong to nothing")
+
+    def value(self, raw: Any) -> Any:
+        """Return what a plain value or a reference stands for."""
+        if raw is None or type(raw) in (bool, int, float, str):
+            return raw
+        if type(raw) is dict and len(raw) == 1:
+            (kind, what), *_ = raw.items()
+            if kind == "float" and type(what) is str and what in _FLOATS:
+                return _FLOATS[what]
+            if kind == "ref" and type(what) is int and 0 <= what < len(self._made):
+                return self._made[what]
+        raise self._archive.error(f"has {raw!r:.60} where a value or an earlier part must stand")
+
+    def _typed(self, raw: Any, kind: type) -> Any:
+        if type(raw) is not kind:
+            raise self._archive.error(f"has {raw!r:.60} where a {kind.__name__} must stand")
+        return raw
+
+    def _items(self, raw: Any) -> list[Any]:
+        return [self.value(item) for item in self._typed(raw, list)]
+
+    def _keys(self, raw: Any) -> list[Any]:
+        keys = self._items(raw)
+        if not all(is_key(key) for key in keys):
+            raise self._archive.error("has a key that is not a plain value or a tuple of them")
+        return keys
+
+    def _dict(self, raw: Any) -> dict[Any, Any]:
+        pairs = [self._typed(pair, list) for pair in self._typed(raw, list)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise self._archive.error("has a dict with an entry that is not a key and a value")
+        keys = self._keys([key for key, _ in pairs])
+        return dict(zip(keys, self._items([item for _, item in pairs]), strict=True))
+
+    def _array(self, name: Any) -> NDArray:
+        # In the order in which they were written: none twice.
+        if name != f"arrays/{self._n_arrays}.npy":
+            raise self._archive.error(f"names the array {name!r:.60} out of turn")
+        self._n_arrays += 1
+        return self._archive.array(name)
+
+    def _object_array(self, shape: Any, items: Any) -> NDArray:
+        values = self._typed(items, list)
+        sizes = self._typed(shape, list)
+        if any(type(size) is not int or size < 0 for size in sizes) or (
+            math.prod(sizes) != len(values)
+        ):
+            raise self._archive.error(f"has an array of shape {shape!r:.60} with other contents")
+        array = np.empty(len(values), dtype=object)
+        for i, item in enumerate(values):
+            if type(item) is dict and "ref" in item:
+                raise self._archive.error("has an array of objects that are not plain values")
+            array[i] = self.value(item)
+        return array.reshape(sizes)
+
+    def _dtype(self, name: Any) -> np.dtype:
+        # One letter and a size: numpy reads commas and brackets as records.
+        text = self._typed(name, str)
+        is_short = len(text) < 24 and text.isascii() and "," not in text and "(" not in text
+        try:
+            dtype = np.dtype(text) if is_short else None
+        except (TypeError, ValueError, SyntaxError):
+            dtype = None
+        if dtype is None or dtype.kind not in ARRAY_KINDS or dtype.str != text:
+            raise self._archive.error(f"has a type of numbers {name!r:.60} that there is not")
+        return dtype
+
+    def _scalar(self, name: Any, raw: Any) -> Any:
+        dtype = self._dtype(name)
+        try:
+            content = bytes.fromhex(self._typed(raw, str))
+        except ValueError:
+            content = b""
+        is_truth = dtype.kind != "b" or content in (b"\0", b"\1")
+        if not content or len(content) != dtype.itemsize or not is_truth or dtype.kind == "U":
+            raise self._archive.error(f"has a number of type {name} that is not one")
+        return np.frombuffer(content, dtype)[0]
+
+    def _sparse(
+        self, layout: Any, is_array: Any, shape: Any, data: Any, indices: Any, indptr: Any
+    ) -> Any:
+        is_named = type(layout) is str and type(is_array) is bool
+        cls = _SPARSE.get((layout, is_array)) if is_named else None
+        size = self.value(shape)
+        parts = [self.value(part) for part in (data, indices, indptr)]
+        sound = (
+            cls is not None
+            and type(size) is tuple
+            and [type(n) for n in size] == [int, int]
+            and all(0 <= n < 2**63 for n in size)
+            and all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts)
+            and parts[0].dtype.kind in "biuf"
+            and all(part.dtype in (np.int32, np.int64) for part in parts[1:])
+        )
+        if sound and cls is not None:
+            self._spend(sum(part.nbytes for part in parts))
+            try:
+                matrix = cls(tuple(parts), shape=size)
+                # Compiled code follows these numbers without looking where they lead.
+                matrix.check_format(full_check=True)
+            except (ValueError, IndexError, TypeError, OverflowError):
+                pass
+            else:
+                return matrix
+        raise self._archive.error("has a sparse matrix whose parts do not fit together")
+
+    def _search(self, rows: Any, n_jobs: Any) -> ExactBackend:
+        points, n_jobs = self.value(rows), self.value(n_jobs)
+        is_matrix = sparse.issparse(points) or (
+            isinstance(points, np.ndarray) and points.ndim == 2 and points.dtype.kind == "f"
+        )
+        if is_matrix and (n_jobs is None or type(n_jobs) is int):
+            self._spend(3 * (points.data.nbytes if sparse.issparse(points) else points.nbytes))
+            try:
+                return ExactBackend(points, n_jobs)
+            except (ValueError, TypeError):  # no rows, or not finite
+                pass
+        raise self._archive.error("has no rows to search for neighbours in")
+
+    def _spend(self, n_bytes: int) -> None:
+        """Refuse many copies of one array, which are short in the file and long in memory."""
+        self._budget -= n_bytes
+        if self._budget < 0:
+            raise self._archive.error("needs more memory than is available")
+
+    def _weights(self, raw: Any) -> Any:
+        extension = self.value(raw)
+        if not is_extension(extension):
+            raise self._archive.error(f"asks for the weights of {type(extension).__name__}")
+        return extension.weights
+
+    def _function(self, name: Any) -> Any:
+        functions = known_functions()
+        if self._typed(name, str) not in functions:
+            raise self._archive.error(
+                f"names a function {name!r:.60}, which is not on the list of those that a model "
+                "may use"
+            )
+        return functions[name]
+
+    def _class(self, name: Any) -> type:
+        cls = class_named(self._typed(name, str))
+        if cls is None:
+            raise self._archive.error(
+                f"names a class {name!r:.80}, which is not on the list of those that a model is "
+                "made of; nothing of it has been run"
+            )
+        return cls
+
+    def _enum(self, name: Any, member: Any) -> Enum:
+        cls = self._class(name)
+        if not issubclass(cls, Enum) or self._typed(member, str) not in cls.__members__:
+            raise self._archive.error(f"has a {name!r:.80} that is none of its values")
+        return cls.__members__[member]
+
+    def _named_tuple(self, name: Any, items: Any) -> tuple:
+        cls = self._class(name)
+        values = self._items(items)
+        if not issubclass(cls, tuple) or len(getattr(cls, "_fields", ())) != len(values):
+            raise self._archive.error(f"has a {name!r:.80} with other parts than it has")
+        return tuple.__new__(cls, values)
+
+    def _object(self, name: Any, state: Any) -> Any:
+        cls = self._class(name)
+        parts = {key: self.value(part) for key, part in self._typed(state, dict).items()}
+        fault = attribute_fault(cls, parts)
+        if fault:
+            raise self._archive.error(f"has a {cls.__name__} that {fault}")
+        try:
+            made: Any = object.__new__(cls)
+        except TypeError:  # abstract, or a kind of number, string or error
+            raise self._archive.error(f"has a {cls.__name__}, which no model holds") from None
+        if hasattr(made, "__dict__"):
+            vars(made).update(parts)
+        else:
+            for key, part in parts.items():
+                object.__setattr__(made, key, part)
+        if isinstance(made, SplitTree):
+            self._check_tree(made)
+        return made
+
+    def _check_tree(self, tree: SplitTree) -> None:
+        """Refuse a tree whose nodes meet again below: the ways through it would be endless."""
+        seen = self._split_nodes  # of all trees: no two share a node either
+        stack: list[Any] = [tree.root]
+        while stack:
+            node = stack.pop()
+            is_node = isinstance(node, SplitNode) and isinstance(node.children, tuple)
+            if not is_node or len(node.children) not in (0, 2) or id(node) in seen:
+                raise self._archive.error("has a tree of splits that is not one")
+            seen.add(id(node))
+            stack.extend(node.children)

@@ -1,0 +1,479 @@
+"""The report of a clustering: one self-contained HTML page, in words for any reader."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import platform
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar._version import __version__
+from volmar.base.recursion import RecursiveResult
+from volmar.report import figures
+from volmar.report.figures import as_count, as_figure, as_mean, shortened
+from volmar.report.outcome import Outcome
+from volmar.solvers import Status
+
+__all__ = ["write_report"]
+
+# Okabe and Ito's blue and vermilion, then colours that keep apart from them: each has a contrast
+# of 3 to its background at least, and the first four are told apart with any of the three kinds of
+# colour blindness. Shapes tell all of them apart again.
+LIGHT = ("#0072b2", "#d55e00", "#063c42", "#a63c74", "#b88600", "#4a2a82", "#2f9a95", "#858a92")
+DARK = ("#56a8e8", "#f2813a", "#a4eb9f", "#eebcf5", "#f0b400", "#8f74de", "#4f9a94", "#a4afb5")
+N_SHAPES = 8
+# A cluster below this share of the rows is worth a warning, as are fewer rows a column than this.
+SMALL_SHARE = 0.05
+FEW_ROWS = 5
+N_MEANS = 6
+LEVEL = 0.05
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
+    """Write the report of a run as one HTML file that needs no network.
+
+    Rows in the file are a sample of at most 3,000; everything else is counted over all rows. The
+    file appears whole or not at all.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What the run left behind.
+    path : Path
+        File to write; its folder is made where there is none.
+    force : bool, default=False
+        Whether a file of that name is replaced.
+
+    Raises
+    ------
+    FileExistsError
+        If there is such a file, and `force` is not set.
+    """
+    path = Path(path)
+    _refuse_existing(path, force)
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("volmar.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=as_count, figure=as_figure, percent=_percent, fingerprint=_fingerprint, words=_words
+    )
+    environment.filters.update(seconds=_seconds, chance=_chance)
+    html = environment.get_template("cluster.html").render(**_view(outcome))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_bytes(html.encode("utf-8", "replace"))
+        _refuse_existing(path, force)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file for the report.")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists: choose another name, or set force to replace it.")
+
+
+def _view(outcome: Outcome) -> dict[str, Any]:
+    """Return what the template shows."""
+    codes, k = outcome.codes, outcome.k
+    lead = np.nan_to_num(outcome.lead)
+    moments = figures.cluster_moments(outcome.X, codes, k)
+    driving = figures.drivers(outcome, moments)
+    strength = _strength(outcome)
+    names = [shortened(str(label)) for label in outcome.clusters]
+    drawing, points = figures.scatter(outcome, lead, codes)
+    return {
+        "outcome": outcome,
+        "version": __version__,
+        "palettes": {"light": LIGHT, "dark": DARK},
+        "clusters": [
+            {
+                "name": names[i],
+                "colour": i % len(LIGHT),
+                # Shapes shift by one each time the colours start over: no pair comes twice.
+                "shape": (i + i // len(LIGHT)) % N_SHAPES,
+                "size": int(moments.sizes[i]),
+                "share": moments.sizes[i] / moments.sizes.sum(),
+                "bar": 100 * moments.sizes[i] / moments.sizes.max(),
+            }
+            for i in range(k)
+        ],
+        "coloured": outcome.k > 1,
+        "headline": _headline(outcome, moments.sizes),
+        "strength": strength,
+        "lede": _lede(outcome, strength),
+        "cautions": _cautions(outcome, moments.sizes),
+        "scatter": drawing,
+        "data": _json({"points": points, "names": names, "id": shortened(outcome.id_name)}),
+        "histogram": figures.bars(outcome, lead, codes),
+        "drivers": _driver_rows(outcome, driving, moments),
+        "means": _mean_table(outcome, driving, moments),
+        "evidence": [_evidence(one) for one in outcome.evidence],
+        "tree": _tree(outcome),
+        "certificate": _certificate(outcome),
+        "own_units": outcome.scales is not None or outcome.offsets is not None,
+        "parameters": {key: shortened(repr(value)) for key, value in outcome.parameters.items()},
+        "versions": _versions(),
+    }
+
+
+# ------------------------------------------------------------------------------ numbers as text
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
+
+
+def _seconds(value: float) -> str:
+    return "< 0.01 s" if value < 0.01 else f"{as_figure(value, 2)} s"
+
+
+def _chance(p: float) -> str:
+    """Say how often a p-value like this one comes about by chance."""
+    if p < 1e-4:
+        return "fewer than 1 of 10,000 cases"
+    return "nearly all cases" if p > 0.99 else f"about {as_figure(100 * p, 2)} % of cases"
+
+
+def _words(number: int) -> str:
+    return NUMBERS[number] if number < len(NUMBERS) else f"{number:,}"
+
+
+def _json(value: Any) -> Any:
+    """Return JSON that cannot end a script element, whatever is in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)  # noqa: S704 (escaped for JSON in the line above)
+
+
+def _fingerprint(script: str) -> str:
+    """Return the source expression that allows this script, and no other, to run."""
+    digest = hashlib.sha256(str(script).encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _versions() -> dict[str, str]:
+    import sklearn
+
+    return {
+        "volmar": __version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "Python": platform.python_version(),
+    }
+
+
+# ------------------------------------------------------------------------------ the answer
+
+
+def _p_value(outcome: Outcome) -> float | None:
+    """Return the p-value that the answer hangs on: the largest of the splits that were made."""
+    given = [e.value for e in outcome.evidence if e.kind == "p-value" and e.value is not None]
+    if not given:
+        tree = getattr(outcome.estimator, "tree_", None)
+        nodes = [] if tree is None else tree.splits() or [tree.root]
+        given = [node.p_value for node in nodes]
+    given = [p for p in given if np.isfinite(p)]
+    return max(given) if given else None
+
+
+def _strength(outcome: Outcome) -> dict[str, Any]:
+    """Return the evidence in a word, with a tone and a level from 0 to 4."""
+    p = _p_value(outcome)
+    detail = "no test was run" if p is None else _p_text(p)
+    if p is None:
+        word, tone, level = "not tested", "neutral", 0
+    elif outcome.k == 1:
+        word, tone, level = "none for a split", "neutral", 0
+        if p <= LEVEL:
+            word = "a split was possible"
+    elif p <= 0.001:
+        word, tone, level = "very strong", "good", 4
+    elif p <= 0.01:
+        word, tone, level = "strong", "good", 3
+    elif p <= LEVEL:
+        word, tone, level = "fair", "fair", 2
+    else:
+        word, tone, level = "weak", "weak", 1
+    return {"word": word, "tone": tone, "level": level, "detail": detail, "p": p}
+
+
+def _p_text(p: float) -> str:
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def _headline(outcome: Outcome, sizes: NDArray) -> str:
+    n, k, p = sizes.sum(), outcome.k, _p_value(outcome)
+    if k == 1:
+        if p is not None and p > LEVEL:
+            return f"No split is supported: the {as_count(n)} rows look like one group."
+        return f"All {as_count(n)} rows are in one cluster."
+    if k == 2 and sizes.size == 2 and sizes[0] != sizes[1]:
+        return (
+            f"The {as_count(n)} rows fall into two clusters, "
+            f"of {as_count(sizes[0])} and {as_count(sizes[1])} rows."
+        )
+    least, most = as_count(sizes.min()), as_count(sizes.max())
+    spread = f", each of {least} rows." if least == most else f", of {least} to {most} rows."
+    return f"The {as_count(n)} rows fall into {_words(k)} clusters{spread}"
+
+
+def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
+    k, p = outcome.k, strength["p"]
+    if k == 1:
+        if p is None and outcome.evidence:
+            return outcome.evidence[0].sentence
+        if p is None or p <= LEVEL:
+            return "One cluster was asked for, so that nothing was split."
+        return (
+            "Where one half of the rows would be split, the other half shows no gap. There may "
+            "still be groups that overlap, or that a method of this kind cannot see."
+        )
+    if p is None:
+        return (
+            f"{outcome.method} found them. Whether they are more than a convenient division was "
+            "not tested."
+        )
+    if strength["tone"] == "weak":
+        return (
+            "But the evidence is weak: rows without any groups would often be divided like this. "
+            "Treat the clusters as a convenient division, not as a discovery."
+        )
+    tree = getattr(outcome.estimator, "tree_", None)
+    if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
+        what = "The split" if k == 2 else "Every split"
+        return (
+            f"{what} was confirmed on rows that had no part in finding it. The evidence is "
+            f"{strength['word']}."
+        )
+    return (
+        f"A test on held-out rows finds more than one group: the evidence is {strength['word']}."
+    )
+
+
+def _cautions(outcome: Outcome, sizes: NDArray) -> list[str]:
+    """Return what speaks against the answer, what the run warned of first."""
+    found = list(outcome.warnings)
+    n, d = outcome.X.shape
+    if outcome.k < outcome.n_found:
+        verb = "has" if outcome.k == 1 else "have"
+        found.append(f"Of {outcome.n_found} clusters only {outcome.k} {verb} any rows.")
+    if outcome.k > 1:
+        # Of many clusters none is large: less than half of an equal share is small then.
+        limit = min(SMALL_SHARE, 0.5 / outcome.k)
+        small = np.flatnonzero(sizes < limit * n)
+        if small.size:
+            names = ", ".join(shortened(str(outcome.clusters[i])) for i in small)
+            who = f"cluster {names} has" if small.size == 1 else f"clusters {names} have each"
+            found.append(
+                f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Look whether these "
+                "are outliers."
+            )
+        p = _p_value(outcome)
+        if p is not None and p > LEVEL:
+            found.append(f"Weak evidence: {_p_text(p)} is more than {LEVEL:g}.")
+        agreements = [e.value for e in outcome.evidence if e.kind == "stability"]
+        if any(value is not None and value < 0.6 for value in agreements):
+            found.append("Unstable: the clusters change a lot when some of the rows are left out.")
+    status = getattr(getattr(outcome.estimator, "result_", None), "status", None)
+    if isinstance(status, Status) and not status.ok:
+        found.append(f"The solver did not finish as it should: {status.value}.")
+    if n < FEW_ROWS * d:
+        found.append(
+            f"Few rows: {as_count(n)} rows for {as_count(d)} columns. With fewer than {FEW_ROWS} "
+            "rows a column, directions that look like a split come about by chance."
+        )
+    return list(dict.fromkeys(found))
+
+
+# ------------------------------------------------------------------------------ the features
+
+
+def _in_own_units(outcome: Outcome, moments: figures.Moments) -> tuple[NDArray, NDArray]:
+    """Return means and deviations in the units of the source, where the outcome knows them."""
+    means, spread = moments.means, moments.deviation
+    if outcome.scales is not None:
+        means, spread = means * outcome.scales, spread * np.abs(outcome.scales)
+    return (means if outcome.offsets is None else means + outcome.offsets), spread
+
+
+def _driver_rows(
+    outcome: Outcome, driving: figures.Drivers | None, moments: figures.Moments
+) -> dict[str, Any] | None:
+    if driving is None:
+        return None
+    means, spread = _in_own_units(outcome, moments)
+    largest = float(np.abs(driving.values).max()) if driving.values.size else 1.0
+    is_share = driving.kind != "linear"
+    rows = [
+        {
+            "name": shortened(str(outcome.feature_names[j])),
+            "value": _percent(value) if is_share else _signed(float(value)),
+            "bar": round(100 * abs(float(value)) / largest, 2),
+            "side": 1 if value > 0 else 0,
+            "means": [as_mean(m, spread[j]) for m in means[:, j]] if means.shape[0] == 2 else [],
+        }
+        for j, value in zip(driving.features, driving.values, strict=True)
+    ]
+    return {
+        "kind": driving.kind,
+        "rows": rows,
+        "n_rows": driving.n_rows,
+        "n_tried": driving.n_tried,
+        "n_all": outcome.X.shape[1],
+    }
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + as_figure(value, 2, pad=True)
+
+
+def _mean_table(
+    outcome: Outcome, driving: figures.Drivers | None, moments: figures.Moments
+) -> dict[str, Any] | None:
+    leading = np.argsort(-moments.deviation, kind="stable")
+    if driving is not None:
+        leading = driving.features
+    leading = leading[:N_MEANS]
+    if leading.size == 0:
+        return None
+    means, spread = _in_own_units(outcome, moments)
+    return {
+        "names": [shortened(str(outcome.feature_names[j]), 40) for j in leading],
+        "rows": [[as_mean(row[j], spread[j]) for j in leading] for row in means],
+    }
+
+
+# ------------------------------------------------------------------------------ the reasons
+
+
+def _evidence(one: Any) -> dict[str, str]:
+    title, value = one.kind, "" if one.value is None else as_figure(one.value, pad=True)
+    if one.kind == "p-value":
+        title = "Test on held-out rows"
+        value = _p_text(one.value) if one.value is not None else ""
+    elif one.kind == "stability":
+        title = "Stability"
+    return {"title": title, "value": value, "sentence": one.sentence, "kind": one.kind}
+
+
+def _tree(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the splits of a recursive fit as nested nodes, where there are any."""
+    tree = getattr(outcome.estimator, "tree_", None)
+    if tree is None or not tree.splits():
+        return None
+    total = tree.root.n_rows
+
+    def name(feature: int) -> str:
+        known = outcome.model is outcome.estimator and feature < len(outcome.feature_names)
+        return shortened(str(outcome.feature_names[feature])) if known else f"x{feature}"
+
+    place = {label: i for i, label in enumerate(outcome.clusters)}
+
+    def described(node: Any) -> dict[str, Any]:
+        return {
+            "n_rows": node.n_rows,
+            "share": node.n_rows / total,
+            "rank": node.rank,
+            "cluster": place.get(node.label),
+            "p": None if np.isnan(node.p_value) else _p_text(node.p_value),
+            "probability": None if np.isnan(node.probability) else node.probability,
+            "leading": [name(j) for j, _ in node.leading],
+            "children": [described(child) for child in node.children],
+        }
+
+    note = ""
+    if tree.root.n_rows != len(outcome.labels):
+        note = "Sizes are those of the rows that the splits were learnt from."
+    elif any(np.sum(outcome.labels == leaf.label) != leaf.n_rows for leaf in tree.leaves()):
+        note = "Sizes are those at the time of the split: rows changed clusters afterwards."
+    return described(tree.root) | {"note": note}
+
+
+def _certificate(outcome: Outcome) -> dict[str, Any]:
+    """Return how near the solver's answer is to the best one, in words."""
+    if outcome.k == 1:
+        return {
+            "title": "Nothing to solve",
+            "tone": "neutral",
+            "text": "All rows are together, so that there is no border.",
+            "residuals": {},
+        }
+    result = getattr(outcome.estimator, "result_", None)
+    if result is None:
+        return {
+            "title": "No certificate",
+            "tone": "neutral",
+            "text": f"{outcome.method} does not say how near its answer is to the best one.",
+            "residuals": {},
+        }
+    status = getattr(result, "status", None)
+    ended = "The solver finished as it should."
+    tone = "good"
+    if isinstance(status, Status) and not status.ok:
+        ended = f"The solver ended early or in doubt: {status.value}."
+        tone = "weak"
+    residuals = {name: as_figure(float(v)) for name, v in getattr(result, "residuals", {}).items()}
+    gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
+    for_labels = " for these labels" if hasattr(result, "rho") else ""
+    if np.isfinite(gap):
+        tone = "fair" if tone == "weak" else tone
+        title = f"Within {_gap_text(gap, objective)} of the best possible{for_labels}"
+        text = (
+            f"The solver's answer is proved to be within {_gap_text(gap, objective)} of the best "
+            f"possible{for_labels}. "
+        )
+        text += (
+            "Another division of the rows could still be better: no method can rule that out."
+            if for_labels
+            else "The proof is about the problem that the method solves, not about the truth."
+        )
+    else:
+        title = "No bound exists"
+        tone = "neutral" if tone == "good" else tone
+        why = (
+            "Splits are made one after the other, and no bound covers the whole sequence."
+            if isinstance(result, RecursiveResult) and outcome.k > 2
+            else "This method has no bound on how much better another answer could be."
+        )
+        text = f"{why} What can be checked is that the answer satisfies its own conditions."
+    return {
+        "title": title,
+        "tone": tone,
+        "text": text,
+        "status": ended,
+        "steps": getattr(result, "n_iter", 0),
+        "residuals": residuals,
+    }
+
+
+def _gap_text(gap: float, objective: float) -> str:
+    if objective == 0:
+        return as_figure(gap)
+    share = 100 * gap / abs(objective)
+    return "0.01 %" if share < 0.01 else f"{as_figure(share, 2)} %"

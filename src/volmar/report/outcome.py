@@ -1,0 +1,193 @@
+"""What a run of a clusterer leaves behind for its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Evidence", "Outcome", "Score"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One reason to trust a split, or not to.
+
+    Attributes
+    ----------
+    kind : str
+        "p-value" (of one group against more), "stability" (mean adjusted Rand index of
+        resamples), or any other name; only these two are weighed by the page's own words.
+    value : float or None
+        The figure, where there is one.
+    sentence : str
+        What it says, in plain words.
+    """
+
+    kind: str
+    value: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """A label-free score and what it means.
+
+    Attributes
+    ----------
+    name : str
+        Name of the score.
+    value : float
+        Its value; NaN where it could not be computed.
+    meaning : str
+        How to read it, in a sentence.
+    """
+
+    name: str
+    value: float
+    meaning: str
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Everything that a run knows: the question, the data, the answer and its evidence.
+
+    Attributes
+    ----------
+    title : str
+        Heading of the report.
+    command : str
+        Command that gives the same answer again.
+    asked : dict of str to str
+        Options and their values, as text.
+    source : str
+        Where the rows come from.
+    n_rows, n_columns : int
+        Shape of the source; `X` may have fewer rows (dropped, or a sample) and other columns.
+    notes : list of str
+        What was done to the data, a line each.
+    method : str
+        Name of the method.
+    parameters : dict
+        Its parameters.
+    seed : int
+        Seed of all random draws.
+    X : array of shape (n, d)
+        Rows as the method saw them, dense or CSR, without NaN.
+    feature_names : list of str
+        Names of the columns of `X`.
+    ids : ndarray of shape (n,)
+        Names of the rows of `X`.
+    id_name : str
+        What such a name is called.
+    labels : ndarray of shape (n,)
+        Cluster of each row.
+    scores : ndarray of shape (n,) or (n, k)
+        `decision_function` of the rows.
+    model : object or None
+        The fitted estimator, or a pipeline that ends in one; None where nothing was split.
+    n_found : int
+        Number of clusters that were looked for or decided on; 1 where no split is supported. The
+        page warns where fewer of them have rows.
+    evidence : list of Evidence
+        Reasons to trust the answer, or not to.
+    quality : list of Score
+        Scores that need no true labels.
+    warnings : list of str
+        What the run warned of.
+    seconds : dict of str to float
+        Time by stage.
+    offsets, scales : ndarray of shape (d,), optional
+        Of a linear preparation: ``X * scales + offsets`` is in the source's own units, in which
+        means are then shown.
+    """
+
+    title: str
+    command: str
+    asked: dict[str, str]
+    source: str
+    n_rows: int
+    n_columns: int
+    notes: list[str]
+    method: str
+    parameters: dict[str, Any]
+    seed: int
+    X: Any
+    feature_names: list[str]
+    ids: NDArray
+    id_name: str
+    labels: NDArray
+    scores: NDArray
+    model: Any
+    n_found: int
+    evidence: list[Evidence]
+    quality: list[Score]
+    warnings: list[str]
+    seconds: dict[str, float]
+    offsets: NDArray | None = None
+    scales: NDArray | None = None
+
+    def __post_init__(self) -> None:
+        n, d = self.X.shape
+        for name in ("ids", "labels", "scores"):
+            found = len(getattr(self, name))
+            if found != n:
+                raise ValueError(
+                    f"{name} must hold one entry a row of X, {n}, got {found}: pass those of the "
+                    "rows that were clustered."
+                )
+        if len(self.feature_names) != d:
+            raise ValueError(
+                f"feature_names must name the {d} columns of X, got {len(self.feature_names)}."
+            )
+        for name in ("offsets", "scales"):
+            units = getattr(self, name)
+            if units is not None and np.shape(units) != (d,):
+                raise ValueError(
+                    f"{name} must have one entry a column of X, shape ({d},), got shape "
+                    f"{np.shape(units)}."
+                )
+        if self.k > self.n_found:
+            raise ValueError(
+                f"n_found={self.n_found} is less than the {self.k} clusters in labels."
+            )
+
+    @property
+    def estimator(self) -> Any:
+        """The clusterer itself, the last step of a pipeline."""
+        steps = getattr(self.model, "steps", None)
+        return steps[-1][1] if steps else self.model
+
+    @property
+    def k(self) -> int:
+        """Number of clusters that have rows."""
+        return self.clusters.size
+
+    @cached_property
+    def clusters(self) -> NDArray:
+        """The labels in use, in order."""
+        return np.unique(self.labels)
+
+    @cached_property
+    def codes(self) -> NDArray:
+        """Labels as positions in `clusters`."""
+        return np.unique(self.labels, return_inverse=True)[1].ravel()
+
+    @cached_property
+    def lead(self) -> NDArray:
+        """How far each row is from the border: the score, or the best less the second best.
+
+        Signed for two clusters (positive for the second), not negative for more; zeros for one.
+        """
+        scores = np.asarray(self.scores, dtype=np.float64)
+        if scores.ndim == 1:
+            return scores
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        if scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        two = np.partition(scores, -2, axis=1)[:, -2:]
+        return two[:, 1] - two[:, 0]

@@ -1,0 +1,258 @@
+"""`read_table`: a file of any kind that is understood, or a built-in set by its name."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from volmar.tables.errors import TableError, listed, nearest, need, shown
+from volmar.tables.text import read_text
+
+__all__ = ["LoadedTable", "read_table"]
+
+_TEXT = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "text",
+    ".dat": "text",
+    ".data": "text",
+    "": "text",
+}
+_PARQUET = (".parquet", ".pq")
+_LIBSVM = (".svm", ".libsvm", ".svmlight")
+_KINDS = "CSV, TSV, TXT, Parquet, NPY, NPZ and libsvm (.svm)"
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table as it was read.
+
+    Attributes
+    ----------
+    name : str
+        File name or built-in name.
+    data : DataFrame, ndarray or csr_array
+        The rows; an array for NPY, NPZ, libsvm and built-in sets.
+    truth : ndarray or None
+        True labels of built-in sets and libsvm files; never shown to a method.
+    feature_names : list of str or None
+        Names of an array's columns, where they are known.
+    notes : list of str
+        What reading had to decide, one line each.
+    """
+
+    name: str
+    data: Any
+    truth: NDArray[Any] | None = None
+    feature_names: list[str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_table(source: str | Path) -> LoadedTable:
+    """Read a table.
+
+    Parameters
+    ----------
+    source : str or Path
+        A file: .csv, .tsv, .txt (separator found by looking), the same with .gz, .parquet or
+        .pq, .npy, .npz (its only two-dimensional array, or the one called X), .svm, .libsvm or
+        .svmlight. Where there is no such path, a name that `volmar.datasets.load` knows.
+
+    Returns
+    -------
+    LoadedTable
+
+    Raises
+    ------
+    TableError
+        For a path, a name or contents that cannot be used.
+    ImportError
+        Where pandas or pyarrow is needed and not installed.
+
+    Examples
+    --------
+    >>> from volmar.tables import read_table
+    >>> read_table("digits-3v8").data.shape
+    (357, 64)
+    """
+    path = Path(source).expanduser()
+    try:
+        if path.is_dir():
+            raise TableError(
+                f"{path} is a folder without .parquet or .csv files; give a file, or a folder "
+                "that has some"
+            )
+        if path.exists():
+            return _read_file(path)
+    except OSError as error:
+        raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        if isinstance(error, TableError):
+            raise
+        # A path with a NUL in it, say.
+        raise TableError(f"{shown(source)} is no path: {error}") from error
+    return _read_built_in(str(source))
+
+
+def _read_file(path: Path) -> LoadedTable:
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        suffix = Path(path.stem).suffix.lower()
+        if suffix not in _TEXT and suffix not in _LIBSVM:
+            raise TableError(
+                f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .svm.gz); "
+                "decompress it with gunzip"
+            )
+    if not path.is_file():
+        raise TableError(f"{path} is not a regular file; save the table in a file")
+    if path.stat().st_size == 0:
+        raise TableError(f"{path.name} is empty; give a file with rows")
+    if suffix in _TEXT:
+        frame, notes = read_text(path, _TEXT[suffix])
+        return LoadedTable(path.name, frame, notes=notes)
+    if suffix in _PARQUET:
+        return LoadedTable(path.name, _read_parquet(path))
+    if suffix in (".npy", ".npz"):
+        return LoadedTable(path.name, _read_numpy(path))
+    if suffix in _LIBSVM:
+        return _read_libsvm(path)
+    raise TableError(
+        f"{path.name}: files of kind {shown(suffix)} are not read; save the table as CSV "
+        f"({_KINDS} are read)"
+    )
+
+
+def _read_parquet(path: Path) -> Any:
+    try:
+        import pandas as pd
+        import pyarrow as pa  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise need("pandas and pyarrow") from error
+    try:
+        frame = pd.read_parquet(path, engine="pyarrow")
+    except (ValueError, OSError, MemoryError, pa.ArrowException) as error:
+        raise TableError(f"{path.name} cannot be read as Parquet: {_line(error)}") from error
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    if not len(frame):
+        raise TableError(f"{path.name} has no rows; give a file with rows")
+    return frame
+
+
+def _read_numpy(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(4) == b"PK\x03\x04"
+        if not is_zip:
+            array = np.load(path, allow_pickle=False)
+        elif "shape" in (names := _member_names(path)) and "format" in names:
+            return sp.csr_array(sp.load_npz(path)).astype(np.float64)
+        else:
+            array = _only_table(path, names)
+    except TableError:
+        raise
+    except Exception as error:  # NumPy parses the header as Python: damage raises anything
+        if "allow_pickle" in str(error) or "pickle" in str(error):
+            raise TableError(
+                f"{path.name} holds Python objects, or is no NumPy file; objects are not read, "
+                "because that could run code: save the numbers alone, by "
+                "numpy.save(file, array.astype(float))"
+            ) from error
+        raise TableError(
+            f"{path.name} cannot be read as a NumPy file: {_line(error)}; save it again"
+        ) from error
+    return _checked_array(path.name, array)
+
+
+def _member_names(path: Path) -> list[str]:
+    with zipfile.ZipFile(path) as members:
+        return [name.removesuffix(".npy") for name in members.namelist()]
+
+
+def _only_table(path: Path, names: list[str]) -> Any:
+    with np.load(path, allow_pickle=False) as arrays:
+        if "X" in names:
+            return arrays["X"]
+        tables = {}
+        for name in names:
+            array = arrays[name]
+            if array.ndim == 2:
+                tables[name] = array
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    found = f"{len(tables)} ({listed(map(shown, tables))})" if tables else "none"
+    raise TableError(
+        f"{path.name} must have one two-dimensional array and has {found}; "
+        "call the table 'X', by numpy.savez(file, X=table)"
+    )
+
+
+def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind not in "biuf":
+        raise TableError(
+            f"{name} holds values of dtype {array.dtype}, and numbers are needed; save them as "
+            "float64, or the table as CSV or Parquet"
+        )
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise TableError(
+            f"{name} holds an array of shape {array.shape}, and rows x columns are needed; "
+            "reshape it, by array.reshape(len(array), -1)"
+        )
+    if 0 in array.shape:
+        raise TableError(f"{name} holds an array of shape {array.shape}; give a file with rows")
+    return array
+
+
+def _read_libsvm(path: Path) -> LoadedTable:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            X, truth = load_svmlight_file(file)
+    except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
+        raise TableError(
+            f"{path.name} cannot be read as libsvm: {_line(error)}; lines must be "
+            "'label column:value column:value ...'"
+        ) from error
+    if 0 in X.shape:
+        raise TableError(f"{path.name} has no rows with values; give a file with rows")
+    # Files without labels have 0 in that place.
+    return LoadedTable(path.name, sp.csr_array(X), truth if np.ptp(truth) else None)
+
+
+def _read_built_in(name: str) -> LoadedTable:
+    from volmar.datasets import list_datasets, load
+
+    if "/" in name or "\\" in name or Path(name).suffix.lower() in _all_suffixes():
+        raise TableError(f"there is no file {shown(name)}; check the path")
+    try:
+        data = load(name)
+    except (FileNotFoundError, ConnectionError) as error:
+        raise TableError(_line(error)) from error
+    except ValueError as error:
+        raise TableError(
+            f"there is no file {shown(name)} and no built-in set of that name; "
+            f"{nearest(name, list_datasets())}"
+        ) from error
+    return LoadedTable(name, data.X, data.y, data.feature_names)
+
+
+def _all_suffixes() -> set[str]:
+    return {*_TEXT, *_PARQUET, *_LIBSVM, ".npy", ".npz", ".gz"} - {""}
+
+
+def _line(error: BaseException) -> str:
+    """Return an error's text on one line, without a full stop and not too long."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -1,0 +1,180 @@
+"""Steps of a preparation: missing values, columns that say nothing, codes, and their notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from volmar.tables.columns import Columns
+from volmar.tables.errors import TableError, listed, shown
+
+__all__ = [
+    "all_finite",
+    "code_again",
+    "complete",
+    "drop_rows",
+    "few",
+    "float_csr",
+    "note_huge",
+    "note_left_out",
+    "note_scaling",
+    "range_of",
+    "say_missing",
+    "take",
+    "without_unseen",
+]
+
+
+def say_missing(source: str, names: list[str], counts: Any, n_rows: int | None) -> str:
+    """Return the message for missing values where there must be none."""
+    which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
+    rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
+    total = sum(int(count) for count in counts)
+    return (
+        f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
+        f"by column: {listed(which)}; give --missing drop to leave out {rows}, "
+        "--missing impute to fill them in, or --drop these columns"
+    )
+
+
+def note_scaling(notes: list[str], scale: str) -> None:
+    """Say how the features were scaled."""
+    if scale == "standard":
+        notes.append("features were scaled to mean 0 and standard deviation 1")
+    elif scale == "minmax":
+        notes.append("features were scaled to the range 0 to 1")
+
+
+def all_finite(X: NDArray[Any]) -> bool:
+    """Tell whether there is no NaN and no infinity."""
+    if X.size == 0:
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A finite sum has finite terms; an infinite one may be an overflow.
+        return bool(np.isfinite(X.sum())) or bool(np.isfinite(X).all())
+
+
+def range_of(X: NDArray[Any], unknown: NDArray[np.bool_] | None) -> tuple[Any, Any]:
+    """Return the least and the largest known value of each column."""
+    if X.size == 0:
+        return np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    if unknown is None:
+        return X.min(axis=0), X.max(axis=0)
+    return np.where(unknown, np.inf, X).min(axis=0), np.where(unknown, -np.inf, X).max(axis=0)
+
+
+def take(
+    X: NDArray[Any],
+    names: list[str],
+    unknown: NDArray[np.bool_] | None,
+    keep: NDArray[np.bool_],
+) -> tuple[NDArray[Any], list[str], NDArray[np.bool_] | None]:
+    """Return some of the columns, with their names and their gaps."""
+    if keep.all():
+        return X, names, unknown
+    return X[:, keep], few(names, keep), None if unknown is None else unknown[:, keep]
+
+
+def few(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
+    """Return some of the items."""
+    return [item for item, stays in zip(items, keep, strict=True) if stays]
+
+
+def note_left_out(
+    notes: list[str], names: list[str], keep: NDArray[np.bool_], counts: Any, n_rows: int
+) -> None:
+    """Say which columns were left out, because they are empty or constant."""
+    gone = [(name, int(count)) for name, count in zip(names, counts, strict=True)]
+    gone = few(gone, ~keep)
+    if empty := [shown(name) for name, count in gone if count >= n_rows]:
+        notes.append(f"columns without any value were left out: {listed(empty)}")
+    if constant := [shown(name) for name, count in gone if count < n_rows]:
+        notes.append(f"columns with one value only were left out: {listed(constant)}")
+
+
+def complete(
+    unknown: NDArray[np.bool_] | None, codes: list[NDArray[np.intp]], n: int
+) -> NDArray[np.bool_]:
+    """Tell which rows have no gap."""
+    kept: NDArray[np.bool_] = np.ones(n, dtype=bool)
+    if unknown is not None:
+        kept &= ~unknown.any(axis=1)
+    for code in codes:
+        kept &= code != -1
+    return kept
+
+
+def drop_rows(
+    table: Columns,
+    X: Any,
+    codes: list[NDArray[np.intp]],
+    kept: NDArray[np.bool_],
+    notes: list[str],
+) -> tuple[Any, list[NDArray[np.intp]]]:
+    """Return the kept rows, with a note; refuse where none is left."""
+    n_out = int(np.count_nonzero(~kept))
+    if n_out == len(kept):
+        raise TableError(
+            f"{table.source}: every row has a missing value, so --missing drop leaves none; give "
+            "--missing impute, or --drop the columns with gaps"
+        )
+    if n_out == 0:
+        return X, codes
+    notes.append(f"{n_out:,} of {len(kept):,} rows were left out for missing values")
+    return X[np.flatnonzero(kept)], [code[kept] for code in codes]
+
+
+def without_unseen(
+    codes: list[NDArray[np.intp]],
+    found: list[list[str]],
+    names: list[str],
+    notes: list[str],
+) -> tuple[list[NDArray[np.intp]], list[list[str]], list[str]]:
+    """Take out categories, and columns of one category, that dropped rows had alone."""
+    new_codes, new_found = [], []
+    for code, values in zip(codes, found, strict=True):
+        seen, again = np.unique(code, return_inverse=True)
+        new_codes.append(again.astype(np.intp))
+        new_found.append([values[k] for k in seen])
+    keep = np.array([len(values) > 1 for values in new_found], dtype=bool)
+    note_left_out(notes, names, keep, np.zeros(len(names), int), 1)
+    return few(new_codes, keep), few(new_found, keep), few(names, keep)
+
+
+def code_again(
+    codes: NDArray[np.intp], found: list[str], name: str, known: list[str], notes: list[str]
+) -> NDArray[np.intp]:
+    """Turn codes of a new table into those of the fit: -1 missing, len(known) never seen."""
+    place = {value: k for k, value in enumerate(known)}
+    moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
+    if new := [shown(value) for value in found if value not in place]:
+        notes.append(
+            f"column {shown(name)} has values that were not there at the fit, 0 in all its "
+            f"features: {listed(new)}"
+        )
+    return moved[codes]
+
+
+def float_csr(X: Any) -> Any:
+    """Return a sparse array as CSR in float64."""
+    return sp.csr_array(X).astype(np.float64, copy=False)
+
+
+def note_huge(notes: list[str], table: Columns, names: list[str], X: NDArray[Any]) -> None:
+    """Say which columns of whole numbers are too large for float64."""
+    if not table.is_frame or not names:
+        return
+    whole = [k for k, name in enumerate(names) if table.data[_key(table, name)].dtype.kind in "iu"]
+    huge = [names[k] for k in whole if np.abs(X[:, k]).max() > 2.0**53]
+    if huge:
+        notes.append(
+            f"whole numbers above 2^53 lose their last digits: {listed(map(shown, huge))}; "
+            "if they are ids, give --id or --drop"
+        )
+
+
+def _key(table: Columns, name: str) -> Any:
+    return table.data.columns[table.names.index(name)]

@@ -1,0 +1,261 @@
+"""Tables in text files: the separator, the decimal sign, the encoding and the header, found."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from volmar.tables.errors import TableError, listed, need, shown
+
+__all__ = ["Layout", "find_layout", "read_text"]
+
+_HEAD = 1 << 18  # bytes looked at
+_LONG_HEAD = 1 << 22  # where two lines do not fit: room for a header of 100,000 names
+_RECORDS = 20
+_SEPARATORS = {"csv": ",;\t|", "tsv": "\t,;|", "text": ",;\t|"}
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
+_DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
+_CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text file is to be read.
+
+    Attributes
+    ----------
+    separator, decimal, encoding : str
+        As `pandas.read_csv` takes them.
+    spaced : bool
+        Whether spaces follow separators.
+    names : list of str or None
+        The header, or None where the first line is a row already.
+    width : int
+        Number of columns.
+    notes : list of str
+        What is worth telling.
+    """
+
+    separator: str
+    decimal: str
+    encoding: str
+    spaced: bool
+    names: list[str] | None
+    width: int
+    notes: list[str]
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `pandas.read_csv`."""
+        return {
+            "sep": self.separator,
+            "decimal": self.decimal,
+            "encoding": self.encoding,
+            "skipinitialspace": self.spaced,
+            **(
+                {"header": 0}
+                if self.names is not None
+                else {"header": None, "names": [f"x{j}" for j in range(self.width)]}
+            ),
+        }
+
+
+def read_text(path: Path, kind: str) -> tuple[Any, list[str]]:
+    """Return the DataFrame of a text file, and notes.
+
+    Parameters
+    ----------
+    path : Path
+        The file; with the suffix .gz it is decompressed.
+    kind : {"csv", "tsv", "text"}
+        Which separator is expected first; "text" may have spaces between its values, too.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise need("pandas") from error
+
+    layout = find_layout(path, kind)
+    notes = layout.notes
+    options = {**layout.options(), "compression": _compression(path)}
+    try:
+        try:
+            frame = _read(pd, path, options)
+        except UnicodeDecodeError:
+            frame = _read(pd, path, {**options, "encoding": "latin-1"})
+            notes = [*notes, _NOT_UTF8]
+    except MemoryError as error:
+        raise TableError(_too_large(path)) from error
+    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{path.name}: {_reason(error)}") from error
+    if not len(frame):
+        raise TableError(f"{path.name} has a header and no rows; give a file with rows")
+    return frame, notes
+
+
+def _read(pd: Any, path: Path, options: dict[str, Any]) -> Any:
+    # Pandas is faster in pieces; where a column's type then depends on the piece, in one.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.DtypeWarning)
+        try:
+            return pd.read_csv(path, **options)
+        except pd.errors.DtypeWarning:
+            return pd.read_csv(path, low_memory=False, **options)
+
+
+_NOT_UTF8 = "the file is not in UTF-8; it was read as Latin-1"
+
+
+def find_layout(path: Path, kind: str) -> Layout:
+    """Look at the beginning of a text file."""
+    head = _head(path)
+    if not head.strip(b" \t\r\n\xef\xbb\xbf"):
+        raise TableError(f"{path.name} is empty; give a file with a header and rows")
+    encoding, notes = _encoding(path, head)
+    text = head.decode(encoding, errors="replace")
+    if len(head) >= _HEAD:
+        text = text[: text.rfind("\n") + 1] or text
+    separator, records = _split(path, text, kind)
+    first = records[0]
+    if (longest := max(map(len, records))) > len(first):
+        number = next(i for i, record in enumerate(records) if len(record) > len(first))
+        raise TableError(
+            f"{path.name}: its first line has {len(first)} fields and row {number} has {longest}; "
+            "give every column a name, and every row as many fields as there are names"
+        )
+    decimal = _decimal(separator, records)
+    spaced = f"{separator} " in text
+    if separator not in (",", "\t", r"\s+") or decimal != ".":
+        sign = " and decimal commas" if decimal == "," else ""
+        notes.append(f"the file was read with {separator!r} between its values{sign}")
+    if _is_row(first, decimal):
+        notes.append(
+            "the first line holds numbers only, so it was read as a row; the columns are "
+            "called x0, x1, ..."
+        )
+        return Layout(separator, decimal, encoding, spaced, None, len(first), notes)
+    names = [name.strip() for name in first]
+    _refuse_duplicates(path, names)
+    if nameless := [j for j, name in enumerate(names) if not name]:
+        calls = listed(f"'Unnamed: {j}'" for j in nameless)
+        notes.append(
+            f"columns without a name are called {calls}; if one is a row number, "
+            "give it to --id or --drop"
+        )
+    return Layout(separator, decimal, encoding, spaced, names, len(first), notes)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with gzip.open(path) if _compression(path) else path.open("rb") as file:
+            head = file.read(_HEAD)
+            return head if head.count(b"\n") > 2 else head + file.read(_LONG_HEAD)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
+
+
+def _compression(path: Path) -> str | None:
+    return "gzip" if path.suffix.lower() == ".gz" else None
+
+
+def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16", []
+    start = head[: 1 << 16]
+    n_control = len(start) - len(start.translate(None, _CONTROL))
+    if b"\0" in start or n_control > 0.01 * len(start):
+        raise TableError(
+            f"{path.name} is not a text file; save the table as CSV, or give the file the suffix "
+            "of what it is (.parquet, .npy, .npz, .csv.gz)"
+        )
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # The last bytes may be a part of a character.
+        if len(head) < _HEAD or error.start < len(head) - 4:
+            return "latin-1", [_NOT_UTF8]
+    return "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8", []
+
+
+def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
+    """Find the separator, and the first records by it."""
+    found: dict[str, list[list[str]]] = {}
+    try:
+        for separator in _SEPARATORS[kind]:
+            reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+            found[separator] = list(islice((record for record in reader if record), _RECORDS))
+    except csv.Error as error:
+        raise TableError(f"{path.name}: {error}; save the table as CSV again") from error
+    if kind == "text":
+        lines = (line.split() for line in text.splitlines())
+        found[r"\s+"] = list(islice((line for line in lines if line), _RECORDS))
+    if _only(found[";"], _DECIMAL_COMMA):
+        return ";", found[";"]
+    several = {sep: records for sep, records in found.items() if len(records[0]) > 1}
+    even = [sep for sep, records in several.items() if len(set(map(len, records))) == 1]
+    separator = next(iter([*even, *several]), ",")
+    return separator, found[separator]
+
+
+def _only(records: list[list[str]], pattern: re.Pattern[str]) -> bool:
+    """Tell whether there are two fields or more in the first record, all of a pattern."""
+    return len(records[0]) > 1 and all(map(pattern.fullmatch, records[0]))
+
+
+def _decimal(separator: str, records: list[list[str]]) -> str:
+    if separator == ",":
+        return "."
+
+    def fields() -> Iterator[str]:
+        return (field for record in records for field in record)
+
+    if any(map(_DECIMAL_POINT.fullmatch, fields())):
+        return "."
+    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields())) else "."
+
+
+def _is_row(fields: list[str], decimal: str) -> bool:
+    """Tell whether a first line is no header: numbers only, and not 0, 1, 2, ... in order."""
+    if not fields[0].strip() or fields == [str(j) for j in range(len(fields))]:
+        return False
+    try:
+        # An empty field is a missing value.
+        [float(field.replace(decimal, ".")) for field in fields if field.strip()]
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_duplicates(path: Path, names: list[str]) -> None:
+    place: dict[str, int] = {}
+    for j, name in enumerate(names):
+        if name and name in place:
+            raise TableError(
+                f"{path.name}: columns {place[name] + 1} and {j + 1} are both called "
+                f"{shown(name)}; rename one of them in the file"
+            )
+        place[name] = j
+
+
+def _too_large(path: Path) -> str:
+    return (
+        f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV files "
+        "and give the folder"
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong on one line, without the parser's preamble."""
+    if isinstance(error, PermissionError):
+        return "permission denied; change the permissions of the file"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    text = " ".join(str(text).replace("Error tokenizing data. C error:", "").split())
+    return text + ("; mend that line" if "fields in line" in text else "; save the table again")

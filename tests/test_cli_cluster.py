@@ -1,0 +1,238 @@
+"""``volmar cluster`` and ``volmar predict`` as a person uses them."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from volmar.cli.app import app
+from volmar.cli.methods import clusterer_names, parse_settings
+from volmar.datasets import make_blobs
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture
+def invoke():
+    return lambda *arguments: CliRunner().invoke(
+        app, [str(a) for a in arguments], catch_exceptions=False
+    )
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """A table with ids, text, gaps and two groups in two of its numbers."""
+    rng = np.random.default_rng(0)
+    n = 400
+    group = rng.random(n) < 0.45
+    frame = pandas.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(n)],
+            "height": rng.normal(160, 5, n) + 30 * group,
+            "weight": rng.normal(55, 4, n) + 25 * group,
+            "age": rng.normal(40, 10, n),
+            "region": rng.choice(["north", "south"], n),
+        }
+    )
+    frame.loc[::50, "age"] = np.nan
+    path = tmp_path_factory.mktemp("tables") / "people.csv"
+    frame.to_csv(path, index=False)
+    return path, group
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
+    path, group = people
+    labels, page, model = (tmp_path / name for name in ("labels.csv", "report.html", "m.volmar"))
+    result = invoke(
+        *("cluster", path, "--id", "name", "--missing", "impute", "--drop", "region"),
+        *("-o", labels, "--report", page, "--save", model),
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 clusters by MSPC" in result.output
+    rows = read(labels)
+    assert list(rows[0]) == ["name", "label", "score"]
+    assert rows[7]["name"] == "person 7"
+    found = np.array([int(row["label"]) for row in rows])
+    assert max(np.mean(found == group), np.mean(found != group)) > 0.97
+    assert all((float(row["score"]) > 0) == (row["label"] == "1") for row in rows)
+    assert "<html" in page.read_text(encoding="utf-8")
+
+    again = tmp_path / "again.csv"
+    result = invoke("predict", model, path, "-o", again)
+    assert result.exit_code == 0, result.output
+    assert [row["label"] for row in read(again)] == [row["label"] for row in rows]
+
+
+def test_text_takes_part_with_a_note(invoke, people):
+    result = invoke("cluster", people[0], "--id", "name", "--missing", "drop", "-k", 2)
+    assert result.exit_code == 0
+    assert "column 'region' is text" in result.stderr
+    assert "5 columns" in result.stdout
+
+
+def test_noise_is_not_split(invoke, tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    np.save(tmp_path / "noise.npy", X)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", tmp_path / "noise.npy", "-o", out)
+    assert result.exit_code == 0
+    assert "Nothing supports a split" in result.output
+    assert "One cluster." in result.output
+    assert {row["label"] for row in read(out)} == {"0"}
+    result = invoke("cluster", tmp_path / "noise.npy", "--split-anyway", "--method", "CPMMC")
+    assert "2 clusters by CPMMC" in result.output
+    assert "no evidence supports it" in result.output
+
+
+def test_three_groups_are_three(invoke, tmp_path):
+    rng = np.random.default_rng(0)
+    corners = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 1.0], [4.0, 8.0, 0.0]])
+    X = rng.normal(size=(600, 3)) + corners[rng.integers(0, 3, 600)]
+    np.savez(tmp_path / "blobs.npz", X=X)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", tmp_path / "blobs.npz", "-o", out, "--report", tmp_path / "r.html")
+    assert result.exit_code == 0, result.output
+    assert "3 clusters by MSPC" in result.output
+    assert len(read(out)) == 600
+
+
+def test_a_built_in_set(invoke):
+    result = invoke("cluster", "digits-3v8", "--n-clusters", 2)
+    assert result.exit_code == 0
+    assert "357 rows" in result.output
+
+
+@pytest.mark.parametrize("method", clusterer_names())
+def test_every_method_by_its_name(invoke, method, tmp_path):
+    X, _ = make_blobs(60, n_features=3, random_state=0)
+    np.save(tmp_path / "x.npy", X)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", tmp_path / "x.npy", "-m", method.lower(), "-k", 2, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert {row["label"] for row in read(out)} == {"0", "1"}
+
+
+def test_settings():
+    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
+    assert parse_settings(given) == {
+        "C": 2,
+        "kernel": "rbf",
+        "anneal": (1.2, 3),
+        "init": None,
+        "row_balance": True,
+    }
+
+
+def wrong(tmp_path):
+    """Cases by name: arguments, and what the one line must say."""
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("a,b\n")
+    (tmp_path / "one.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "constant.csv").write_text("a,b\n" + "1,2\n" * 9)
+    (tmp_path / "column.csv").write_text("a\n" + "x\n" * 3)
+    (tmp_path / "gaps.csv").write_text("a,b\n1,\n2,3\n4,5\n")
+    (tmp_path / "names.csv").write_text("a,b\n" + "".join(f"{i},n{i}\n" for i in range(99)))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "good.csv").write_text("a,b\n" + "".join(f"{i},{i * i}\n" for i in range(9)))
+    (tmp_path / "there.csv").write_text("")
+    good = tmp_path / "good.csv"
+    return {
+        "no such file": ([tmp_path / "nowhere.csv"], "nowhere.csv"),
+        "empty": ([tmp_path / "empty.csv"], "empty"),
+        "header only": ([tmp_path / "header.csv"], "header.csv"),
+        "one row": ([tmp_path / "one.csv"], "row"),
+        "constant": ([tmp_path / "constant.csv"], "constant"),
+        "constant text": ([tmp_path / "column.csv"], "no column has two different values"),
+        "gaps": ([tmp_path / "gaps.csv"], "--missing"),
+        "a name for each row": ([tmp_path / "names.csv"], "--drop"),
+        "empty folder": ([tmp_path / "folder"], "folder"),
+        "unknown column": ([good, "--columns", "z"], "z"),
+        "unknown id": ([good, "--id", "z"], "z"),
+        "unknown method": ([good, "-m", "KMean"], "KMean"),
+        "unknown setting": ([good, "--set", "reg2=1"], "Did you mean reg?"),
+        "wrong setting": ([good, "-k", "2", "--set", "reg=-1"], "reg"),
+        "no setting": ([good, "--set", "reg"], "NAME=VALUE"),
+        "too many clusters": ([good, "-k", "99"], "99"),
+        "no number": ([good, "-k", "many"], "many"),
+        "file is there": ([good, "-o", tmp_path / "there.csv"], "--force"),
+        "no folder": ([good, "-o", tmp_path / "no" / "x.csv"], "no folder"),
+    }
+
+
+def test_wrong_input_is_one_line(invoke, tmp_path, subtests):
+    for name, (arguments, says) in wrong(tmp_path).items():
+        with subtests.test(name):
+            result = invoke("cluster", *arguments)
+            assert result.exit_code == 2, result.output
+            errors = result.stderr.splitlines()
+            lines = [line for line in errors if line.startswith("volmar cluster:")]
+            assert len(lines) == 1, result.output
+            assert says in lines[0]
+            assert "Traceback" not in result.output
+
+
+def test_predict_refuses_what_is_no_model(invoke, people, tmp_path):
+    (tmp_path / "rubbish.volmar").write_bytes(b"rubbish")
+    result = invoke("predict", tmp_path / "rubbish.volmar", people[0])
+    assert result.exit_code == 2
+    assert "rubbish.volmar" in result.output
+    result = invoke("predict", tmp_path / "nowhere.volmar", people[0])
+    assert result.exit_code == 2
+
+
+def test_info(invoke):
+    result = invoke("info")
+    assert result.exit_code == 0
+    assert "scikit-learn" in result.output
+    assert "extra dask" in result.output
+
+
+def test_a_folder_goes_by_blocks(invoke, tmp_path):
+    pytest.importorskip("dask")
+    X, _ = make_blobs(3000, n_features=4, random_state=0)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i in range(3):
+        frame = pandas.DataFrame(X[1000 * i : 1000 * (i + 1)], columns=list("abcd"))
+        frame.to_csv(folder / f"part-{i}.csv", index=False)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", folder, "-o", out, "--report", tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    assert "pass 2: 3000 rows" in result.output
+    rows = read(out)
+    assert [int(row["row"]) for row in rows] == list(range(3000))
+    sizes = np.bincount([int(row["label"]) for row in rows])
+    assert sizes.min() > 1000
+
+
+def test_ctrl_c_stops_cleanly(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60_000, 40))
+    np.save(tmp_path / "x.npy", X)
+    out = tmp_path / "labels.csv"
+    arguments = ["cluster", str(tmp_path / "x.npy"), "-m", "LGMMC", "-k", "2"]
+    arguments += ["--set", "method=nystroem", "-o", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "volmar", *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "stopped" in errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.glob("*labels*"))

@@ -1,0 +1,211 @@
+"""The displays of fitted estimators: what is drawn is what was fitted."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import volmar
+from volmar.datasets import make_blobs
+from volmar.plots import ConvergenceDisplay, ConvergenceLine, EigenDisplay, ProjectionDisplay
+
+
+@pytest.fixture(autouse=True)
+def figures():
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    yield
+    mpl.pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def two():
+    return make_blobs(150, centers=2, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def three():
+    return make_blobs(150, centers=3, random_state=0)[0]
+
+
+def lines_named(display, name):
+    """Horizontal places of the vertical lines from the one of that name on, of the same style."""
+    lines = display.ax_.get_lines()
+    (first,) = [line for line in lines if line.get_label() == name]
+    return sorted(
+        line.get_xdata()[0] for line in lines if line.get_linestyle() == first.get_linestyle()
+    )
+
+
+# ---------------------------------------------------------------------- projection
+
+
+@pytest.mark.parametrize("name", ["CPMMC", "GMMC", "LGMMC", "SDPMMC", "SKMMC", "SoftLabelMVC"])
+def test_bars_count_every_row_on_its_side_of_the_border(name, two):
+    model = getattr(volmar, name)(random_state=0).fit(two)
+    display = ProjectionDisplay.from_estimator(model, two)
+    scores = model.decision_function(two)
+    np.testing.assert_array_equal(
+        display.counts_.sum(axis=1), [(scores <= 0).sum(), (scores > 0).sum()]
+    )
+    heights = [bar.get_height() for bar in display.ax_.patches]
+    assert sum(heights) == len(two)
+    assert 0.0 in display.edges_
+    assert lines_named(display, "border") == [0.0]
+    if name == "SoftLabelMVC":
+        assert display.marks == ()
+    else:
+        assert lines_named(display, "margin") == [-1.0, 1.0]
+    display.figure_.canvas.draw()
+
+
+def test_targets_of_a_regression_are_no_margin(two):
+    model = volmar.IterSVR(random_state=0).fit(two)
+    assert lines_named(ProjectionDisplay.from_estimator(model, two), "targets") == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize("n_clusters", [2, "auto"])
+def test_mspc_shows_means_one_apart_and_the_probability(n_clusters, two):
+    model = volmar.MSPC(n_clusters, random_state=0).fit(two)
+    display = ProjectionDisplay.from_estimator(model, two)
+    low, high = lines_named(display, "means")
+    assert high - low == pytest.approx(1.0)  # the unit of MSPC's scores
+    of_split = model if n_clusters == 2 else model.tree_.root.model
+    texts = [text.get_text() for text in display.ax_.texts]
+    assert f"separation probability {of_split.msp_:.2f}" in texts
+
+
+@pytest.mark.parametrize(("name", "mark"), [("CPMMC", 1.0), ("SKMMC", 2.0), ("MSPC", None)])
+def test_more_clusters_show_the_best_less_the_second_best(name, mark, three):
+    model = getattr(volmar, name)(3, random_state=0).fit(three)
+    display = ProjectionDisplay.from_estimator(model, three, bins=20)
+    ordered = np.sort(model.decision_function(three), axis=1)
+    np.testing.assert_allclose(display.scores, ordered[:, 2] - ordered[:, 1])
+    np.testing.assert_array_equal(display.counts_.sum(axis=1), np.bincount(model.predict(three)))
+    assert display.edges_[0] == 0.0
+    assert len(display.edges_) == 21
+    assert display.marks == (() if mark is None else (mark,))
+    if mark == 2.0:
+        # Splitting again: at the margin of the nearest border the best score is 1.
+        np.testing.assert_allclose(display.scores, 2 * ordered[:, 2])
+
+
+def test_projection_of_pipelines_new_rows_and_float32(two, rng):
+    pipeline = make_pipeline(StandardScaler(), volmar.CPMMC(random_state=0)).fit(two)
+    display = ProjectionDisplay.from_estimator(pipeline, two)
+    assert display.marks == (-1.0, 1.0)
+    assert display.ax_.get_title() == "CPMMC"
+    model = volmar.CPMMC(random_state=0).fit(two)
+    for n in (1, 7, 1000):
+        rows = rng.normal(size=(n, 2)).astype(np.float32) * 10
+        assert ProjectionDisplay.from_estimator(model, rows).counts_.sum() == n
+    for bins in (1, 2, 3, 50):
+        assert ProjectionDisplay.from_estimator(model, two, bins=bins).counts_.sum() == len(two)
+
+
+def test_projection_refuses(two):
+    with pytest.raises(NotFittedError):
+        ProjectionDisplay.from_estimator(volmar.CPMMC(), two)
+    kmeans = KMeans(2, n_init=1, random_state=0).fit(two)
+    with pytest.raises(ValueError, match="decision_function, and KMeans has none"):
+        ProjectionDisplay.from_estimator(kmeans, two)
+    one = volmar.MSPC(1).fit(two)
+    with pytest.raises(ValueError, match=r"one cluster.*n_clusters=2"):
+        ProjectionDisplay.from_estimator(one, two)
+    model = volmar.MSPC(random_state=0).fit(two)
+    for bins in (0, 2.5, True):
+        with pytest.raises(ValueError, match=f"bins must be a whole number.*got {bins!r}"):
+            ProjectionDisplay.from_estimator(model, two, bins=bins)
+
+
+# ---------------------------------------------------------------------- convergence
+
+
+def test_convergence_draws_the_history_and_its_bound(two):
+    model = volmar.CPMMC(random_state=0).fit(two)
+    display = ConvergenceDisplay.from_estimator(model)
+    objective, bound = display.ax_.get_lines()
+    np.testing.assert_array_equal(objective.get_ydata(), model.result_.history)
+    np.testing.assert_array_equal(objective.get_xdata(), np.arange(1, model.n_iter_ + 1))
+    np.testing.assert_allclose(bound.get_ydata(), model.result_.lower_bound)
+    # Under the iterations that it bounds, and no others.
+    history = np.array(model.result_.history)
+    start = round(bound.get_xdata()[0] + 0.25) - 1
+    assert (history[start:] >= model.result_.lower_bound - 1e-9).all()
+    assert start == 0 or history[start - 1] < model.result_.lower_bound
+    display.figure_.canvas.draw()
+
+
+def test_a_bound_starts_after_the_last_value_below_it():
+    assert ConvergenceLine("", (3.0, 1.0, 2.5, 2.1), 2.0).bounded_from == 2
+    assert ConvergenceLine("", (3.0, 2.0), 2.0).bounded_from == 0
+    assert ConvergenceLine("", (3.0, 2.0)).bounded_from == 0
+
+
+def test_a_line_for_each_split(three):
+    model = volmar.SKMMC(3, random_state=0).fit(three)
+    display = ConvergenceDisplay.from_estimator(model)
+    assert [line.values for line in display.lines] == [
+        split.model.result_.history for split in model.tree_.splits()
+    ]
+    drawn = [line for line in display.ax_.get_lines() if line.get_linestyle() == "-"]
+    assert [line.get_ydata()[-1] for line in drawn] == pytest.approx([-1.0, -1.0])
+    assert drawn[0].get_label().startswith("split 1 (150 rows), gap ")
+
+
+def test_convergence_without_a_bound_or_with_one_value(two, three):
+    display = ConvergenceDisplay.from_estimator(volmar.MSPC(3, random_state=0).fit(three))
+    assert len(display.ax_.get_lines()) == 1
+    assert display.ax_.get_legend() is None
+    pipeline = make_pipeline(StandardScaler(), volmar.LDAKMeans(random_state=0)).fit(two)
+    display = ConvergenceDisplay.from_estimator(pipeline)
+    display.figure_.canvas.draw()
+    shown = [text.get_text() for text in display.ax_.get_xticklabels()]
+    assert all(text == "" or float(text) == int(float(text)) for text in shown)
+
+
+def test_convergence_refuses(two):
+    with pytest.raises(NotFittedError):
+        ConvergenceDisplay.from_estimator(volmar.CPMMC())
+    with pytest.raises(ValueError, match="result_ with a history, and KMeans has none"):
+        ConvergenceDisplay.from_estimator(KMeans(2, n_init=1, random_state=0).fit(two))
+    with pytest.raises(ValueError, match=r"this MSPC has no history.*n_clusters=2"):
+        ConvergenceDisplay.from_estimator(volmar.MSPC(1).fit(two))
+
+
+# ---------------------------------------------------------------------- eigenvalues
+
+
+@pytest.mark.parametrize("name", ["NormalizedSpectralClustering", "SMIC", "SoftLabelMVC"])
+def test_eigenvalues_and_the_gap_after_the_last_used(name, three):
+    model = getattr(volmar, name)(3, random_state=0).fit(three)
+    display = EigenDisplay.from_estimator(model)
+    used, after = display.ax_.get_lines()
+    np.testing.assert_array_equal(used.get_ydata(), model.eigenvalues_[:3])
+    np.testing.assert_array_equal(after.get_ydata(), model.eigenvalues_[3:])
+    assert display.gap_ == abs(model.eigenvalues_[3] - model.eigenvalues_[2])
+    assert display.ax_.texts[0].get_text() == f"gap {display.gap_:.3g}"
+    order = "largest" if name == "SMIC" else "smallest"
+    assert display.ax_.get_xlabel().endswith(f"{order} first")
+    display.figure_.canvas.draw()
+
+
+def test_eigenvalues_without_the_next_one(two):
+    display = EigenDisplay.from_estimator(volmar.NormalizedCut(random_state=0).fit(two))
+    assert np.isnan(display.gap_)
+    assert len(display.ax_.get_lines()) == 1
+    assert not display.ax_.texts
+
+
+def test_eigenvalues_refuse(three):
+    with pytest.raises(NotFittedError):
+        EigenDisplay.from_estimator(volmar.SMIC())
+    with pytest.raises(ValueError, match=r"this CPMMC has no eigenvalues_\. Use Normalized"):
+        EigenDisplay.from_estimator(volmar.CPMMC(random_state=0).fit(three))
+    tree = volmar.NormalizedCut(3, random_state=0).fit(three)
+    with pytest.raises(ValueError, match=r"pass tree_\.splits\(\)\[0\]\.model"):
+        EigenDisplay.from_estimator(tree)
+    EigenDisplay.from_estimator(tree.tree_.splits()[0].model)

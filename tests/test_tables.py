@@ -1,0 +1,673 @@
+"""Files to rows and back: every kind of file, every kind of damage, and what the messages say."""
+
+import gzip
+import io
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from volmar.tables import (
+    LoadedTable,
+    Preparation,
+    TableError,
+    is_folder_of_tables,
+    prepare_blocks,
+    read_folder,
+    read_table,
+    write_atomically,
+    write_labels,
+)
+
+
+@pytest.fixture
+def put(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def refused(action, *words):
+    """Run something that must fail with one line that has all the words."""
+    with pytest.raises(TableError) as caught:
+        action()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 500
+    for word in words:
+        assert word in message, message
+    return message
+
+
+def prepared(path, **options):
+    return Preparation(**options).fit_transform(read_table(path))
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("a.csv", "a,b\n1.5,2\n3,-4\n"),
+            ("a.tsv", "a\tb\n1.5\t2\n3\t-4\n"),
+            ("a.txt", "a b\n1.5  2\n 3 -4\n"),
+            ("b.txt", "a|b\n1.5|2\n3|-4\n"),
+            ("b.csv", "a;b\n1,5;2\n3;-4\n"),
+            ("c.csv", "a;b\n1.5;2\n3;-4\n"),
+            ("d.csv", "\ufeffa,b\r\n1.5,2\r\n3,-4\r\n"),
+            ("e.csv", "a, b\n1.5, 2\n3, -4\n"),
+            ("f.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-16")),
+            ("g.csv.gz", gzip.compress(b"a,b\n1.5,2\n3,-4\n")),
+        ],
+    )
+    def test_text_in_many_layouts(self, put, name, content):
+        table = read_table(put(name, content))
+        assert table.name == name
+        assert list(table.data.columns) == ["a", "b"]
+        np.testing.assert_array_equal(table.data.to_numpy(), [[1.5, 2], [3, -4]])
+        assert table.truth is None
+
+    def test_values_are_those_of_pandas(self, put, rng):
+        frame = pd.DataFrame(rng.normal(size=(500, 4)) * 10.0 ** rng.integers(-20, 20, (500, 4)))
+        path = put("a.csv", frame.to_csv(index=False))
+        # Names 0, 1, 2, 3 in order are a header.
+        np.testing.assert_array_equal(read_table(path).data.to_numpy(), frame.to_numpy())
+
+    def test_a_first_line_of_numbers_is_a_row(self, put):
+        table = read_table(put("a.csv", "1,2\n3,4\n"))
+        assert list(table.data.columns) == ["x0", "x1"]
+        assert len(table.data) == 2
+        assert any("first line" in note for note in table.notes)
+        decimal = read_table(put("b.csv", "1,5;2,5\n3,0;4,1\n"))
+        np.testing.assert_array_equal(decimal.data.to_numpy(), [[1.5, 2.5], [3, 4.1]])
+
+    def test_latin_1_and_quoted_line_breaks(self, put):
+        latin = read_table(put("a.csv", "a,é\n1,ü\n2,x\n".encode("latin-1")))
+        assert list(latin.data.columns) == ["a", "é"]
+        assert latin.data["é"].tolist() == ["ü", "x"]
+        assert any("Latin-1" in note for note in latin.notes)
+        late = "a,b\n" + "1,2\n" * 100_000 + "1,é\n"
+        assert read_table(put("c.csv", late.encode("latin-1"))).data["b"].iloc[-1] == "é"
+        quoted = read_table(put("b.csv", 'a,b\n1,"x\ny, z"\n2,w\n'))
+        assert quoted.data["b"].tolist() == ["x\ny, z", "w"]
+
+    def test_a_type_does_not_depend_on_where_pandas_cuts(self, put):
+        rows = "".join(f"{i},{i / 8 if i < 180_000 else 'x'}\n" for i in range(200_000))
+        table = read_table(put("a.csv", "a,b\n" + rows))
+        assert {type(value) for value in table.data["b"]} == {str}
+
+    def test_parquet(self, tmp_path):
+        frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}, index=pd.Index([5, 6], name="k"))
+        frame.to_parquet(tmp_path / "a.parquet")
+        assert list(read_table(tmp_path / "a.parquet").data.columns) == ["k", "a", "b"]
+
+    def test_arrays(self, tmp_path):
+        X = np.arange(6.0).reshape(3, 2)
+        np.save(tmp_path / "a.npy", X)
+        np.savez(tmp_path / "b.npz", data=X, y=np.ones(3))
+        np.savez(tmp_path / "c.npz", other=np.eye(4), X=X)
+        sp.save_npz(tmp_path / "d.npz", sp.csr_array(X))
+        for name in ("a.npy", "b.npz", "c.npz"):
+            np.testing.assert_array_equal(read_table(tmp_path / name).data, X)
+        sparse = read_table(tmp_path / "d.npz").data
+        assert sp.issparse(sparse)
+        np.testing.assert_array_equal(sparse.toarray(), X)
+        np.save(tmp_path / "e.npy", np.arange(3))
+        assert read_table(tmp_path / "e.npy").data.shape == (3, 1)
+
+    def test_libsvm(self, put):
+        table = read_table(put("a.svm", "1 1:2 3:4\n-1 2:1\n"))
+        np.testing.assert_array_equal(table.data.toarray(), [[2, 0, 4], [0, 1, 0]])
+        np.testing.assert_array_equal(table.truth, [1, -1])
+        assert read_table(put("b.libsvm", "0 1:2\n0 2:1\n")).truth is None
+        packed = read_table(put("c.svm.gz", gzip.compress(b"1 1:2\n2 2:1\n")))
+        assert packed.data.shape == (2, 2)
+
+    def test_built_in(self, tmp_path, monkeypatch):
+        table = read_table("iris")
+        assert table.data.shape == (150, 4)
+        assert table.truth.shape == (150,)
+        assert prepared("iris").feature_names[0] == "sepal length (cm)"
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "iris").write_text("a,b\n1,2\n3,4\n")
+        assert read_table("iris").data.shape == (2, 2)
+
+    @pytest.mark.parametrize(
+        ("name", "content", "words"),
+        [
+            ("a.csv", b"", ["a.csv is empty"]),
+            ("a.csv", b"\n \n", ["a.csv is empty"]),
+            ("a.csv", b"a,b\n", ["no rows"]),
+            ("a.csv", bytes(range(256)) * 4, ["not a text file", "CSV"]),
+            ("a.csv", b"\x89PNG\r\n\x1a\n", ["not a text file"]),
+            ("a.csv", b"a,b,a\n1,2,3\n", ["columns 1 and 3", "'a'", "rename"]),
+            ("a.csv", b"a,b\n1,2,3\n", ["2 fields", "3"]),
+            ("a.csv", b"a,b\n" + b"1,2\n" * 99 + b"1,2,3\n", ["line 101"]),
+            ("a.csv", b'a,b\n1,"2\n', ["a.csv", "EOF"]),
+            ("a.csv", b'"' + b"x" * 200_000, ["a.csv", "field"]),
+            ("a.csv.gz", b"rubbish", ["a.csv.gz", "gzip"]),
+            ("a.csv.gz", gzip.compress(os.urandom(3000))[:-40], ["a.csv.gz"]),
+            ("a.parquet.gz", b"rubbish", ["gunzip"]),
+            ("a.parquet", b"rubbish", ["a.parquet", "Parquet"]),
+            ("a.npy", b"rubbish", ["a.npy", "objects"]),
+            ("a.npy", b"\x93NUMPY\x01\x00\x08\x00((((((((", ["a.npy"]),
+            ("a.npz", b"PK\x03\x04rubbish", ["a.npz"]),
+            ("a.svm", b"1:2 3:4\n", ["a.svm", "label column:value"]),
+            ("a.svm", b"# nothing\n", ["a.svm"]),
+            ("a.xlsx", b"rubbish", ["'.xlsx'", "CSV"]),
+        ],
+    )
+    def test_damage(self, put, name, content, words):
+        path = put(name, content)
+        refused(lambda: read_table(path), *words)
+
+    def test_wrong_paths(self, tmp_path):
+        refused(lambda: read_table(tmp_path / "no.csv"), "no file", "no.csv")
+        refused(lambda: read_table("digit"), "built-in", "'digits'")
+        refused(lambda: read_table(tmp_path), "folder", ".parquet or .csv")
+        refused(lambda: read_table("x" * 5000), "cannot be read")
+        refused(lambda: read_table("a\0b"), "a\\x00b")
+
+    def test_no_permission(self, put, monkeypatch):
+        path = put("a.csv", "a\n1\n")
+
+        def deny(*args, **kwargs):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("pathlib.Path.open", deny)
+        refused(lambda: read_table(path), "a.csv", "permission")
+
+    def test_objects_are_never_unpickled(self, tmp_path):
+        class Hostile:
+            def __reduce__(self):
+                return os.mkdir, (str(tmp_path / "was-run"),)
+
+        hostile = np.array([[Hostile()]], dtype=object)
+        np.save(tmp_path / "a.npy", hostile, allow_pickle=True)
+        np.savez(tmp_path / "b.npz", X=hostile)
+        np.savez(tmp_path / "c.npz", good=np.eye(2), bad=hostile)
+        (tmp_path / "d.npy").write_bytes(pickle.dumps(Hostile()))
+        for name in ("a.npy", "b.npz", "c.npz", "d.npy"):
+            refused(lambda name=name: read_table(tmp_path / name), name, "could run code")
+        assert not (tmp_path / "was-run").exists()
+
+    @pytest.mark.parametrize(
+        ("array", "word"),
+        [
+            (np.zeros((2, 2, 2)), "(2, 2, 2)"),
+            (np.array(3.0), "()"),
+            (np.zeros((0, 3)), "(0, 3)"),
+            (np.array([["a"]]), "dtype"),
+            (np.eye(2) * 1j, "complex"),
+        ],
+    )
+    def test_arrays_that_are_no_tables(self, tmp_path, array, word):
+        np.save(tmp_path / "a.npy", array)
+        refused(lambda: read_table(tmp_path / "a.npy"), "a.npy", word)
+
+    def test_several_arrays(self, tmp_path):
+        np.savez(tmp_path / "a.npz", u=np.eye(2), v=np.eye(3))
+        refused(lambda: read_table(tmp_path / "a.npz"), "'u', 'v'", "'X'")
+        np.savez(tmp_path / "b.npz", u=np.ones(2))
+        refused(lambda: read_table(tmp_path / "b.npz"), "none")
+
+
+class TestPreparing:
+    def test_scales_as_scikit_learn(self, rng):
+        X = rng.normal(3, 5, (9000, 6))
+        for scale, scaler in (("standard", StandardScaler()), ("minmax", MinMaxScaler())):
+            want = scaler.fit_transform(X)
+            for data in (X, np.asfortranarray(X), pd.DataFrame(X)):
+                got = Preparation(scale=scale).fit_transform(data)
+                np.testing.assert_allclose(got.X, want, atol=1e-12)
+                assert got.X.flags.c_contiguous
+                assert got.X.flags.writeable
+        np.testing.assert_array_equal(Preparation(scale="none").fit_transform(X).X, X)
+
+    def test_the_table_is_left_alone(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(20, 3)))
+        frame.iloc[3, 1] = np.nan
+        before = frame.copy()
+        for missing in ("drop", "impute"):
+            out = Preparation(missing=missing).fit_transform(frame)
+            out.X[:] = 0
+            pd.testing.assert_frame_equal(frame, before)
+
+    def test_categories(self):
+        frame = pd.DataFrame(
+            {
+                "colour": ["red", "blue", "red", "green"],
+                "n": [1.0, 2.0, 3.0, 4.0],
+                "flag": [True, False, False, True],
+                "kind": pd.Categorical(["u", "v", "u", "u"], categories=["u", "v", "w"]),
+            }
+        )
+        got = Preparation(scale="none").fit_transform(frame)
+        names = "n colour=blue colour=green colour=red flag=False flag=True kind=u kind=v"
+        assert got.feature_names == names.split()
+        want = np.column_stack(
+            [
+                frame["n"],
+                *(frame["colour"] == value for value in ("blue", "green", "red")),
+                *(frame["flag"] == value for value in (False, True)),
+                *(frame["kind"] == value for value in "uv"),
+            ]
+        )
+        np.testing.assert_array_equal(got.X, want)
+        scaled = Preparation().fit_transform(frame).X
+        np.testing.assert_allclose(scaled, StandardScaler().fit_transform(want), atol=1e-12)
+        assert sum("text" in note for note in got.notes) == 3
+
+    def test_a_name_from_a_hostile_file_stays_a_name(self, put):
+        got = prepared(put("a.csv", "<script>,b\nx,1\ny,2\nx,3\n"), scale="none")
+        assert got.feature_names == ["b", "<script>=x", "<script>=y"]
+
+    @pytest.mark.parametrize("n", [3, 60, 10_000])
+    def test_text_that_names_rows(self, n):
+        frame = pd.DataFrame({"name": [f"n{i}" for i in range(n)], "x": np.arange(n)})
+        refused(lambda: Preparation().fit(frame), "'name'", f"{n} different", "--drop", "--id")
+        assert Preparation(drop=["name"]).fit_transform(frame).X.shape == (n, 1)
+        got = Preparation(id_column="name").fit_transform(frame)
+        assert got.id_name == "name"
+        assert got.ids.tolist() == frame["name"].tolist()
+
+    def test_text_with_over_fifty_values(self):
+        values = [f"v{i % 51}" for i in range(200)]
+        refused(lambda: Preparation().fit(pd.DataFrame({"t": values})), "'t'", "51 different")
+        fifty = pd.DataFrame({"t": [f"v{i % 50}" for i in range(200)]})
+        assert Preparation().fit_transform(fifty).X.shape == (200, 50)
+
+    def test_numbers_with_a_word_among_them(self, put):
+        rows = "".join(f"{i},{'?' if i == 30 else i}\n" for i in range(100))
+        path = put("a.csv", "a,b\n" + rows)
+        refused(lambda: prepared(path), "a.csv", "'b'", "'?'", "row 30", "--missing")
+
+    def test_other_kinds_of_columns(self):
+        base = {"x": [1.0, 2.0, 3.0]}
+        dates = pd.DataFrame({**base, "t": pd.date_range("2020-01-01", periods=3)})
+        refused(lambda: Preparation().fit(dates), "'t'", "dates", "--drop")
+        lists = pd.DataFrame({**base, "l": [[1], [2], [1]]})
+        refused(lambda: Preparation().fit(lists), "'l'", "--drop")
+        nullable = pd.DataFrame({**base, "n": pd.array([1, None, 3], dtype="Int64")})
+        got = Preparation(missing="impute", scale="none").fit_transform(nullable)
+        np.testing.assert_array_equal(got.X, [[1, 1], [2, 2], [3, 3]])
+
+    def test_huge_numbers(self, put):
+        path = put("a.csv", "a,b\n123456789012345678901234567890,1\n5,2\n7,3\n")
+        np.testing.assert_allclose(prepared(path, scale="none").X[0, 0], 1.2345678901234568e29)
+        ids = prepared(put("b.csv", "a,b\n9007199254740995,1\n5,2\n7,3\n"))
+        assert any("2^53" in note and "'a'" in note for note in ids.notes)
+        wide = put("c.csv", "a,b\n1e308,1\n-1e308,2\n1e307,3\n")
+        refused(lambda: prepared(wide), "'a'", "unit")
+
+    def test_few_rows_and_constant_columns(self, put):
+        refused(lambda: prepared(put("a.csv", "a,b\n1,2\n")), "a.csv has 1 row")
+        refused(lambda: prepared(put("a.csv", "a,b\n1,x\n1,x\n")), "a.csv", "alike")
+        got = prepared(put("a.csv", "a,b,c\n1,x,3\n1,x,4\n"))
+        assert got.feature_names == ["c"]
+        assert any("'a'" in note and "one value" in note for note in got.notes)
+        assert prepared(put("a.csv", "a\n1\n2\n")).X.shape == (2, 1)
+
+    def test_missing_is_an_error(self, put):
+        path = put("a.csv", "a,b,c\n1,,x\ninf,2,\n3,,x\n4,5,y\n")
+        refused(lambda: prepared(path), "'a' 1", "'b' 2", "'c' 1", "4 values", "drop", "impute")
+        path = put("b.csv", "a,b\n1,\n2,2\n3,\n")
+        refused(lambda: prepared(path), "2 rows", "--missing drop", "--missing impute", "--drop")
+
+    def test_missing_rows_dropped(self, put):
+        path = put("a.csv", "k,a,b,c\np,1,,x\nq,inf,2,x\nr,3,4,\ns,4,5,y\nt,7,8,x\n")
+        got = prepared(path, missing="drop", id_column="k", scale="none")
+        np.testing.assert_array_equal(got.kept, [False, False, False, True, True])
+        assert got.ids.tolist() == ["s", "t"]
+        np.testing.assert_array_equal(got.X, [[4, 5, 0, 1], [7, 8, 1, 0]])
+        rows = prepared(path, missing="drop", drop=["k"])
+        np.testing.assert_array_equal(rows.ids, [3, 4])
+        np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-12)
+        nothing = put("b.csv", "a,b\n,1\n1,\n2,\n,2\n")
+        refused(lambda: prepared(nothing, missing="drop"), "every row", "--missing impute")
+
+    def test_missing_filled(self, put):
+        path = put("a.csv", "a,c\n1,x\n,x\n4,\n5,y\n")
+        got = prepared(path, missing="impute", scale="none")
+        np.testing.assert_array_equal(got.X, [[1, 1, 0], [4, 1, 0], [4, 1, 0], [5, 0, 1]])
+        assert any("2 missing" in note for note in got.notes)
+
+    def test_columns_without_a_value(self, put):
+        path = put("a.csv", "a,b\n,1\n,2\n")
+        refused(lambda: prepared(path), "'a' 2")
+        for missing in ("drop", "impute"):
+            got = prepared(path, missing=missing)
+            assert got.feature_names == ["b"]
+            assert got.kept.all()
+            assert any("'a'" in note for note in got.notes)
+        refused(lambda: prepared(put("b.csv", "a,b\n,\n,\n"), missing="drop"), "b.csv")
+
+    def test_choice_of_columns(self, put):
+        path = put("a.csv", "alpha,b,c\n1,2,5\n3,4,9\n")
+        assert prepared(path, columns=["c", "alpha"]).feature_names == ["c", "alpha"]
+        assert prepared(path, columns=["c", "b"], drop=["b"]).feature_names == ["c"]
+        assert prepared(path, drop="b").feature_names == ["alpha", "c"]
+        refused(lambda: prepared(path, columns=["alhpa"]), "a.csv", "--columns", "'alpha'")
+        refused(lambda: prepared(path, drop=["z"]), "--drop", "'z'")
+        refused(lambda: prepared(path, id_column="z"), "--id", "'z'")
+        refused(lambda: prepared(path, drop=["alpha", "b", "c"]), "no column left")
+        refused(lambda: prepared(path, columns=["b"], id_column="b"), "--columns", "--id")
+        refused(lambda: Preparation(scale="max"), "--scale", "'max'", "minmax")
+        refused(lambda: Preparation(missing="mean"), "--missing", "'mean'", "impute")
+
+    def test_duplicate_names(self):
+        frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
+        refused(lambda: Preparation().fit(frame), "'a'", "rename")
+
+    def test_ids(self, put):
+        got = prepared(put("a.csv", "k,a\n1,1\n,2\n1,3\n"), id_column="k")
+        assert got.ids.tolist() == [1, None, 1]
+        assert any("repeatedly" in note for note in got.notes)
+
+
+class TestNewTables:
+    def test_fit_then_transform_is_fit_transform(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(50, 3)), columns=list("abc"))
+        frame["t"] = rng.choice(["u", "v", None], 50)
+        frame.loc[4, "b"] = np.nan
+        for missing in ("drop", "impute"):
+            for scale in ("standard", "minmax", "none"):
+                both = Preparation(missing=missing, scale=scale).fit_transform(frame)
+                model = Preparation(missing=missing, scale=scale).fit(frame)
+                np.testing.assert_array_equal(model.transform(frame).X, both.X)
+                assert both.X.shape[1] == len(both.feature_names) == 5
+
+    def test_new_rows(self):
+        frame = pd.DataFrame({"a": [0.0, 2.0, 4.0], "t": ["u", "v", "u"], "one": 1})
+        model = Preparation(scale="none").fit(frame)
+        new = pd.DataFrame({"extra": ["z"] * 2, "t": ["w", "v"], "a": [7, 8]})
+        got = model.transform(new)
+        np.testing.assert_array_equal(got.X, [[7, 0, 0], [8, 0, 1]])
+        assert any("'t'" in note and "'w'" in note for note in got.notes)
+        refused(lambda: model.transform(new[["t"]]), "'a'", "lacks 1 of the 2")
+        bad = new.assign(a=["7", "x"])
+        refused(lambda: model.transform(bad), "'a'", "'x'", "row 1")
+        gaps = new.assign(a=[np.nan, 1])
+        refused(lambda: model.transform(gaps), "'a' 1", "--missing")
+        model.missing = "drop"
+        assert model.transform(gaps).ids.tolist() == [1]
+        refused(lambda: Preparation().transform(frame), "not fitted")
+
+    def test_a_column_read_as_numbers_now_and_as_text_then(self):
+        model = Preparation(scale="none").fit(pd.DataFrame({"t": ["1", "2", "A", "A"]}))
+        new = pd.DataFrame({"t": [2.0, 1.0]})
+        np.testing.assert_array_equal(model.transform(new).X, [[0, 1, 0], [1, 0, 0]])
+
+    def test_arrays_by_place(self, rng):
+        X = rng.normal(size=(30, 3))
+        X[:, 1] = 2
+        model = Preparation().fit(LoadedTable("named", X, None, ["u", "v", "w"]))
+        assert model.feature_names_ == ["u", "w"]
+        np.testing.assert_allclose(
+            model.transform(X).X, StandardScaler().fit_transform(X[:, [0, 2]]), atol=1e-12
+        )
+        refused(lambda: model.transform(X[:, :2]), "'u'")
+
+    def test_sparse(self, rng):
+        dense = rng.poisson(0.5, (40, 6)).astype(float)
+        dense[:, 2] = 0
+        X = sp.csr_array(dense)
+        model = Preparation(scale="none")
+        got = model.fit_transform(X)
+        assert sp.issparse(got.X)
+        np.testing.assert_array_equal(got.X.toarray(), np.delete(dense, 2, axis=1))
+        # A sparse file need not mention its last columns.
+        short = model.transform(X[:, :5]).X.toarray()
+        np.testing.assert_array_equal(short[:, :4], np.delete(dense, 2, axis=1)[:, :4])
+        assert not short[:, 4].any()
+        standard = Preparation().fit_transform(X)
+        want = StandardScaler().fit_transform(np.delete(dense, 2, axis=1))
+        np.testing.assert_allclose(standard.X, want, atol=1e-12)
+        assert any("dense" in note for note in standard.notes)
+        huge = sp.csr_array((20_000, 20_000))
+        refused(lambda: Preparation().fit(huge), "GiB", "--scale none")
+        X.data[0] = np.nan
+        refused(lambda: Preparation(scale="none").fit(X), "--missing drop")
+        refused(lambda: Preparation(scale="none", missing="impute").fit(X), "sparse")
+        assert Preparation(scale="none", missing="drop").fit_transform(X).X.shape == (39, 5)
+
+    def test_state_is_plain(self, rng):
+        frame = pd.DataFrame({"a": rng.normal(size=9), "t": ["u", "v", "v"] * 3})
+        model = Preparation(missing="impute", columns=["a", "t"]).fit(frame)
+
+        def plain(value):
+            if isinstance(value, dict):
+                return all(isinstance(key, str) and plain(item) for key, item in value.items())
+            if isinstance(value, list):
+                return all(map(plain, value))
+            return type(value) in (str, float, int, bool, type(None), np.ndarray)
+
+        assert all(plain(value) for value in vars(model).values())
+        again = object.__new__(Preparation)
+        again.__dict__.update(vars(model))
+        np.testing.assert_array_equal(again.transform(frame).X, model.transform(frame).X)
+
+
+class TestFolders:
+    @pytest.fixture
+    def frame(self, rng):
+        frame = pd.DataFrame(rng.normal(5, 3, (100, 3)), columns=list("abc"))
+        frame["one"], frame["none"], frame["k"] = 1.0, np.nan, np.arange(100) + 7
+        frame.loc[[3, 50, 51], "a"] = np.nan
+        frame.loc[70, "b"] = np.inf
+        return frame
+
+    @pytest.fixture(params=["csv", "parquet"])
+    def folder(self, request, frame, tmp_path):
+        for number, rows in enumerate(np.split(np.arange(100), [40, 75])):
+            part = frame.iloc[rows]
+            if request.param == "csv":
+                part.to_csv(tmp_path / f"{number}.csv", index=False)
+            else:
+                part.to_parquet(tmp_path / f"{number}.parquet", index=False)
+        (tmp_path / "_SUCCESS").write_text("")
+        return tmp_path
+
+    @pytest.fixture(autouse=True)
+    def one_thread(self):
+        import dask
+
+        with dask.config.set(scheduler="synchronous"):
+            yield
+
+    @pytest.mark.parametrize("scale", ["standard", "minmax", "none"])
+    def test_dropped_rows_as_in_memory(self, folder, frame, scale):
+        want = Preparation(missing="drop", scale=scale, id_column="k").fit_transform(frame)
+        model = Preparation(missing="drop", scale=scale, id_column="k")
+        assert is_folder_of_tables(folder)
+        for _ in ("fitted", "again"):
+            got = prepare_blocks(read_folder(folder), model)
+            assert got.X.shape == want.X.shape
+            np.testing.assert_allclose(got.X.compute(), want.X, atol=1e-12)
+            np.testing.assert_array_equal(got.ids.compute(), want.ids)
+            np.testing.assert_array_equal(got.kept, want.kept)
+            assert got.feature_names == ["a", "b", "c"]
+        np.testing.assert_allclose(model.transform(frame).X, want.X, atol=1e-12)
+
+    def test_means_fill(self, folder, frame):
+        model = Preparation(missing="impute", drop=["k"])
+        got = prepare_blocks(read_folder(folder), model)
+        numbers = frame[["a", "b", "c"]].replace(np.inf, np.nan)
+        want = StandardScaler().fit_transform(numbers.fillna(numbers.mean()))
+        np.testing.assert_allclose(got.X.compute(), want, atol=1e-12)
+        assert got.ids is None
+        assert got.kept is None
+        assert any("4 missing" in note and "mean" in note for note in got.notes)
+
+    def test_an_estimator_takes_them(self, folder):
+        from volmar import MSPC
+
+        got = prepare_blocks(read_folder(folder), Preparation(missing="drop", drop=["k"]))
+        np.testing.assert_array_equal(got.ids, np.delete(np.arange(100), [3, 50, 51, 70]))
+        assert len(MSPC(random_state=0).fit(got.X).labels_) == 96
+
+    def test_missing_is_an_error(self, folder, frame):
+        tables = read_folder(folder)
+        refused(lambda: prepare_blocks(tables, Preparation()), "'a' 3", "--missing")
+        model = Preparation(columns=["a", "c"]).fit(frame[["a", "c"]].dropna())
+        lazy = prepare_blocks(tables, model).X
+        refused(lazy.compute, "block", "'a'", "--missing")
+
+    def test_text_is_refused(self, tmp_path):
+        pd.DataFrame({"a": [1, 2], "t": ["x", "y"]}).to_parquet(tmp_path / "a.parquet")
+        tables = read_folder(tmp_path)
+        refused(lambda: prepare_blocks(tables, Preparation()), "'t'", "--drop")
+        got = prepare_blocks(tables, Preparation(id_column="t"))
+        assert got.ids.compute().tolist() == ["x", "y"]
+        fitted = Preparation().fit(pd.DataFrame({"a": [1, 2, 3], "t": ["x", "y", "x"]}))
+        refused(lambda: prepare_blocks(tables, fitted), "'t'", "one file")
+
+    def test_constant_columns(self, tmp_path):
+        pd.DataFrame({"a": [1, 1]}).to_csv(tmp_path / "a.csv", index=False)
+        refused(lambda: prepare_blocks(read_folder(tmp_path), Preparation()), "alike")
+
+    def test_folders_that_are_no_table(self, tmp_path, put):
+        assert not is_folder_of_tables(tmp_path)
+        refused(lambda: read_folder(tmp_path), "without .parquet or .csv")
+        refused(lambda: read_folder(tmp_path / "no"), "no folder")
+        put("a.csv", "a,b\n1,2\n2,5\n")
+        put("b.csv", "a,c\n1,2\n")
+        refused(lambda: read_folder(tmp_path), "b.csv", "'b'")
+        put("b.csv", "a,b\nx,2\n")
+        tables = read_folder(tmp_path)
+        refused(lambda: prepare_blocks(tables, Preparation()), "'a'", "--drop")
+        put("c.parquet", "rubbish")
+        refused(lambda: read_folder(tmp_path), "CSV and Parquet")
+        (tmp_path / "a.csv").unlink()
+        (tmp_path / "b.csv").unlink()
+        refused(lambda: read_folder(tmp_path), "c.parquet", "Parquet")
+
+
+class TestWriting:
+    def test_labels(self, tmp_path):
+        path = tmp_path / "l.csv"
+        ids = np.array(["a", 'b "c"', "d,e", "f\ng", None], dtype=object)
+        scores = np.array([0.1, -1e-300, 1 / 3, 2.0, 5.0])
+        write_labels(path, ids, "my, id", np.array([0, 1, 0, 1, 1]), scores)
+        back = pd.read_csv(path)
+        assert list(back.columns) == ["my, id", "label", "score"]
+        assert back["my, id"].tolist()[:4] == ids.tolist()[:4]
+        assert back["my, id"].isna().tolist() == [False] * 4 + [True]
+        assert back["label"].tolist() == [0, 1, 0, 1, 1]
+        np.testing.assert_array_equal(back["score"], scores)
+        assert [file.name for file in tmp_path.iterdir()] == ["l.csv"]
+
+    def test_many_rows_and_many_clusters(self, tmp_path, rng):
+        n = 70_000  # more than are put into text at once
+        scores = rng.normal(size=(n, 3))
+        write_labels(tmp_path / "l.csv.gz", np.arange(n), "row", scores.argmax(axis=1), scores)
+        back = pd.read_csv(tmp_path / "l.csv.gz")
+        np.testing.assert_array_equal(back["row"], np.arange(n))
+        top = np.sort(scores, axis=1)
+        np.testing.assert_array_equal(back["score"], top[:, 2] - top[:, 1])
+        np.testing.assert_array_equal(read_table(tmp_path / "l.csv.gz").data["row"], np.arange(n))
+
+    def test_names_do_not_clash(self, tmp_path):
+        write_labels(tmp_path / "l.csv", ["a", "b"], "label", [0, 1], [1.0, 2.0])
+        assert (tmp_path / "l.csv").read_text() == "id,label,score\na,0,1.0\nb,1,2.0\n"
+
+    def test_lengths(self, tmp_path):
+        with pytest.raises(ValueError, match=r"\(2,\), \(3,\) and \(2,\)"):
+            write_labels(tmp_path / "l.csv", [0, 1], "row", [0, 1, 1], [0.0, 1.0])
+
+    def test_nothing_is_replaced_without_force(self, tmp_path):
+        path = tmp_path / "a.txt"
+        write_atomically(path, "first")
+        refused(lambda: write_atomically(path, "second"), "a.txt", "--force")
+        assert path.read_text() == "first"
+        path.chmod(0o640)
+        write_atomically(path, b"second", force=True)
+        assert path.read_text() == "second"
+        assert path.stat().st_mode & 0o777 == 0o640
+        assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+    def test_a_file_that_comes_up_meanwhile_is_kept(self, tmp_path, monkeypatch):
+        path = tmp_path / "a.txt"
+        sync = os.fsync
+
+        def meddle(number):
+            path.write_text("another's")
+            sync(number)
+
+        monkeypatch.setattr(os, "fsync", meddle)
+        refused(lambda: write_atomically(path, "mine"), "--force")
+        assert path.read_text() == "another's"
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_links_are_written_through(self, tmp_path):
+        (tmp_path / "real.txt").write_text("old")
+        (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
+        write_atomically(tmp_path / "link.txt", "new", force=True)
+        assert (tmp_path / "link.txt").is_symlink()
+        assert (tmp_path / "real.txt").read_text() == "new"
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+    def test_nothing_is_left_behind(self, tmp_path, monkeypatch, error):
+        (tmp_path / "a.csv").write_text("old")
+
+        def fail(number):
+            raise error
+
+        monkeypatch.setattr(os, "fsync", fail)
+        wanted = KeyboardInterrupt if error is KeyboardInterrupt else TableError
+        with pytest.raises(wanted):
+            write_labels(tmp_path / "a.csv", [0, 1], "row", [0, 1], [0.0, 1.0], force=True)
+        assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
+        assert (tmp_path / "a.csv").read_text() == "old"
+
+    def test_places_that_cannot_be_written(self, tmp_path):
+        refused(lambda: write_atomically(tmp_path, "x"), "folder")
+        refused(lambda: write_atomically(tmp_path / "no" / "a.csv", "x"), "no folder")
+        (tmp_path / "file").write_text("")
+        refused(lambda: write_atomically(tmp_path / "file" / "a.csv", "x"), "cannot be written")
+
+    def test_a_pipe_is_written_not_replaced(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        number = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            write_atomically(tmp_path / "pipe", "x")
+            assert os.read(number, 10) == b"x"
+        finally:
+            os.close(number)
+
+
+def test_import_and_arrays_need_no_extra(tmp_path):
+    """Without pandas and dask arrays, libsvm and built-in sets work; CSV says why not."""
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
+    (tmp_path / "a.svm").write_text("1 1:2\n2 2:1\n")
+    (tmp_path / "a.csv").write_text("a\n1\n2\n")
+    np.savez(tmp_path / "b.npz", X=np.eye(3))
+    code = """
+import sys
+import volmar.tables as tables
+heavy = {"pandas", "pyarrow", "dask", "sklearn", "polars", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+for name in ("pandas", "pyarrow", "dask", "distributed"):
+    sys.modules[name] = None
+for name in ("a.npy", "a.svm", "b.npz", "iris"):
+    out = tables.Preparation().fit_transform(tables.read_table(name))
+    tables.write_labels("l.csv", out.ids, out.id_name, out.ids % 2, out.X[:, 0], force=True)
+try:
+    tables.read_table("a.csv")
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'volmar[io]'" in done.stdout
+    assert len(pd.read_csv(io.StringIO((tmp_path / "l.csv").read_text()))) == 150
