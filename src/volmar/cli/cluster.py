@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from volmar.cli.methods import DEFAULT, make_method, takes_word
 __all__ = [
     "Asked",
     "Found",
+    "Origin",
     "cluster_file",
     "decide",
     "name_results",
@@ -28,8 +29,8 @@ __all__ = [
 FEWEST_TO_TEST = 80
 # Rows of which the number of clusters is told where the rest lies in files.
 SAMPLE = 20_000
-# Resamplings for the report, made where a fit takes less than a second.
-N_RESAMPLES = 10
+# Resamplings for the report, made where rows are few and a fit takes less than these seconds.
+N_RESAMPLES, LONG_FIT = 10, 3.0
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def _cluster(asked: Asked, found: Found) -> None:
         written(asked.out)
     save(asked, found, preparation)
     if asked.report is not None:
-        report(asked, asked.report, found, table.name, rows, stages)
+        origin = Origin(table.name, table.data.shape, preparation)
+        report(asked, asked.report, found, origin, rows, stages)
 
 
 def save(asked: Asked, found: Found, preparation: Any) -> None:
@@ -293,7 +295,17 @@ def _listed(sizes: NDArray) -> str:
     return shown + (", ..." if sizes.size > 20 else "")
 
 
-def report(asked: Asked, path: Path, found: Found, name: str, rows: Any, stages: Stages) -> None:
+class Origin(NamedTuple):
+    """Where the rows come from, and how they were prepared."""
+
+    name: str
+    shape: tuple[int, int]
+    preparation: Any
+
+
+def report(
+    asked: Asked, path: Path, found: Found, origin: Origin, rows: Any, stages: Stages
+) -> None:
     """Write the page that explains what was found."""
     from volmar.report import Outcome, write_report
 
@@ -301,17 +313,17 @@ def report(asked: Asked, path: Path, found: Found, name: str, rows: Any, stages:
         warnings.simplefilter("ignore")
         quality = _quality(rows.X, found)
     fit = stages.seconds.get("looking for groups", 0.0) + stages.seconds.get("clustering", 0.0)
-    if found.n_found > 1 and fit < 1.0:
+    if found.n_found > 1 and fit < LONG_FIT and len(rows.ids) <= SAMPLE:
         with stages.stage("resampling") as tell:
             found.evidence += _stability(asked, found, rows.X, tell)
     model = found.model
     outcome = Outcome(
-        title=f"Clusters of {name}",
+        title=f"Clusters of {origin.name}",
         command=asked.command,
         asked=_as_text(asked),
-        source=name,
-        n_rows=rows.X.shape[0],
-        n_columns=rows.X.shape[1],
+        source=origin.name,
+        n_rows=origin.shape[0],
+        n_columns=origin.shape[1],
         notes=list(rows.notes),
         method=asked.method if model is None else type(model).__name__,
         parameters={} if model is None else model.get_params(deep=False),
@@ -328,6 +340,8 @@ def report(asked: Asked, path: Path, found: Found, name: str, rows: Any, stages:
         quality=quality,
         warnings=found.warnings,
         seconds=dict(stages.seconds),
+        offsets=origin.preparation.offsets_,
+        scales=origin.preparation.scales_,
     )
     write_report(outcome, path, force=asked.force)
     found.complete.append(path)
@@ -366,8 +380,11 @@ def _quality(X: Any, found: Found) -> list[Any]:
     ]
     if len(np.unique(found.labels)) < n:
         value = silhouette_score(X, found.labels, sample_size=min(n, 2000), random_state=0)
-        meaning = "how much nearer rows are to their own cluster than to the next; 1 is perfect"
-        scores.append(Score("silhouette (of 2,000 rows at most)", float(value), meaning))
+        meaning = (
+            "how much nearer rows are to their own cluster than to the next; 1 is perfect; of "
+            "2,000 rows at most"
+        )
+        scores.append(Score("silhouette", float(value), meaning))
         dense = X.toarray() if hasattr(X, "toarray") else X
         value = calinski_harabasz_score(dense, found.labels)
         meaning = "spread between clusters over that within; higher is better, no upper end"
@@ -388,12 +405,4 @@ def _stability(asked: Asked, found: Found, X: Any, tell: Any) -> list[Any]:
             )
     except ValueError:
         return []  # too few rows to leave some out
-    share = float(result.agreement)
-    return [
-        Evidence(
-            "stability",
-            share,
-            f"Clustering {N_RESAMPLES} random parts of the rows gave the same cluster to "
-            f"{100 * share:.0f} % of them on average.",
-        )
-    ]
+    return [Evidence("stability", float(result.agreement), str(result))]

@@ -17,6 +17,7 @@ from volmar.cli.cluster import (
     SAMPLE,
     Asked,
     Found,
+    Origin,
     decide,
     name_results,
     one_score,
@@ -53,7 +54,8 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
             rows = prepare_blocks(frame, preparation)
             table = as_table(rows.X)
             n, d = table.shape
-            sample = table[drawn_rows(n, None, SAMPLE, np.random.default_rng(asked.seed))]
+            chosen = drawn_rows(n, None, SAMPLE, np.random.default_rng(asked.seed))
+            sample = table[chosen]
         for note in rows.notes:
             say(f"note: {note}")
         with warnings.catch_warnings(record=True) as caught:
@@ -79,7 +81,8 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
         say(f"warning: {text}")
     save(asked, found, preparation)
     if asked.report is not None:
-        _report_sample(asked, found, rows, sample, n, stages)
+        shape = (n, len(frame.columns))
+        _report_sample(asked, found, rows, sample, chosen, shape, preparation, stages)
 
 
 @contextmanager
@@ -170,7 +173,14 @@ def _appended(path: Path) -> Iterator[Any]:
 
 
 def _report_sample(
-    asked: Asked, found: Found, rows: Any, sample: Any, n: int, stages: Stages
+    asked: Asked,
+    found: Found,
+    rows: Any,
+    sample: Any,
+    chosen: Any,
+    shape: tuple[int, int],
+    preparation: Any,
+    stages: Stages,
 ) -> None:
     few = Found(model=found.model, n_found=found.n_found, evidence=found.evidence)
     few.warnings, few.complete = found.warnings, found.complete
@@ -178,7 +188,8 @@ def _report_sample(
     if found.model is not None:
         few.labels = found.model.predict(sample)
         few.scores = found.model.decision_function(sample)
-    notes = [*rows.notes, f"This page shows {len(sample)} of {n} rows, drawn at random."]
-    few_rows = replace(rows, X=sample, ids=np.arange(len(sample)), notes=notes)
+    notes = [*rows.notes, f"This page shows {len(sample)} of {shape[0]} rows, drawn at random."]
+    few_rows = replace(rows, X=sample, ids=chosen, id_name="row", notes=notes)
     if asked.report is not None:
-        report(asked, asked.report, few, Path(asked.source).name, few_rows, stages)
+        origin = Origin(Path(asked.source).name, shape, preparation)
+        report(asked, asked.report, few, origin, few_rows, stages)
