@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from volmar._version import __version__
 
+# What typer raises for an option that it cannot take: the base of what it shows in public.
+_BAD_USAGE: Any = typer.BadParameter.__base__
+
+
+class _OneLine(TyperGroup):
+    """Commands whose wrong options are told as all other wrong input is: in a line."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        if not options.pop("standalone_mode", True):
+            return super().main(given, *rest, standalone_mode=False, **options)
+        try:
+            code = super().main(given or ["--help"], *rest, standalone_mode=False, **options)
+        except _BAD_USAGE as error:
+            path = "volmar" if error.ctx is None else error.ctx.command_path
+            text = " ".join(error.format_message().split()).rstrip(".")
+            typer.echo(f"{_as_called(path)}: {text}. See {_as_called(path)} --help.", err=True)
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _as_called(path: str) -> str:
+    """Return a command as one types it, whatever the program was started as."""
+    return " ".join(["volmar", *path.split()[-1:]]) if " " in path else "volmar"
+
+
 app = typer.Typer(
     name="volmar",
+    cls=_OneLine,
     help="Discriminative clustering, with certificates.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -90,8 +117,9 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
     """End with a line instead of a traceback: what is wrong is not in the program."""
     try:
         yield
-    except KeyboardInterrupt:
-        typer.echo(f"volmar {command}: stopped.", err=True)
+    except KeyboardInterrupt as stop:
+        # Those who know what is complete say so by it.
+        typer.echo(f"volmar {command}: stopped{stop}.", err=True)
         raise typer.Exit(130) from None
     except BrokenPipeError:
         raise typer.Exit(1) from None  # whoever read our lines has gone

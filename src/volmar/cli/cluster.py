@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.cli.console import Stages, UsageError, say, screen, written
+from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
 from volmar.cli.methods import DEFAULT, make_method, takes_word
 
 __all__ = [
@@ -89,7 +89,9 @@ def cluster_file(asked: Asked) -> None:
     from volmar.tables import is_folder_of_tables
 
     asked.wanted()
-    _refuse_overwriting(asked)
+    make_method(asked.method, 2, asked.seed, asked.settings)
+    files = {"-o": asked.out, "--report": asked.report, "--save": asked.save}
+    refuse_files(files, asked.source, force=asked.force)
     found = Found()
     try:
         if asked.scheduler or is_folder_of_tables(asked.source):
@@ -100,17 +102,7 @@ def cluster_file(asked: Asked) -> None:
             _cluster(asked, found)
     except KeyboardInterrupt:
         done = ", ".join(str(path) for path in found.complete) or "nothing"
-        say(f"volmar cluster: stopped; complete: {done}.")
-        raise
-
-
-def _refuse_overwriting(asked: Asked) -> None:
-    """Refuse before the work, not after it."""
-    for option, path in (("-o", asked.out), ("--report", asked.report), ("--save", asked.save)):
-        if path is not None and path.exists() and not asked.force:
-            raise UsageError(f"{option} {path} is there already. Give another name, or --force.")
-        if path is not None and not path.parent.is_dir():
-            raise UsageError(f"{option} {path}: there is no folder {path.parent}. Make it first.")
+        raise KeyboardInterrupt(f"; complete: {done}") from None
 
 
 def _cluster(asked: Asked, found: Found) -> None:
@@ -133,6 +125,10 @@ def _cluster(asked: Asked, found: Found) -> None:
     n = rows.X.shape[0]
     if n < 2:
         raise UsageError(f"{table.name} has {n} row, and clusters need two at least.")
+    if (asked.wanted() or 1) > n:
+        raise UsageError(
+            f"--n-clusters {asked.n_clusters} is more than the {n} rows of {table.name}. Lower it."
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with stages.stage("looking for groups") as tell:
@@ -270,7 +266,7 @@ def one_score(scores: NDArray) -> NDArray:
 def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
     console = screen()
     n, d = rows.X.shape
-    console.print(f"{name}: {n} rows, {d} columns", markup=False)
+    console.print(f"{name}: {n} rows, {d} column{'s' if d > 1 else ''}", markup=False)
     for one in found.evidence:
         console.print(one.sentence, markup=False)
     sizes = np.bincount(found.labels)
@@ -286,7 +282,7 @@ def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
             console.print(f"The solver ended early: {status.value}.")
     for text in found.warnings:
         say(f"warning: {text}")
-    if asked.out is None and found.n_found > 1:
+    if asked.out is None and asked.report is None and found.n_found > 1:
         say("(-o labels.csv keeps the labels, --report report.html explains them.)")
 
 

@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from volmar.cli.cluster import FEWEST_TO_TEST
-from volmar.cli.console import UsageError, counted, say, written
+from volmar.cli.console import UsageError, counted, refuse_files, say, written
 from volmar.cli.methods import clusterer_names, make_method
 from volmar.cli.score import Judgement, label_free_scores, refuse_folder, shown
 
@@ -190,7 +190,7 @@ def compare_file(
     names = _names(methods)
     wanted = _wanted(n_clusters)
     refuse_folder(source, "compare")
-    _refuse_overwriting(out, force)
+    refuse_files({"-o": out}, source, force=force)
     with counted("reading"):
         table = read_table(source)
         preparation = Preparation(
@@ -210,9 +210,8 @@ def compare_file(
         compare_methods(rows.X, names, found, seed=seed)
     except KeyboardInterrupt:
         done = ", ".join(run.method for run in found.runs) or "nothing"
-        say(f"volmar compare: stopped; complete: {done}.")
         _finish(found, rows, out, force, as_json=as_json)
-        raise
+        raise KeyboardInterrupt(f"; complete: {done}") from None
     if not found.runs:
         name, reason = next(iter(found.left_out.items()))
         raise UsageError(f"no method could take {table.name}; {name}: {reason}")
@@ -321,16 +320,6 @@ def _wanted(n_clusters: str | int) -> int | None:
             f"--n-clusters must be a whole number of at least 2, or auto, got {n_clusters!r}."
         )
     return count
-
-
-def _refuse_overwriting(out: Path | None, force: bool) -> None:
-    """Refuse before the work, not after it."""
-    if out is None:
-        return
-    if out.exists() and not force:
-        raise UsageError(f"-o {out} is there already. Give another name, or --force.")
-    if not out.parent.is_dir():
-        raise UsageError(f"-o {out}: there is no folder {out.parent}. Make it first.")
 
 
 def _one_line(error: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["Stages", "UsageError", "counted", "say", "screen", "written"]
+__all__ = ["Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
 
 
 class UsageError(ValueError):
@@ -35,6 +36,44 @@ def say(text: str, style: str | None = None) -> None:
 def written(path: Path) -> None:
     """Say that a file is there."""
     say(f"wrote {path}")
+
+
+def refuse_files(
+    files: Mapping[str, Path | None], *sources: str | Path, force: bool = False
+) -> None:
+    """Refuse files that cannot be written, before the work and not after it.
+
+    Parameters
+    ----------
+    files : mapping of str to Path
+        The files by the options that name them.
+    *sources : str or Path
+        What is read, which is not overwritten even by force.
+    force : bool, default=False
+        Whether files that are there may be overwritten.
+    """
+    taken = {_real(source): f"{source}, which is read" for source in sources}
+    for option, path in files.items():
+        if path is None:
+            continue
+        name = f"{option} {path}"
+        real = _real(path)
+        if real.is_dir():
+            raise UsageError(f"{name} is a folder. Give the name of a file in it.")
+        if not real.parent.is_dir():
+            raise UsageError(f"{name}: there is no folder {path.parent}. Make it first.")
+        if real in taken:
+            raise UsageError(f"{name} is the same file as {taken[real]}. Give another name.")
+        if real.exists() and not force:
+            raise UsageError(f"{name} is there already. Give another name, or --force.")
+        if not os.access(real.parent, os.W_OK | os.X_OK):
+            raise UsageError(f"{name}: the folder cannot be written to. Choose another one.")
+        if not real.exists() or real.is_file():
+            taken[real] = f"that of {option}"
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(Path(path).expanduser()))
 
 
 class Stages:

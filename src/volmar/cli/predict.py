@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 from volmar.cli.cluster import one_score
-from volmar.cli.console import Stages, UsageError, say, screen, written
+from volmar.cli.console import Stages, refuse_files, say, screen, written
+from volmar.cli.score import refuse_folder
 
 __all__ = ["predict_file"]
 
@@ -19,10 +21,11 @@ def predict_file(
     from volmar.models import load_model
     from volmar.tables import Preparation, read_table, write_labels
 
-    if out is not None and out.exists() and not force:
-        raise UsageError(f"-o {out} is there already. Give another name, or --force.")
+    refuse_folder(source, "predict")
+    refuse_files({"-o": out}, source, model, force=force)
     stages = Stages()
-    with stages.stage("reading"):
+    with stages.stage("reading"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         saved = load_model(model)
         table = read_table(source)
     preparation = saved.preparation
@@ -34,6 +37,8 @@ def predict_file(
         rows = preparation.transform(table)
         labels = saved.model.predict(rows.X)
         scores = one_score(saved.model.decision_function(rows.X))
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        say(f"warning: {text}")
     for note in rows.notes:
         say(f"note: {note}")
     sizes = np.bincount(labels)

@@ -106,8 +106,8 @@ class Columns:
         if wrong.size:
             raise TableError(
                 f"{self.source}: column {shown(self.names[j])} must hold numbers as in the "
-                f"fitted table, got {shown(series.iloc[wrong[0]])} in row {wrong[0]}; leave such "
-                "fields empty and give --missing drop or --missing impute"
+                f"fitted table, got {shown(series.iloc[wrong[0]])} in row {wrong[0]}; mend this "
+                "column, or leave such fields empty if the fit had --missing drop or impute"
             )
         return values
 

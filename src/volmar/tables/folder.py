@@ -27,6 +27,8 @@ def is_folder_of_tables(source: str | Path) -> bool:
     -------
     bool
     """
+    if not str(source).strip():
+        return False  # which `Path` takes for the folder that one is in
     try:
         return bool(_tables(Path(source).expanduser()))
     except (OSError, ValueError):

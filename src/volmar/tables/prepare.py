@@ -309,7 +309,13 @@ class Preparation:
         return _Parts(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
 
     def _sparse_missing(
-        self, table: Columns, X: Any, names: list[str], notes: list[str]
+        self,
+        table: Columns,
+        X: Any,
+        names: list[str],
+        notes: list[str],
+        *,
+        fitted: bool = False,
     ) -> tuple[Any, NDArray[np.bool_]]:
         kept = np.ones(table.n_rows, dtype=bool)
         wrong = ~np.isfinite(X.data)
@@ -324,7 +330,8 @@ class Preparation:
         kept[rows] = False
         if self.missing == "error":
             counts = np.bincount(X.indices[wrong], minlength=len(names))
-            raise TableError(say_missing(table.source, names, counts, int((~kept).sum())))
+            n_rows = int((~kept).sum())
+            raise TableError(say_missing(table.source, names, counts, n_rows, fitted=fitted))
         X, _ = drop_rows(table, X, [], kept, notes)
         return X, kept
 
@@ -381,7 +388,7 @@ class Preparation:
         numbers, texts = places[: len(self.numbers_)], places[len(self.numbers_) :]
         if table.is_sparse and self.scale == "none" and not texts:
             X = float_csr(table.data[:, numbers])
-            X, kept = self._sparse_missing(table, X, self.numbers_, notes)
+            X, kept = self._sparse_missing(table, X, self.numbers_, notes, fitted=True)
             return _Parts(X, [], kept)
         X = table.numbers(numbers)
         codes = []
@@ -395,7 +402,9 @@ class Preparation:
                 counts = [0] * len(numbers) if unknown is None else unknown.sum(axis=0)
                 text_counts = [np.count_nonzero(code == -1) for code in codes]
                 names = [*self.numbers_, *self.texts_]
-                self._refuse_missing(table, names, [*counts, *text_counts], unknown)
+                self._refuse_missing(
+                    table, names, [*counts, *text_counts], unknown, fitted=True
+                )
             elif self.missing == "drop":
                 kept = complete(unknown, codes, table.n_rows)
                 X, codes = drop_rows(table, X, codes, kept, notes)
@@ -480,6 +489,8 @@ class Preparation:
         names: list[str],
         counts: Any,
         unknown: NDArray[np.bool_] | None,
+        *,
+        fitted: bool = False,
     ) -> None:
         n_rows = None if unknown is None else int(unknown.any(axis=1).sum())
         # Rows are counted where all gaps are among the numbers, and no column is all gaps.
@@ -489,7 +500,9 @@ class Preparation:
             and max(counts) < table.n_rows
         )
         raise TableError(
-            say_missing(table.source, names, counts, n_rows if only_numbers else None)
+            say_missing(
+                table.source, names, counts, n_rows if only_numbers else None, fitted=fitted
+            )
         )
 
 

@@ -84,6 +84,8 @@ def read_table(source: str | Path) -> LoadedTable:
     >>> read_table("digits-3v8").data.shape
     (357, 64)
     """
+    if not str(source).strip():
+        raise TableError("'' is no file; give the path of a table, or the name of a built-in set")
     path = Path(source).expanduser()
     try:
         if path.is_dir():

@@ -28,15 +28,28 @@ __all__ = [
 ]
 
 
-def say_missing(source: str, names: list[str], counts: Any, n_rows: int | None) -> str:
-    """Return the message for missing values where there must be none."""
+def say_missing(
+    source: str, names: list[str], counts: Any, n_rows: int | None, *, fitted: bool = False
+) -> str:
+    """Return the message for missing values where there must be none.
+
+    What becomes of them is told at the fit: new rows for a fitted preparation have no such choice.
+    """
     which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
     rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
     total = sum(int(count) for count in counts)
+    remedy = (
+        f"give --missing drop to leave out {rows}, --missing impute to fill them in, or --drop "
+        "these columns"
+    )
+    if fitted:
+        remedy = (
+            "the model was fitted with --missing error: fill them in, or fit it again with "
+            "--missing impute or --missing drop"
+        )
     return (
         f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
-        f"by column: {listed(which)}; give --missing drop to leave out {rows}, "
-        "--missing impute to fill them in, or --drop these columns"
+        f"by column: {listed(which)}; {remedy}"
     )
 
 

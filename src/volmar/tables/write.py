@@ -199,7 +199,7 @@ def _is_there(target: Path) -> str:
 
 
 def _why_not(target: Path, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+    if not target.parent.is_dir():
         return f"{target} cannot be written: there is no folder {target.parent}; make it first"
     if isinstance(error, PermissionError):
         return f"{target} cannot be written: permission denied; choose another folder"
