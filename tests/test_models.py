@@ -356,7 +356,7 @@ def round_trip(value, tmp_path, model):
         np.dtype("<f4"),
         Status.MAX_ITER,
     ],
-    ids=repr,
+    ids=lambda value: f"{type(value).__name__}",
 )
 def test_plain_values_come_back(value, tmp_path, model):
     again = round_trip(value, tmp_path, model)

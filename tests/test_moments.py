@@ -26,7 +26,9 @@ def assert_same(a, b, rtol=1e-12):
     scale = max(abs(a.second).max(), abs(b.second).max(), 1e-300)
     np.testing.assert_array_equal(a.center, b.center)
     np.testing.assert_allclose(a.weight, b.weight, rtol=rtol)
-    np.testing.assert_allclose(a.sum, b.sum, rtol=0, atol=rtol * max(abs(a.sum).max(), scale))
+    # A sum has the unit of the rows, the second moments that of their squares.
+    largest = max(abs(a.sum).max(), np.sqrt(scale * a.weight))
+    np.testing.assert_allclose(a.sum, b.sum, rtol=0, atol=rtol * largest)
     np.testing.assert_allclose(a.second, b.second, rtol=0, atol=rtol * scale)
 
 

@@ -18,6 +18,7 @@ from volmar.tables import (
     Preparation,
     TableError,
     is_folder_of_tables,
+    open_labels,
     prepare_blocks,
     read_folder,
     read_table,
@@ -65,7 +66,7 @@ class TestReading:
             ("d.csv", "\ufeffa,b\r\n1.5,2\r\n3,-4\r\n"),
             ("e.csv", "a, b\n1.5, 2\n3, -4\n"),
             ("f.csv", "a,b\n1.5,2\n3,-4\n".encode("utf-16")),
-            ("g.csv.gz", gzip.compress(b"a,b\n1.5,2\n3,-4\n")),
+            ("g.csv.gz", gzip.compress(b"a,b\n1.5,2\n3,-4\n", mtime=0)),
         ],
     )
     def test_text_in_many_layouts(self, put, name, content):
@@ -128,7 +129,7 @@ class TestReading:
         np.testing.assert_array_equal(table.data.toarray(), [[2, 0, 4], [0, 1, 0]])
         np.testing.assert_array_equal(table.truth, [1, -1])
         assert read_table(put("b.libsvm", "0 1:2\n0 2:1\n")).truth is None
-        packed = read_table(put("c.svm.gz", gzip.compress(b"1 1:2\n2 2:1\n")))
+        packed = read_table(put("c.svm.gz", gzip.compress(b"1 1:2\n2 2:1\n", mtime=0)))
         assert packed.data.shape == (2, 2)
 
     def test_built_in(self, tmp_path, monkeypatch):
@@ -579,6 +580,16 @@ class TestWriting:
         write_labels(tmp_path / "l.csv", ["a", "b"], "label", [0, 1], [1.0, 2.0])
         assert (tmp_path / "l.csv").read_text() == "id,label,score\na,0,1.0\nb,1,2.0\n"
 
+    def test_in_blocks_as_at_once(self, tmp_path, rng):
+        scores = rng.normal(size=(10, 3))
+        labels = scores.argmax(axis=1)
+        write_labels(tmp_path / "once.csv", np.arange(10), "row", labels, scores)
+        with open_labels(tmp_path / "blocks.csv", "row") as write:
+            for part in (slice(0, 4), slice(4, 4), slice(4, 10)):
+                write(np.arange(10)[part], labels[part], scores[part])
+            assert not (tmp_path / "blocks.csv").exists()
+        assert (tmp_path / "blocks.csv").read_text() == (tmp_path / "once.csv").read_text()
+
     def test_lengths(self, tmp_path):
         with pytest.raises(ValueError, match=r"\(2,\), \(3,\) and \(2,\)"):
             write_labels(tmp_path / "l.csv", [0, 1], "row", [0, 1, 1], [0.0, 1.0])
@@ -671,3 +682,15 @@ except ImportError as error:
     assert done.returncode == 0, done.stderr
     assert "pip install 'volmar[io]'" in done.stdout
     assert len(pd.read_csv(io.StringIO((tmp_path / "l.csv").read_text()))) == 150
+
+
+def test_no_name_is_not_the_folder_one_is_in(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
+    monkeypatch.chdir(tmp_path)
+    assert not is_folder_of_tables("")
+    refused(lambda: read_table(""), "no file")
+
+
+def test_gaps_in_new_rows_are_told_a_remedy_of_the_fit():
+    fitted = Preparation().fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
+    refused(lambda: fitted.transform(pd.DataFrame({"a": [np.nan]})), "fit it again")

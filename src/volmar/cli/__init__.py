@@ -11,9 +11,14 @@ def main() -> None:
     """Run the command line; without its libraries say how to get them."""
     try:
         from volmar.cli.app import app
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ImportError as error:
         sys.exit(
             f"volmar's command line needs {error.name}, which is not installed: "
             "pip install 'volmar[all]'"
         )
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)

@@ -21,23 +21,39 @@ _BAD_USAGE: Any = typer.BadParameter.__base__
 class _OneLine(TyperGroup):
     """Commands whose wrong options are told as all other wrong input is: in a line."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
-        if not options.pop("standalone_mode", True):
-            return super().main(given, *rest, standalone_mode=False, **options)
+        rest = (prog_name, complete_var, False, windows_expand_args)
+        if not standalone_mode:
+            return super().main(given, *rest, **extra)
         try:
-            code = super().main(given or ["--help"], *rest, standalone_mode=False, **options)
+            code = super().main(given or ["--help"], *rest, **extra)
         except _BAD_USAGE as error:
-            path = "volmar" if error.ctx is None else error.ctx.command_path
-            text = " ".join(error.format_message().split()).rstrip(".")
-            typer.echo(f"{_as_called(path)}: {text}. See {_as_called(path)} --help.", err=True)
+            named = [word for word in given[:1] if word in self.commands]
+            command = " ".join(["volmar", *named])
+            typer.echo(f"{command}: {_bad_usage(error, given)}. See {command} --help.", err=True)
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _as_called(path: str) -> str:
-    """Return a command as one types it, whatever the program was started as."""
-    return " ".join(["volmar", *path.split()[-1:]]) if " " in path else "volmar"
+def _bad_usage(error: Any, given: list[str]) -> str:
+    """Return what is wrong with an option, with the value that it was given."""
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    options = getattr(getattr(error, "param", None), "opts", ())
+    for word, following in zip(given, [*given[1:], ""], strict=True):
+        name, sign, value = word.partition("=")
+        value = value if sign else following
+        if name in options and value and repr(value) not in text:
+            return f"{text}, got {value!r}"
+    return text
 
 
 app = typer.Typer(
@@ -171,10 +187,10 @@ def cluster(
     rows, and with --n-clusters auto tests every split on rows that had no part in finding it.
     A folder of Parquet or CSV files is read block by block, and never held as a whole.
     """
-    from volmar.cli.cluster import Asked, cluster_file
-    from volmar.cli.methods import parse_settings
-
     with _clean("cluster", context):
+        from volmar.cli.cluster import Asked, cluster_file
+        from volmar.cli.methods import parse_settings
+
         asked = Asked(
             source=source,
             method=method,
@@ -213,9 +229,9 @@ def predict(
     force: Force = False,
 ) -> None:
     """Put new rows into the clusters of a saved model."""
-    from volmar.cli.predict import predict_file
-
     with _clean("predict", context):
+        from volmar.cli.predict import predict_file
+
         predict_file(model, source, id_column=id_column, out=out, force=force)
 
 
@@ -236,9 +252,9 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how good labels are: without the truth, and with it where it is given."""
-    from volmar.cli.score import score_file
-
     with _clean("score", context):
+        from volmar.cli.score import score_file
+
         score_file(
             source,
             labels,
@@ -274,9 +290,9 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run several methods side by side: scores without labels, agreement, time."""
-    from volmar.cli.compare import compare_file
-
     with _clean("compare", context):
+        from volmar.cli.compare import compare_file
+
         compare_file(
             source,
             _listed(methods),
@@ -300,9 +316,9 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="Larger sizes, more repeats.")] = False,
 ) -> None:
     """Run the benchmarks of a checkout."""
-    from volmar.cli.bench import run_bench
-
     with _clean("bench", context):
+        from volmar.cli.bench import run_bench
+
         code = run_bench(names or [], full=full)
     raise typer.Exit(code)
 
@@ -310,9 +326,9 @@ def bench(
 @app.command()
 def info(context: typer.Context) -> None:
     """Show versions, and which extras are there."""
-    from volmar.cli.info import show_info
-
     with _clean("info", context):
+        from volmar.cli.info import show_info
+
         show_info()
 
 
@@ -326,9 +342,9 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Cluster built-in data and write labels.csv, clusters.png and report.html."""
-    from volmar.cli.demo import run_demo
-
     with _clean("demo", context):
+        from volmar.cli.demo import run_demo
+
         run_demo(out, n_samples=n_samples, seed=seed)
 
 
@@ -347,11 +363,11 @@ def reproduce(
     only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeatable.")] = None,
 ) -> None:
     """Run a table or figure of the papers again; an interrupted run goes on where it stopped."""
-    from volmar.cli.reproduce import list_all
-    from volmar.cli.reproduce import reproduce as run
-
-    if name is None:
-        list_all()
-        return
     with _clean("reproduce", context):
+        from volmar.cli.reproduce import list_all
+        from volmar.cli.reproduce import reproduce as run
+
+        if name is None:
+            list_all()
+            return
         run(name, out=out, jobs=jobs, realizations=realizations, only=only or [])

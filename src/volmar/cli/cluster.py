@@ -86,14 +86,14 @@ class Found:
 
 def cluster_file(asked: Asked) -> None:
     """Run the command; on Ctrl-C say what is complete."""
-    from volmar.tables import is_folder_of_tables
-
     asked.wanted()
-    make_method(asked.method, 2, asked.seed, asked.settings)
     files = {"-o": asked.out, "--report": asked.report, "--save": asked.save}
     refuse_files(files, asked.source, force=asked.force)
     found = Found()
     try:
+        from volmar.tables import is_folder_of_tables
+
+        make_method(asked.method, 2, asked.seed, asked.settings)
         if asked.scheduler or is_folder_of_tables(asked.source):
             from volmar.cli.cluster_blocks import cluster_blocks
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,7 +18,6 @@ from volmar.cli.cluster import (
     Origin,
     decide,
     name_results,
-    one_score,
     report,
     save,
 )
@@ -66,8 +63,11 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
                 _fit(asked, found, rows.X, sample, stages)
         found.warnings += list(dict.fromkeys(str(w.message).splitlines()[0] for w in caught))
         with stages.stage("labelling") as tell:
-            sizes = _labelled(asked, found, frame, rows, tell)
-    screen().print(f"{Path(asked.source).name}: {n} rows, {d} columns in blocks", markup=False)
+            sizes = _labelled(asked, found, rows, tell)
+    screen().print(
+        f"{Path(asked.source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks",
+        markup=False,
+    )
     if n > len(sample):
         say(f"The number of clusters was decided on {len(sample)} rows drawn at random.")
     for one in found.evidence:
@@ -121,15 +121,17 @@ def _fit(asked: Asked, found: Found, X: Any, sample: Any, stages: Stages) -> Non
         raise UsageError(str(error)) from error
 
 
-def _labelled(asked: Asked, found: Found, frame: Any, rows: Any, tell: Any) -> list[int]:
+def _labelled(asked: Asked, found: Found, rows: Any, tell: Any) -> list[int]:
     """Return the sizes of the clusters, and write the labels as they come, where asked for."""
     import dask
 
+    from volmar.tables import open_labels
+
     counts = np.zeros(max(found.n_found, 1), dtype=np.int64)
     blocks = list(rows.X.to_delayed().ravel())
-    with _appended(asked.out) if asked.out is not None else nullcontext() as file:
-        if file is not None:
-            file.write(f"{rows.id_name},label,score\n")
+    out = asked.out
+    file: Any = nullcontext() if out is None else open_labels(out, rows.id_name, force=asked.force)
+    with file as write:
         before = 0
         for i, block in enumerate(blocks):
             X = dask.compute(block)[0]
@@ -140,12 +142,8 @@ def _labelled(asked: Asked, found: Found, frame: Any, rows: Any, tell: Any) -> l
                 part.labels = found.model.predict(X)
                 part.scores = found.model.decision_function(X)
             counts += np.bincount(part.labels, minlength=counts.size)
-            if file is not None:
-                ids: Any = np.arange(before, before + len(part.labels))
-                if asked.id_column is not None:
-                    ids = frame.partitions[i][asked.id_column].compute().to_numpy()
-                lines = zip(ids, part.labels, one_score(part.scores), strict=True)
-                file.writelines(f"{_cell(one)},{label},{f:.9g}\n" for one, label, f in lines)
+            if write is not None:
+                write(_ids(rows.ids, i, before, len(X)), part.labels, part.scores)
             before += len(part.labels)
             tell(i + 1, len(blocks))
     if asked.out is not None:
@@ -154,22 +152,13 @@ def _labelled(asked: Asked, found: Found, frame: Any, rows: Any, tell: Any) -> l
     return [int(count) for count in counts]
 
 
-def _cell(value: Any) -> str:
-    text = str(value)
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\r\n') else text
-
-
-@contextmanager
-def _appended(path: Path) -> Iterator[Any]:
-    """Yield a file that becomes `path` when it is complete, and is gone otherwise."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            yield file
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def _ids(ids: Any, block: int, before: int, size: int) -> Any:
+    """Return the ids of a block: of their column, or the numbers of the rows in the files."""
+    if ids is None:
+        return np.arange(before, before + size)
+    if isinstance(ids, np.ndarray):
+        return ids[before : before + size]
+    return ids.blocks[block].compute()
 
 
 def _report_sample(

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from volmar.cli.cluster import FEWEST_TO_TEST
-from volmar.cli.console import UsageError, counted, refuse_files, say, written
+from volmar.cli.console import Screen, UsageError, counted, refuse_files, say, written
 from volmar.cli.methods import clusterer_names, make_method
 from volmar.cli.score import Judgement, label_free_scores, refuse_folder, shown
 
@@ -353,11 +352,11 @@ def _labels_table(found: Comparison, rows: Any) -> str:
 def print_comparison(found: Comparison, *, as_json: bool = False) -> None:
     """Print scores, agreement and what was left out, or all of it as JSON."""
     if as_json:
-        Console().out(found.as_json(), highlight=False)
+        Screen().out(found.as_json(), highlight=False)
         return
     for note in found.notes:
         say(f"note: {note}")
-    console = Console(highlight=False, emoji=False)
+    console = Screen(highlight=False, emoji=False)
     console.print(
         f"{found.source}: {found.n_rows} rows, {found.n_columns} columns, {found.n_clusters} "
         "clusters asked for",

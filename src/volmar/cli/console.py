@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,20 +13,33 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
+__all__ = ["Screen", "Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
 
 
 class UsageError(ValueError):
     """A wrong option, in a line that names it, its value and the remedy."""
 
 
+class Screen(Console):
+    """A console that falls silent when nobody reads it any longer: files are written all the same.
+
+    ``volmar cluster table.csv -o labels.csv | head -1`` must leave its labels.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Send what is still to come nowhere; rich would end the program."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, (sys.stderr if self.stderr else sys.stdout).fileno())
+        os.close(nowhere)
+
+
 def screen() -> Console:
     """Return where results are printed."""
-    return Console(highlight=False, soft_wrap=True)
+    return Screen(highlight=False, soft_wrap=True)
 
 
 def _notes() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Screen(stderr=True, highlight=False, soft_wrap=True)
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -98,7 +112,7 @@ class Stages:
 def counted(name: str) -> Iterator[Callable[[int, int], None]]:
     """Show a line for something that takes long; it is told (done, wanted), or nothing."""
     console = _notes()
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _quiet
         return
     columns: list[Any] = [

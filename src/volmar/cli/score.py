@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
-from volmar.cli.console import UsageError, counted, say
+from volmar.cli.console import Screen, UsageError, counted, say
 
 __all__ = [
     "Judgement",
@@ -425,11 +424,11 @@ def _calinski_harabasz(X: Any, codes: NDArray) -> float:
 def print_judgements(judgements: Judgements, *, as_json: bool = False) -> None:
     """Print the scores as a table, or as JSON."""
     if as_json:
-        Console().out(judgements.as_json(), highlight=False)
+        Screen().out(judgements.as_json(), highlight=False)
         return
     for note in judgements.notes:
         say(f"note: {note}")
-    console = Console(highlight=False, emoji=False)
+    console = Screen(highlight=False, emoji=False)
     sizes = ", ".join(str(size) for size in list(judgements.sizes.values())[:20])
     more = ", ..." if len(judgements.sizes) > 20 else ""
     console.print(

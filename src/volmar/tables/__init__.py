@@ -5,7 +5,7 @@ from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
 from volmar.tables.prepare import Preparation, Prepared
 from volmar.tables.read import LoadedTable, read_table
-from volmar.tables.write import write_atomically, write_labels
+from volmar.tables.write import open_labels, write_atomically, write_labels
 
 __all__ = [
     "LoadedTable",
@@ -13,6 +13,7 @@ __all__ = [
     "Prepared",
     "TableError",
     "is_folder_of_tables",
+    "open_labels",
     "prepare_blocks",
     "read_folder",
     "read_table",

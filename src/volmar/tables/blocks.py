@@ -154,7 +154,9 @@ def _fit(blocks: _Blocks, preparation: Preparation, notes: list[str]) -> None:
     figures, missing = _pass(blocks, places, complete=False)
     n = sum(blocks.lengths or [])
     if n < 2:
-        raise TableError(f"{_SOURCE} has {n} row{'s' if n != 1 else ''}, and at least 2 are needed; give more")
+        raise TableError(
+            f"{_SOURCE} has {n} row{'s' if n != 1 else ''}, and at least 2 are needed; give more"
+        )
     if missing.any() and preparation.missing == "error":
         raise TableError(say_missing(_SOURCE, names, missing, None))
     keep = _leave_out(notes, names, figures)
@@ -289,7 +291,9 @@ def _prepared_block(
     if not known.all():
         if missing == "error":
             counts = len(X) - known.sum(axis=0)
-            raise TableError(say_missing(f"a block of {_SOURCE}", names, counts, None, fitted=True))
+            raise TableError(
+                say_missing(f"a block of {_SOURCE}", names, counts, None, fitted=True)
+            )
         if missing == "drop":
             X = X[known.all(axis=1)]
         else:

@@ -283,7 +283,7 @@ class Preparation:
             values = self.categories_[name]
             notes.append(
                 f"column {shown(name)} is text: a feature of 0 and 1 for each of its "
-                f"{len(values)} values"
+                f"{len(values)} values, which clusters often follow (--drop leaves it out)"
             )
         self.notes_ = notes
         return _Parts(X, codes, kept)
@@ -402,9 +402,7 @@ class Preparation:
                 counts = [0] * len(numbers) if unknown is None else unknown.sum(axis=0)
                 text_counts = [np.count_nonzero(code == -1) for code in codes]
                 names = [*self.numbers_, *self.texts_]
-                self._refuse_missing(
-                    table, names, [*counts, *text_counts], unknown, fitted=True
-                )
+                self._refuse_missing(table, names, [*counts, *text_counts], unknown, fitted=True)
             elif self.missing == "drop":
                 kept = complete(unknown, codes, table.n_rows)
                 X, codes = drop_rows(table, X, codes, kept, notes)

@@ -7,8 +7,8 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from volmar.tables.errors import TableError
 
-__all__ = ["write_atomically", "write_labels"]
+__all__ = ["open_labels", "write_atomically", "write_labels"]
 
 _ROWS = 1 << 16  # rows put into text at once
 _SPECIAL = (",", '"', "\n", "\r")
@@ -54,6 +54,48 @@ def write_labels(
     TableError
         If the file is there and `force` is False, or cannot be written.
     """
+    with open_labels(path, id_name, force=force) as write:
+        write(ids, labels, scores)
+
+
+@contextmanager
+def open_labels(
+    path: str | os.PathLike[str], id_name: str, *, force: bool = False
+) -> Iterator[Callable[[Any, Any, Any], None]]:
+    """Open a file as `write_labels` makes it, for rows that come in blocks.
+
+    Parameters
+    ----------
+    path, id_name, force
+        As for `write_labels`.
+
+    Yields
+    ------
+    callable
+        Takes ids, labels and scores of further rows. The file is there when all is written.
+
+    Raises
+    ------
+    TableError
+        If the file is there and `force` is False, or cannot be written.
+    """
+    name = "id" if id_name in ("label", "score") else id_name
+    with _new_file(path, force) as file, _packed(path, file) as target:
+        target.write(f"{_quoted(name)},label,score\n".encode())
+
+        def write(ids: Any, labels: Any, scores: Any) -> None:
+            target.writelines(_lines(*_checked(ids, labels, scores)))
+
+        yield write
+
+
+def _packed(path: str | os.PathLike[str], file: BinaryIO) -> Any:
+    if str(path).lower().endswith(".gz"):
+        return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    return nullcontext(file)
+
+
+def _checked(ids: Any, labels: Any, scores: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ids, labels, scores = np.asarray(ids), np.asarray(labels), np.asarray(scores, dtype=float)
     if scores.ndim == 2:
         scores = _lead(scores)
@@ -62,13 +104,7 @@ def write_labels(
             f"ids, labels and scores must have one entry a row, got the shapes {ids.shape}, "
             f"{labels.shape} and {scores.shape}."
         )
-    name = "id" if id_name in ("label", "score") else id_name
-    with _new_file(path, force) as file:
-        if str(path).lower().endswith(".gz"):
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                packed.writelines(_lines(name, ids, labels, scores))
-        else:
-            file.writelines(_lines(name, ids, labels, scores))
+    return ids, labels, scores
 
 
 def write_atomically(
@@ -102,10 +138,7 @@ def _lead(scores: np.ndarray) -> np.ndarray:
     return top[:, -1] - top[:, -2]
 
 
-def _lines(
-    id_name: str, ids: np.ndarray, labels: np.ndarray, scores: np.ndarray
-) -> Iterator[bytes]:
-    yield f"{_quoted(id_name)},label,score\n".encode()
+def _lines(ids: np.ndarray, labels: np.ndarray, scores: np.ndarray) -> Iterator[bytes]:
     for start in range(0, len(ids), _ROWS):
         rows = slice(start, start + _ROWS)
         names = _as_fields(ids[rows])
