@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
 from volmar.cli.methods import DEFAULT, make_method, takes_word
+
+if TYPE_CHECKING:
+    from volmar.tables import Preparation
 
 __all__ = [
     "Asked",
@@ -54,6 +57,18 @@ class Asked:
     seed: int = 0
     scheduler: str | None = None
     command: str = ""
+
+    def preparation(self) -> Preparation:
+        """Return how the columns are to be prepared."""
+        from volmar.tables import Preparation
+
+        return Preparation(
+            columns=list(self.columns) or None,
+            drop=list(self.drop) or None,
+            id_column=self.id_column,
+            scale=self.scale,
+            missing=self.missing,
+        )
 
     def wanted(self) -> int | None:
         """Return the number of clusters, None for auto."""
@@ -106,19 +121,13 @@ def cluster_file(asked: Asked) -> None:
 
 
 def _cluster(asked: Asked, found: Found) -> None:
-    from volmar.tables import Preparation, read_table
+    from volmar.tables import read_table
 
     stages = Stages()
     with stages.stage("reading"):
         table = read_table(asked.source)
     with stages.stage("preparing"):
-        preparation = Preparation(
-            columns=list(asked.columns) or None,
-            drop=list(asked.drop) or None,
-            id_column=asked.id_column,
-            scale=asked.scale,
-            missing=asked.missing,
-        )
+        preparation = asked.preparation()
         rows = preparation.fit_transform(table)
     for note in rows.notes:
         say(f"note: {note}")

@@ -30,7 +30,7 @@ __all__ = ["cluster_blocks"]
 def cluster_blocks(asked: Asked, found: Found) -> None:
     """Decide on a sample, fit to all rows by passes, write labels block by block."""
     from volmar.rows import as_table, drawn_rows
-    from volmar.tables import Preparation, is_folder_of_tables, prepare_blocks, read_folder
+    from volmar.tables import is_folder_of_tables, prepare_blocks, read_folder
 
     if not is_folder_of_tables(asked.source):
         raise UsageError(
@@ -41,13 +41,7 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
     with _client(asked.scheduler):
         with stages.stage("reading"):
             frame = read_folder(asked.source)
-            preparation = Preparation(
-                columns=list(asked.columns) or None,
-                drop=list(asked.drop) or None,
-                id_column=asked.id_column,
-                scale=asked.scale,
-                missing=asked.missing,
-            )
+            preparation = asked.preparation()
             rows = prepare_blocks(frame, preparation)
             table = as_table(rows.X)
             n, d = table.shape
