@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
@@ -25,6 +25,11 @@ bench: $(VENV)/.bench
 docs: $(VENV)/.ready
 	rm -rf docs/api docs/auto_examples
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# The page of the papers' tables and its pictures, from the cells that are stored.
+reproduction: $(VENV)/.ready
+	$(BIN)/python -m volmar.papers.expected docs/reproduction
+	$(BIN)/python -m volmar reproduce --all --no-run --out docs/reproduction --page docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) demo build dist bench-results docs/_build docs/auto_examples docs/api

@@ -62,32 +62,6 @@ def test_demo_ends_with_a_line_where_it_cannot_write(invoke, tmp_path):
     assert result.output.splitlines()[-1].startswith("volmar demo: ")
 
 
-def test_reproduce_needs_a_place_before_it_computes(invoke, tmp_path):
-    (tmp_path / "file").write_text("")
-    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--out", str(tmp_path / "file" / "sub"))
-    assert result.exit_code == 2
-    assert "volmar reproduce: " in result.output
-
-
-def test_reproduce_lists_and_refuses(invoke):
-    assert "mvc-jmlr-2013-table-2" in invoke("reproduce").output
-    result = invoke("reproduce", "nonsense")
-    assert result.exit_code == 2
-    assert "no experiment is named 'nonsense'" in result.output
-    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--only", "iris")
-    assert result.exit_code == 2
-    assert "iris is not a data set of" in result.output
-
-
-def test_reproduce_without_the_data_says_which_file(invoke, monkeypatch, tmp_path):
-    monkeypatch.setenv("VOLMAR_DATA", str(tmp_path))
-    result = invoke(
-        "reproduce", "mvc-jmlr-2013-table-2", "--only", "ida-heart", "--out", str(tmp_path)
-    )
-    assert result.exit_code == 2
-    assert "ida_heart.npz" in result.output
-
-
 def test_version_and_help(invoke):
     assert invoke("--version").output.strip() == f"volmar {volmar.__version__}"
     assert "demo" in invoke("--help").output

@@ -3,37 +3,37 @@
 import json
 import math
 import statistics
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
-from volmar.cli import reproduce as reproduce_module
-from volmar.cli.app import app
 from volmar.datasets import load
 from volmar.graphs import gaussian_similarity
 from volmar.metrics import clustering_error
 from volmar.papers import (
     CellResult,
-    MeasureLine,
     Panel,
+    Point,
+    Results,
     Spread,
     Store,
-    load_experiment,
     parse_experiment,
+    reproduction,
     run_cell,
     run_cells,
-    summarise_measures,
 )
 from volmar.papers.measures import take_measures
-from volmar.plots import MeasuresDisplay
+from volmar.plots import MeasuresDisplay, PaperFigureDisplay
+from volmar.plots.paper_figure import has_picture
 
 SMALL = """
 title = "A small figure"
 paper = "mvc-jmlr-2013"
+figure = "6"
+view = "measures"
+columns = ["hindsight"]
 metric = "clustering_error"
 
 [sampling]
@@ -87,16 +87,27 @@ def without_pyplot_windows():
 def made_up(experiment, measures_of, value_of=lambda _: 0.1):
     """Results whose measures are given instead of computed."""
     return [
-        CellResult(cell, value_of(cell), 1.0, "converged", "0", measures_of(cell))
-        for cell in experiment.cells()
+        CellResult(cell, value_of(cell), 1.0, "converged", {"volmar": "0"}, measures_of(cell))
+        for cell in own(experiment)
     ]
+
+
+def own(experiment):
+    """Cells without the reference."""
+    return [cell for cell in experiment.cells() if cell.column != "reference"]
+
+
+def measured(experiment, results):
+    """Points of the measures."""
+    points = Results(experiment, results).points()
+    return [point for point in points if point.quantity in experiment.measures]
 
 
 # ------------------------------------------------------------------------------------ cells
 
 
 def test_a_figure_runs_the_papers_setting_at_every_size(experiment):
-    cells = list(experiment.cells())
+    cells = own(experiment)
     assert len(cells) == 3 * 2 * 2
     assert {c.column for c in cells} == {"hindsight"}
     assert [c.sampling for c in cells[:4]] == [
@@ -109,10 +120,22 @@ def test_a_figure_runs_the_papers_setting_at_every_size(experiment):
     assert cells[0].similarity == {"affinity": "gaussian", "sigma": "mean/10", "self_loops": True}
     assert len({c.key for c in cells}) == len(cells)
     assert len({c.sampling_key for c in cells}) == 3 * 2
+    references = [c for c in experiment.cells() if c.column == "reference"]
+    assert {str(c.measures) for c in references} == {"{}"}  # k-means has none of them
+
+
+def test_measures_are_taken_in_both_columns(experiment):
+    both = replace(experiment, columns=("hindsight", "label-free"))
+    cells = [c for c in both.cells(1) if c.column == "label-free"]
+    assert cells[0].measures == experiment.measures
+    result = run_cell(cells[0])
+    assert list(result.measures) == ["iterations", "v2", "h*"]
+    points = list(Results(both, [result]).points())
+    assert {(p.series, p.column) for p in points if p.quantity == "h*"} == {("h*", "label-free")}
 
 
 def test_the_key_sees_the_measures(experiment):
-    cell = next(experiment.cells())
+    cell = own(experiment)[0]
     assert replace(cell, measures={}).key != cell.key
     assert replace(cell, measures={**cell.measures, "h0": "result_.start"}).key != cell.key
 
@@ -121,12 +144,16 @@ def test_the_key_sees_the_measures(experiment):
     ("old", "new", "message"),
     [
         ("sizes = [30, 40]", "", "sampling has no sizes; add them"),
-        ("sizes = [30, 40]", "sizes = [30]\nwhole_sets = true", r"both whole_sets and sizes=\[30"),
-        ('["v2", "h*"]', '["v2", "h1"]', "a panel shows h1, and there are: iterations, v2, h"),
+        (
+            "sizes = [30, 40]",
+            "sizes = [30]\nwhole_sets = true",
+            "there are sizes, whole_sets; lea",
+        ),
+        ('["v2", "h*"]', '["v2", "h1"]', "panels names 'h1', and there are: 'iterations', 'v2', "),
         (
             'matrix = "affinity"',
             'matrix = "affinity"\nsimilarity = "cosine"',
-            "'cosine', and ther",
+            "similarity of MVC-SL names 'cosine', and there are: 'default'",
         ),
     ],
 )
@@ -134,15 +161,6 @@ def test_a_file_that_contradicts_itself_is_refused(old, new, message):
     assert old in SMALL
     with pytest.raises(ValueError, match=f"small: .*{message}"):
         parse_experiment("small", SMALL.replace(old, new))
-
-
-def test_figure_6_is_as_the_paper_describes_it():
-    experiment = load_experiment("mvc-jmlr-2013-figure-6")
-    cells = list(experiment.cells())
-    assert len(cells) == 3 * 6 * 100
-    assert {c.sampling["n_samples"] for c in cells} == {50, 100, 150, 200, 250, 300}
-    assert {c.dataset for c in cells} == {"two-gaussians", "two-moons", "two-circles"}
-    assert {str(c.parameters) for c in cells} == {"{'affinity': 'precomputed', 'mode': 'paper'}"}
 
 
 # --------------------------------------------------------------------------------- measures
@@ -186,7 +204,7 @@ def test_measures_that_are_not_there_are_refused(attribute, message):
 
 
 def test_a_cell_keeps_its_measures(experiment):
-    cell = next(experiment.cells())
+    cell = own(experiment)[0]
     result = run_cell(cell)
     data = load("two-gaussians", n_samples=30, realization=1)
     W = gaussian_similarity(data.X, sigma="mean/10")
@@ -197,15 +215,15 @@ def test_a_cell_keeps_its_measures(experiment):
 
 
 def test_measures_of_a_failed_cell_are_empty(experiment):
-    cell = replace(next(experiment.cells()), similarity={"affinity": "gaussian", "sigma": -1.0})
+    cell = replace(own(experiment)[0], similarity={"affinity": "gaussian", "sigma": -1.0})
     result = run_cell(cell)
     assert (result.value, result.measures) == (None, {})
-    assert summarise_measures(experiment, [result]) == []
+    assert list(Results(experiment, [result]).points()) == []
 
 
 def test_the_store_keeps_measures_and_reads_lines_without(experiment, tmp_path):
     store = Store(tmp_path / "cells.jsonl")
-    results = run_cells(list(experiment.cells())[:2], store)
+    results = run_cells(own(experiment)[:2], store)
     assert store.read() == results
     # A line from before there were measures.
     old = json.loads(store.path.read_text().splitlines()[0])
@@ -235,32 +253,35 @@ def test_spread_by_hand():
     assert Spread.of([2.0]) == Spread(2.0, None, 2.0, None, 1)
 
 
-def test_summaries_are_for_each_set_and_size(experiment):
+def test_points_are_for_each_set_and_size(experiment):
     def value(cell, name):
         n, offset = cell.sampling["n_samples"], len(name) + len(cell.dataset)
         return (n + offset + cell.seed**2) / 100
 
     results = made_up(experiment, lambda cell: {m: value(cell, m) for m in cell.measures})
-    lines = summarise_measures(experiment, results)
-    assert [(line.dataset, line.size, line.measure) for line in lines] == [
+    points = measured(experiment, results)
+    assert [(point.dataset, point.x, point.series) for point in points] == [
         (dataset, size, measure)
         for dataset in ("two-gaussians", "two-circles")
         for size in (30, 40)
         for measure in ("iterations", "v2", "h*")
     ]
-    for line in lines:
+    assert {point.column for point in points} == {"hindsight"}
+    for point in points:
+        assert point.quantity == point.series
         values = [
-            value(cell, line.measure) * (1 if line.measure == "iterations" else 100)
-            for cell in experiment.cells()
-            if (cell.dataset, cell.sampling["n_samples"]) == (line.dataset, line.size)
+            # Shares are in percent where their panel says so.
+            value(cell, point.series) * (1 if point.series == "iterations" else 100)
+            for cell in own(experiment)
+            if (cell.dataset, cell.sampling["n_samples"]) == (point.dataset, point.x)
         ]
-        assert line.spread.n == len(values) == 3
-        assert line.spread.mean == pytest.approx(sum(values) / 3)
-        assert line.spread.standard_error == pytest.approx(statistics.stdev(values) / 3**0.5)
+        assert point.spread.n == len(values) == 3
+        assert point.spread.mean == pytest.approx(sum(values) / 3)
+        assert point.spread.standard_error == pytest.approx(statistics.stdev(values) / 3**0.5)
         middle = sorted(values)[1]
-        assert line.spread.median == pytest.approx(middle)
+        assert point.spread.median == pytest.approx(middle)
         deviation = sorted(abs(v - middle) for v in values)[1]
-        assert line.spread.median_error == pytest.approx(deviation / 3**0.5)
+        assert point.spread.median_error == pytest.approx(deviation / 3**0.5)
 
 
 def test_of_a_grid_the_best_setting_is_measured():
@@ -276,12 +297,12 @@ def test_of_a_grid_the_best_setting_is_measured():
         ),
         lambda cell: errors[cell.similarity["sigma"]],
     )
-    lines = summarise_measures(experiment, results)
-    assert {line.spread.n for line in lines} == {1}
-    assert {line.spread.mean for line in lines if line.measure == "iterations"} == {7.0}
+    points = measured(experiment, results)
+    assert {point.spread.n for point in points} == {1}
+    assert {p.spread.mean for p in points if p.series == "iterations"} == {7.0}
 
 
-# ---------------------------------------------------------------------- picture and command
+# ---------------------------------------------------------------------------------- picture
 
 
 def lengths(container):
@@ -297,7 +318,7 @@ def test_the_picture_has_its_panels_and_points(experiment):
         experiment,
         lambda cell: dict.fromkeys(cell.measures, shares[cell.seed] * cell.sampling["n_samples"]),
     )
-    display = MeasuresDisplay.from_results(experiment, results)
+    display = MeasuresDisplay(measured(experiment, results), experiment.panels).plot()
     assert [ax.get_title() for ax in display.axes_] == [
         "(a)",
         "(b) two-gaussians",
@@ -327,79 +348,39 @@ def test_the_picture_has_its_panels_and_points(experiment):
 
 
 @pytest.mark.usefixtures("without_pyplot_windows")
-def test_the_picture_names_methods_where_there_are_several():
-    lines = [
-        MeasureLine("moons", method, 50, m, Spread.of([1.0, 2.0]))
-        for method in ("A", "B")
+def test_the_picture_is_as_high_as_its_rows():
+    points = [
+        Point(dataset, m, "hindsight", 50, m, Spread.of([1.0, 2.0]))
+        for dataset in ("moons", "circles")
         for m in ("x", "y")
     ]
-    display = MeasuresDisplay(lines, [Panel("x and y", ("x", "y"))]).plot()
-    assert [ax.get_title() for ax in display.axes_] == ["(a) moons, A", "(a) moons, B"]
-    assert (
-        display.size[1]
-        < MeasuresDisplay(lines, [Panel("x", ("x",)), Panel("", ("x", "y"))]).size[1]
-    )
+    display = MeasuresDisplay(points, [Panel("x and y", ("x", "y"))]).plot()
+    assert [ax.get_title() for ax in display.axes_] == ["(a) moons", "(a) circles"]
+    both = MeasuresDisplay(points, [Panel("x", ("x",)), Panel("", ("x", "y"))])
+    assert display.size[1] < both.size[1]
+    # Panels of one measure share a row.
+    single = MeasuresDisplay(points, [Panel("x", ("x",)), Panel("y", ("y",))])
+    assert single.size == display.size
 
 
-def test_a_table_has_no_picture():
-    with pytest.raises(ValueError, match="'mvc-jmlr-2013-table-2' has no panels to draw"):
-        MeasuresDisplay.from_results(load_experiment("mvc-jmlr-2013-table-2"), [])
-
-
-@pytest.fixture
-def reproduce(experiment, monkeypatch, tmp_path):
-    """The command, on the small figure."""
-    monkeypatch.setattr(reproduce_module, "load_experiment", lambda name: experiment)
-    arguments = ["reproduce", "small", "--out", str(tmp_path)]
-    return lambda *more: CliRunner().invoke(app, [*arguments, *more], catch_exceptions=False)
-
-
-def test_reproduce_writes_table_and_picture(reproduce, experiment, tmp_path):
-    result = reproduce()
-    assert result.exit_code == 0
-    assert (tmp_path / "small.png").read_bytes()[:4] == b"\x89PNG"
-    assert f"picture in {tmp_path / 'small.png'}" in result.output
-    page = (tmp_path / "small.md").read_text(encoding="utf-8").splitlines()
-    assert page[0] == "| data | n | of | iterations | v2 | h* |"
-    assert len(page) == 2 + 2 * 2 * 2 + 2
-    lines = summarise_measures(experiment, Store(tmp_path / "small.jsonl").read().values())
-    spreads = [line.spread for line in lines if (line.dataset, line.size) == ("two-circles", 40)]
-    means = [
-        f"{s.mean:.{d}f} ± {s.standard_error:.{d}f}"
-        for s, d in zip(spreads, (2, 1, 1), strict=True)
+@pytest.mark.usefixtures("without_pyplot_windows")
+def test_the_figure_of_an_experiment_has_the_same_panels(experiment):
+    results = made_up(experiment, lambda cell: dict.fromkeys(cell.measures, 0.01 * cell.seed))
+    shown = reproduction(experiment, results)
+    display = PaperFigureDisplay(shown).plot()
+    panels = ["(a)", "(b) two-gaussians", "(b) two-circles"]
+    assert [ax.get_title() for ax in display.axes_] == panels
+    both = replace(experiment, columns=("hindsight", "label-free"))
+    results = [
+        CellResult(cell, 0.1, 1.0, "converged", {}, dict.fromkeys(cell.measures, 0.02))
+        for cell in own(both)
     ]
-    assert f"| two-circles | 40 | mean | {' | '.join(means)} |" in page
-    assert "v2, h*: error in %. Samplings a set and size: 3." in page[-1]
-    assert "…" not in result.output  # 80 columns hold the printed table
-    assert reproduce("--only", "two-circles").exit_code == 0
-    assert len((tmp_path / "small.md").read_text().splitlines()) == 2 + 2 * 2 + 2
+    display = PaperFigureDisplay(reproduction(both, results)).plot()
+    assert [ax.get_title() for ax in display.axes_] == 2 * panels
 
 
-def test_reproduce_without_matplotlib_says_so(reproduce, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = reproduce("--realizations", "1")
-    assert result.exit_code == 0
-    assert "no picture: matplotlib is not installed (pip install 'volmar[plot]')" in result.output
-    assert (tmp_path / "small.md").is_file()
-    assert not (tmp_path / "small.png").exists()
-
-
-def test_reproduce_without_results_draws_nothing(reproduce, experiment, monkeypatch, tmp_path):
-    bad = {"default": {"affinity": "gaussian", "sigma": -1.0}}
-    monkeypatch.setattr(
-        reproduce_module, "load_experiment", lambda name: replace(experiment, similarities=bad)
-    )
-    result = reproduce("--realizations", "1")
-    assert result.exit_code == 0
-    assert "4 cells failed; the first: ValueError" in result.output
-    assert "no picture: no cell gave a result" in result.output
-
-
-def test_a_measure_that_is_not_there_ends_the_command(reproduce, experiment, monkeypatch):
-    wrong = replace(experiment, measures={"x": "result_.x"}, panels=())
-    monkeypatch.setattr(reproduce_module, "load_experiment", lambda name: wrong)
-    result = reproduce("--realizations", "1")
-    assert result.exit_code == 2
-    assert (
-        "volmar reproduce: measure 'x': a fitted SoftLabelMVC has no 'result_.x'" in result.output
-    )
+def test_without_results_there_is_no_picture(experiment):
+    empty = reproduction(experiment, [])
+    assert not has_picture(empty)
+    with pytest.raises(ValueError, match=r"'small' .*has nothing to draw"):
+        PaperFigureDisplay(empty).plot()

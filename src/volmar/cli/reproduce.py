@@ -1,104 +1,217 @@
-"""``volmar reproduce``: run a paper's table or figure again, or go on with it."""
+"""``volmar reproduce``: run the papers' tables and figures again, or go on with them."""
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import sys
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
+from volmar.cli.console import Screen, refuse_files, say, screen, written
 from volmar.papers import (
     CellResult,
     Experiment,
-    MeasureLine,
+    Line,
+    Reproduction,
     Store,
     list_experiments,
     load_experiment,
+    reproduction,
     run_cells,
-    summarise,
-    summarise_measures,
+    stored_results,
 )
+from volmar.papers.expected import Expected, read_expected
+from volmar.papers.experiment import PAPERS
 
-COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "s/fit")
+COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "/KMeans", "as printed?")
 EXPLANATION = (
-    "{metric} in %, mean ± standard error. Hindsight takes the paper's best setting for each "
-    "sampling by the labels; label-free is the estimator's default."
+    "In %, mean ± standard error. Hindsight takes the paper's best setting for each sampling by "
+    "the labels; label-free is the estimator's default. /KMeans: time of a label-free fit over "
+    "KMeans(n_init=10) in this run."
 )
-METRICS = {
-    "balanced_clustering_error": "Balanced error",
-    "normalized_mutual_information": "Normalised mutual information",
-    "pair_f_measure": "F measure of pairs",
-    "rand_index": "Rand index",
+
+# In words that fit into a column.
+VERDICTS = {
+    "only in hindsight": "hindsight",
+    "reproduced": "yes",
+    "better than printed": "better",
+    "worse than printed": "worse",
 }
-MEASURE_EXPLANATION = (
-    "Mean ± standard error, and median ± median absolute deviation over the root of the number of "
-    "samplings."
-)
-Row = tuple[str, ...]
 
 
-class Page(NamedTuple):
-    """A table as it is printed, and what its columns mean."""
+@dataclass(frozen=True)
+class Wanted:
+    """What of the experiments is wanted, and how it is run.
 
-    header: Row
-    rows: list[Row]
-    explanation: str
+    Attributes
+    ----------
+    out : Path
+        Folder of the results.
+    jobs : int
+        Processes.
+    realizations : int or None
+        Samplings, where not the paper's number.
+    only : list of str
+        Data sets, where not all.
+    quick : bool
+        Whether a fraction will do.
+    run : bool
+        Whether missing cells are run, or only what is stored is shown.
+    retry : bool
+        Whether cells that failed are run again.
+    pack : bool
+        Whether results are compressed in the end.
+    page : Path or None
+        Where the Markdown page goes beside the folder.
+    """
+
+    out: Path
+    jobs: int = 1
+    realizations: int | None = None
+    only: tuple[str, ...] = ()
+    quick: bool = False
+    run: bool = True
+    retry: bool = False
+    pack: bool = False
+    page: Path | None = None
 
 
 def list_all() -> None:
-    """Print what can be reproduced."""
-    table = Table("name", "what", "cells")
+    """Print what can be reproduced, a line each."""
+    known = read_expected()
+    rows = [("id", "paper", "what", "cells", "time", "quick")]
     for name in list_experiments():
         experiment = load_experiment(name)
-        table.add_row(name, experiment.title, str(len(list(experiment.cells()))))
-    Console().print(table)
+        what = f"Table {experiment.table}" if experiment.table else f"Figure {experiment.figure}"
+        n_cells = sum(1 for _ in experiment.cells())
+        cells, times = str(n_cells), _times(known.get(experiment.source))
+        if experiment.source != name:
+            cells = f"as {experiment.source.removeprefix(f'{experiment.paper}-')}"
+        if experiment.source != name or not n_cells:
+            times = ("-", "-")
+        rows.append((name, PAPERS[experiment.paper], what, cells, *times))
+    console = screen()
+    _print_aligned(console, rows)
+    console.print("Times are of one core; -j 2 takes about half.")
 
 
-def reproduce(
-    name: str, *, out: Path, jobs: int, realizations: int | None, only: list[str]
-) -> None:
-    """Run the cells of an experiment that `out` does not hold yet, then print and write it."""
-    console = Console()
-    experiment = _part(load_experiment(name), only)
-    store = Store(out / f"{name}.jsonl")
+def _print_aligned(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns as wide as they need: a cut-off name could not be copied."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        texts = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        console.print("  ".join(texts).rstrip(), markup=False)
+
+
+def _times(expected: Expected | None) -> tuple[str, str]:
+    if expected is None:
+        return "?", "?"
+    return duration(expected.seconds), duration(expected.quick_seconds)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def reproduce(names: Sequence[str], wanted: Wanted) -> None:
+    """Run the cells that `wanted.out` does not hold yet, then print and write what came out."""
+    experiments = [_part(load_experiment(name), wanted) for name in names]
     # Before the first cell is computed, not after: can results be kept there?
-    out.mkdir(parents=True, exist_ok=True)
-    store.path.open("ab").close()
-    results = _run(experiment, store, console, jobs=jobs, realizations=realizations)
-    page = _figures(experiment, results) if experiment.measures else _table(experiment, results)
-    # 80 columns do not hold the errors of all measures; the file does.
-    shown = _figures(experiment, results, errors=False) if experiment.measures else page
-    table = Table(
-        title=experiment.title, caption=experiment.note, box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    for column in shown.header:
-        table.add_column(column, no_wrap=column in COLUMNS[:2])
-    for row in shown.rows:
-        table.add_row(*row)
-    console.print(table)
-    console.print(shown.explanation)
-    failed = [r for r in results if r.value is None]
-    if failed:
-        console.print(f"{len(failed)} cells failed; the first: {failed[0].status}", markup=False)
-    path = store.path.with_suffix(".md")
-    path.write_text(_markdown(page, experiment.note), encoding="utf-8")
-    console.print(f"cells in {store.path}, table in {path}", highlight=False, soft_wrap=True)
-    if experiment.panels:
-        picture = _draw(store.path.with_suffix(".png"), experiment, results)
-        console.print(picture, highlight=False, markup=False, soft_wrap=True)
+    refuse_files({"--page": wanted.page}, force=True)
+    wanted.out.mkdir(parents=True, exist_ok=True)
+    for source in {experiment.source for experiment in experiments if wanted.run}:
+        _store(source, wanted).path.open("ab").close()
+    results = _run(experiments, wanted)
+    shown = [
+        reproduction(one, list(results[one.source].values()), n_cells=len(_cells(one, wanted)))
+        for one in experiments
+    ]
+    console = screen()
+    for one in shown:
+        _print(console, one, whole=len(shown) == 1)
+    _write(shown, wanted)
+    if wanted.pack:
+        for source in dict.fromkeys(experiment.source for experiment in experiments):
+            _store(source, wanted).pack()
+    _refuse_nothing(shown)
 
 
-def _run(
-    experiment: Experiment, store: Store, console: Console, *, jobs: int, realizations: int | None
-) -> list[CellResult]:
-    """Run the cells that `store` does not hold yet, with a bar, and return all results."""
+def _store(source: str, wanted: Wanted) -> Store:
+    return Store(wanted.out / f"{source}.jsonl")
+
+
+def _cells(experiment: Experiment, wanted: Wanted) -> list:
+    return list(experiment.cells(wanted.realizations))
+
+
+def _run(experiments: Sequence[Experiment], wanted: Wanted) -> dict[str, Mapping[str, CellResult]]:
+    """Run what is missing, with bars, and return the results of every source of cells."""
+    sources = {experiment.source: experiment for experiment in experiments}
+    if not wanted.run:
+        return {
+            source: stored_results(_cells(one, wanted), _store(source, wanted))
+            for source, one in sources.items()
+        }
+    results: dict[str, Mapping[str, CellResult]] = {}
+    with _bars(wanted) as bar:
+        known = read_expected()
+        costs = {source: _cost(known.get(source), wanted) for source in sources}
+        everything = bar.add_task("everything", total=sum(costs.values()), visible=len(costs) > 1)
+        for i, (source, experiment) in enumerate(sources.items()):
+            before = sum(list(costs.values())[:i])
+            task = bar.add_task(source)
+
+            def report(
+                done: int,
+                n: int,
+                *,
+                source: str = source,
+                before: float = before,
+                task: TaskID = task,
+            ) -> None:
+                bar.update(task, completed=done, total=n)
+                bar.update(everything, completed=before + costs[source] * done / max(n, 1))
+
+            results[source] = run_cells(
+                _cells(experiment, wanted),
+                _store(source, wanted),
+                jobs=wanted.jobs,
+                progress=report,
+                retry=wanted.retry,
+            )
+            bar.remove_task(task)
+            if len(sources) > 1 and not bar.console.is_terminal:
+                say(f"{i + 1} of {len(sources)}: {source} done")
+    return results
+
+
+def _cost(expected: Expected | None, wanted: Wanted) -> float:
+    """How long an experiment takes, for the bar over all of them."""
+    if expected is None:
+        return 60.0
+    return max(expected.quick_seconds if wanted.quick else expected.seconds, 1.0)
+
+
+@contextmanager
+def _bars(wanted: Wanted) -> Iterator[Progress]:
+    """Bars with the time left; an interrupt ends with a line that says how to go on."""
     # Ended from outside, take the workers along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     columns = (
@@ -107,112 +220,143 @@ def _run(
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(experiment.name)
-        try:
-            results = run_cells(
-                experiment.cells(realizations),
-                store,
-                jobs=jobs,
-                progress=lambda done, wanted: bar.update(task, completed=done, total=wanted),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            message = f"stopped; {store.path} keeps what is done. Run it again to go on."
-            console.print(message, soft_wrap=True)
-            raise SystemExit(130) from None
-    return list(results.values())
+    try:
+        with Progress(*columns, console=Screen(stderr=True), transient=True) as bar:
+            yield bar
+    except KeyboardInterrupt:
+        say(f"stopped; {wanted.out} keeps what is done. Run it again to go on.")
+        raise SystemExit(130) from None
 
 
-def _table(experiment: Experiment, results: Collection[CellResult]) -> Page:
-    """Errors beside the paper's."""
-    lines = summarise(experiment, results)
-    n = max((line.label_free.n for line in lines), default=0)
-    rows = [
-        (
-            line.dataset,
-            line.method,
-            *map(str, (line.paper, line.hindsight, line.label_free)),
-            f"{line.seconds:.3f}",
-        )
-        for line in lines
-    ]
-    metric = METRICS.get(experiment.metric, "Error")
-    return Page(COLUMNS, rows, f"{EXPLANATION.format(metric=metric)} Samplings a set: {n}.")
+def _print(console: Console, shown: Reproduction, *, whole: bool) -> None:
+    """Print a verdict, and the table where it is the only one."""
+    if whole and shown.lines:
+        console.print(shown.experiment.title, markup=False)
+        times = shown.experiment.view == "times"
+        _print_aligned(console, [COLUMNS, *(_row(line, times=times) for line in shown.lines)])
+        console.print(shown.experiment.note, markup=False)
+        console.print(EXPLANATION)
+        for (method, reason), where in _reasons(shown.lines).items():
+            console.print(f"{method} not run ({', '.join(where)}): {reason}.", markup=False)
+    console.print(f"{shown.experiment.name}: {shown.verdict.sentence}", markup=False)
+    if whole:
+        for claim in shown.claims:
+            held = {True: "yes", False: "no", None: "not told"}
+            both = f"hindsight {held[claim.hindsight]}, label-free {held[claim.label_free]}"
+            console.print(f"  {claim.says}: {both} ({claim.detail})", markup=False)
+    for failure in shown.failures[:3]:
+        console.print(f"  failed {failure}", markup=False)
 
 
-def _figures(
-    experiment: Experiment, results: Collection[CellResult], *, errors: bool = True
-) -> Page:
-    """Means and medians of measures, with their errors or without."""
-    lines: dict[Row, list[MeasureLine]] = {}
-    for line in summarise_measures(experiment, results):
-        method = (line.method,) if len(experiment.methods) > 1 else ()
-        size = () if line.size is None else (str(line.size),)
-        lines.setdefault((line.dataset, *method, *size), []).append(line)
-    percent = [m for panel in experiment.panels if panel.percent for m in panel.measures]
-    rows = []
-    for key, group in lines.items():
-        digits = [1 if line.measure in percent else 2 for line in group]
-        means = [(line.spread.mean, line.spread.standard_error) for line in group]
-        medians = [(line.spread.median, line.spread.median_error) for line in group]
-        for name, pairs in (("mean", means), ("median", medians)):
-            figures = (
-                f"{value:.{d}f}" + (f" ± {error:.{d}f}" if errors and error is not None else "")
-                for (value, error), d in zip(pairs, digits, strict=True)
-            )
-            rows.append((*key, name, *figures))
-    header = (
-        "data",
-        *(["method"] if len(experiment.methods) > 1 else []),
-        *(["n"] if experiment.sizes else []),
-        "of",
-        *experiment.measures,
-    )
-    n = max((line.spread.n for group in lines.values() for line in group), default=0)
-    explanation = " ".join(
-        [
-            *([MEASURE_EXPLANATION] if errors else []),
-            *([f"{', '.join(percent)}: error in %."] if percent else []),
-            f"Samplings a set and size: {n}.",
-        ]
-    )
-    return Page(header, rows, explanation)
+def _reasons(lines: Sequence[Line]) -> dict[tuple[str, str], list[str]]:
+    """List the data sets on which a method has no line, by method and reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        if line.verdict in ("not run", "failed"):
+            reasons.setdefault((line.method, line.reason.rstrip(".")), []).append(line.dataset)
+    return reasons
 
 
-def _markdown(page: Page, note: str) -> str:
-    table = [page.header, ("---",) * len(page.header), *page.rows]
-    lines = ["| " + " | ".join(row) + " |" for row in table]
-    return "\n".join([*lines, "", f"{page.explanation} {note}".rstrip(), ""])
+def _row(line: Line, *, times: bool) -> tuple[str, ...]:
+    paper = str(line.paper)
+    verdict = VERDICTS.get(line.verdict, line.verdict)
+    if line.hindsight.summary.mean is None and line.label_free.summary.mean is None:
+        return line.dataset, line.method, paper, "-", "-", "-", verdict
+    if times and line.paper.mean is not None:
+        paper = f"{line.paper.mean:g} s"
+    sides = [line.hindsight, line.label_free]
+    figures = [_number(side.seconds, " s") if times else str(side.summary) for side in sides]
+    relation = _number(line.label_free.relation)
+    return line.dataset, line.method, paper, *figures, relation, verdict
 
 
-def _draw(path: Path, experiment: Experiment, results: Collection[CellResult]) -> str:
-    """Write the picture and say where it is, or why there is none."""
+def _number(value: float, unit: str = "") -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}{unit}" if value >= 10 else f"{value:.2g}{unit}"
+
+
+def _write(shown: Sequence[Reproduction], wanted: Wanted) -> None:
+    """Write the pages and their pictures."""
+    from volmar.report import to_markdown, write_reproduction
+
+    stem = shown[0].experiment.name if len(shown) == 1 else "reproduction"
+    stem += "-quick" if wanted.quick else ""
+    pictures = _draw(shown, wanted)
+    command = _command(wanted, [one.experiment.name for one in shown])
+    for path in write_reproduction(
+        shown, wanted.out, command=command, pictures=pictures, stem=stem
+    ):
+        written(path)
+    if wanted.page is not None:
+        relative = {
+            name: Path(os.path.relpath(path, wanted.page.parent)).as_posix()
+            for name, path in pictures.items()
+        }
+        text = to_markdown(shown, command=command, pictures=relative)
+        wanted.page.parent.mkdir(parents=True, exist_ok=True)
+        wanted.page.write_text(text, encoding="utf-8")
+        written(wanted.page)
+
+
+def _command(wanted: Wanted, names: list[str]) -> str:
+    """Return the command that computes what is shown, wherever it is kept."""
+    options = [f"--only {one}" for one in wanted.only]
+    if wanted.realizations:
+        options.append(f"--realizations {wanted.realizations}")
+    if wanted.quick:
+        options.append("--quick")
+    what = ["--all"] if names == list_experiments() else names
+    return " ".join(["volmar reproduce", *what, *options])
+
+
+def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
+    """Draw the figures, or say why there are none."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        return "no picture: matplotlib is not installed (pip install 'volmar[plot]')"
-    from volmar.plots import MeasuresDisplay
+        say("no pictures: matplotlib is not installed (pip install 'volmar[plot]')")
+        return {}
+    from volmar.plots import PaperFigureDisplay
+    from volmar.plots.paper_figure import has_picture
 
-    lines = summarise_measures(experiment, results)
-    if not lines:
-        return "no picture: no cell gave a result"
-    display = MeasuresDisplay(lines, experiment.panels)
-    figure = Figure(figsize=display.size, layout="constrained")
-    FigureCanvasAgg(figure)
-    display.plot(figure=figure)
-    figure.savefig(path, dpi=150)
-    return f"picture in {path}"
+    pictures = {}
+    for one in shown:
+        if not has_picture(one):
+            continue
+        display = PaperFigureDisplay(one)
+        figure = Figure(figsize=display.size, layout="constrained")
+        FigureCanvasAgg(figure)
+        display.plot(figure=figure)
+        suffix = "-quick" if wanted.quick else ""
+        path = wanted.out / f"{one.experiment.name}{suffix}.png"
+        # The version of matplotlib in a picture would make a new file of the same picture.
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+        pictures[one.experiment.name] = path
+    return pictures
 
 
-def _part(experiment: Experiment, only: list[str]) -> Experiment:
-    unknown = sorted(set(only) - set(experiment.datasets))
+def _refuse_nothing(shown: Sequence[Reproduction]) -> None:
+    """End with an error where no cell at all gave a result."""
+    wanted = sum(one.n_cells for one in shown)
+    good = sum(one.n_done - one.n_failed for one in shown)
+    if wanted and not good:
+        failures = [failure for one in shown for failure in one.failures]
+        raise ValueError(
+            failures[0] if failures else "there is no result; run it without --no-run."
+        )
+
+
+def _part(experiment: Experiment, wanted: Wanted) -> Experiment:
+    """Leave out what is not wanted of an experiment."""
+    unknown = sorted(set(wanted.only) - set(experiment.datasets))
     if unknown:
         raise ValueError(
             f"--only: {', '.join(unknown)} is not a data set of {experiment.name}; it has: "
             f"{', '.join(experiment.datasets)}."
         )
-    if not only:
-        return experiment
-    return replace(experiment, datasets={k: experiment.datasets[k] for k in only})
+    if wanted.only:
+        kept = {name: experiment.datasets[name] for name in wanted.only}
+        experiment = replace(experiment, datasets=kept)
+    return replace(experiment, quick=wanted.quick)

@@ -1,21 +1,39 @@
-"""Experiments as declarative files, and the cells they unfold into."""
+"""Experiments, as their files declare them, and the cells they unfold into."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 # Metrics of which more is better.
 AGREEMENTS = ("normalized_mutual_information", "pair_f_measure", "rand_index")
-# Published figures that are shares, not percentages.
-SHARES = ("nmi", "rand_index", "f_beta_1.5")
+VIEWS = ("table", "times", "curves", "measures", "data", "correlation")
+COLUMNS = ("hindsight", "label-free")
+PAPERS = {
+    "mvc-jmlr-2013": "JMLR 2013",
+    "mvc-aistats-2011": "AISTATS 2011",
+    "mmc-multivariate-loss": "Multivariate",
+    "mspc-aaai-2015": "AAAI 2015",
+    "skmmc-nnw": "SKMMC",
+}
+# The unit of all time relations, run on the rows of every sampling.
+REFERENCE = "KMeans"
+REFERENCE_CELL: dict[str, Any] = {
+    "method": REFERENCE,
+    "column": "reference",
+    "estimator": "sklearn.cluster.KMeans",
+    "parameters": {"n_clusters": 2, "n_init": 10},
+    "similarity": None,
+}
+# What a quick run takes of the values of an axis and of the settings of a grid.
+QUICK_POINTS = 2
+QUICK_SETTINGS = 3
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -26,8 +44,8 @@ class Cell:
     ----------
     experiment, dataset, method : str
         Where the cell belongs.
-    column : {"hindsight", "label-free"}
-        A setting of the paper's grid, or the estimator's default.
+    column : {"hindsight", "label-free", "reference"}
+        A setting of the paper's grid, the estimator's default, or k-means as the unit of time.
     estimator : str
         Name in `volmar`, or a dotted path into scikit-learn.
     parameters : mapping
@@ -36,11 +54,14 @@ class Cell:
         Parameters of `volmar.graphs.make_similarity`, whose matrix the estimator is given as
         precomputed; None where it is given the rows.
     sampling : mapping
-        Arguments of `volmar.datasets.load`.
+        Arguments of `volmar.datasets.load`; ``stretch`` is a factor of one feature, and
+        ``feature`` says which (its place in a seeded order).
     metric : str
         Name in `volmar.metrics`.
     seed : int
         Random state of the estimator.
+    x : float or None
+        Place on the axis of a figure; None where there is no axis.
     measures : mapping of str to str
         What else is kept of the run: names, and attributes of the fitted estimator.
     metric_params : mapping
@@ -57,24 +78,25 @@ class Cell:
     sampling: Mapping[str, Any]
     metric: str
     seed: int
+    x: float | None = None
     measures: Mapping[str, str] = field(default_factory=dict)
     metric_params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """What identifies the cell in a store: a hash of everything that defines it."""
-        parts = asdict(self)
-        # Keys of results from before these were there stay.
-        for name in ("measures", "metric_params"):
-            if not parts[name]:
-                del parts[name]
-        text = json.dumps(parts, sort_keys=True, default=str)
+        text = json.dumps(asdict(self), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
-    def sampling_key(self) -> str:
-        """What settings on the same rows share; samplings of a whole set differ in their seed."""
+    def rows_key(self) -> str:
+        """What cells on the same rows share; samplings of a whole set differ in their seed."""
         return str((sorted(self.sampling.items()), self.seed))
+
+    @property
+    def sampling_key(self) -> str:
+        """What the settings share among which hindsight chooses: rows, and place on the axis."""
+        return f"{self.rows_key} {self.x}"
 
 
 @dataclass(frozen=True)
@@ -97,104 +119,246 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """What a figure is drawn against.
+
+    Attributes
+    ----------
+    kind : {"none", "size", "stretch", "parameter"}
+        Nothing, rows of a sampling, factor of one feature, or a parameter of the methods.
+    values : tuple of float
+        Places on the axis.
+    label : str
+        Its name, with its unit.
+    parameter : str
+        Name of the parameter.
+    log : bool
+        Whether it is logarithmic.
+    """
+
+    kind: str = "none"
+    values: tuple[float, ...] = ()
+    label: str = ""
+    parameter: str = ""
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a paper's text says of its figures, in a form that a run can check.
+
+    On at least `share` of the data sets `on`, the mean of `quantity` of the series `of` over the
+    places `at` is below (or above) `factor` times that of the series `than` (over the places
+    `than_at`) plus `margin`. `than` may be a number.
+    """
+
+    says: str
+    of: str
+    than: str | float
+    is_below: bool
+    on: tuple[str, ...] = ()
+    at: tuple[float, ...] = ()
+    than_at: tuple[float, ...] = ()
+    quantity: str = "value"
+    factor: float = 1.0
+    margin: float = 0.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table or a figure of a paper, as read from its file.
 
     Attributes
     ----------
-    name, title, paper, table, metric, note : str
-        What it is; `paper` and `table` are those of the published figures, `table` is empty where
-        none are.
+    name, title, paper, table, figure, metric, note : str
+        What it is; `paper` and `table` are those of the published figures. `note` says what
+        deviates from the paper.
+    view : str
+        One of `VIEWS`: how the results are shown.
+    source : str
+        Name of the experiment that the cells belong to: its own, or the one that it shows
+        another side of.
     datasets : mapping of str to mapping
         Data sets, with what is special about each.
     similarities : mapping of str to mapping
         Named grids of similarities; lists are grids, everything else is fixed.
     methods : mapping of str to mapping
-        Methods by the paper's names. In hindsight the parameters are `fixed` and one setting of
-        `grid`, and `matrix`, where it is there, names the parameter that says that a similarity
-        is given instead of rows: the one that the data set names, or else the method, or else
-        "default". Label-free they are `default`. The paper prints nothing of an `unprinted` one.
+        Methods by the paper's names. In hindsight the parameters are `fixed`, what `on` says of
+        the data set, and one setting of `grid`, and `matrix`, where it is there, names the
+        parameter that says that a similarity is given instead of rows: the one that the data set
+        names, or else the method, or else "default". Label-free they are `default`. The paper
+        prints nothing of an `unprinted` one. `realizations`, `sizes`, `datasets` and `columns`
+        leave out what is too dear.
     n_realizations : int
-        Samplings of each data set, or of each size of each data set.
+        Samplings of each data set, at each place of the axis.
     whole_sets : bool
         Whether a sampling is the whole set with a seed of its own, not a part of the set.
-    sizes : tuple of int
-        Rows of a sampling, one size after the other; empty where the data set has a size.
+    axis : Axis
+        What a figure is drawn against.
+    columns : tuple of str
+        Those of `COLUMNS` that are run.
     measures : mapping of str to str
         What a figure shows of the fitted estimators: names, and dotted attributes, either a number
-        or n soft responses. With measures only the paper's settings are run, not the default.
+        or n soft responses.
     panels : tuple of Panel
-        How the figure arranges the measures.
+        How a figure arranges the measures.
+    quantities, log : tuple of str
+        What curves show: "value", "seconds" or measures; and which of them on a logarithmic axis.
     metric_params : mapping
         Arguments of the metric.
+    tolerance : float
+        Points within which a figure counts as reproduced.
+    needed : float
+        Share of the judged figures that must be.
+    judged : tuple of str
+        Methods on which the verdict rests; empty for all that are printed and run.
+    parts : mapping of str to tuple of str
+        Groups of data sets that the verdict names of its own.
+    test : {"", "paired", "unpaired"}
+        t-test by which methods that are comparable to the best are marked.
+    absent : mapping of str to str
+        Why a printed method (or method/data set) is not run.
+    groups, printed : mapping
+        Data sets that are correlated with each other, and the printed correlations.
+    statements : tuple of Statement
+        What the paper's text says.
+    reason : str
+        Likely reason where it is not reproduced.
+    quick : bool
+        Whether only a fraction of the cells is wanted, stratified: every data set and method.
     """
 
     name: str
     title: str
     paper: str
-    table: str
     metric: str
-    note: str
     datasets: Mapping[str, Mapping[str, Any]]
-    similarities: Mapping[str, Mapping[str, Any]]
-    methods: Mapping[str, Mapping[str, Any]]
-    n_realizations: int
-    whole_sets: bool
-    sizes: tuple[int, ...] = ()
+    table: str = ""
+    figure: str = ""
+    view: str = "table"
+    source: str = ""
+    note: str = ""
+    reason: str = ""
+    similarities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    n_realizations: int = 1
+    whole_sets: bool = False
+    axis: Axis = Axis()
+    columns: tuple[str, ...] = COLUMNS
     measures: Mapping[str, str] = field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
+    quantities: tuple[str, ...] = ("value",)
+    log: tuple[str, ...] = ()
     metric_params: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float = 2.0
+    needed: float = 0.75
+    judged: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    test: str = ""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    printed: Mapping[str, float] = field(default_factory=dict)
+    statements: tuple[Statement, ...] = ()
+    quick: bool = False
 
     @property
     def larger_is_better(self) -> bool:
         """Whether the metric is an agreement, not an error."""
         return self.metric in AGREEMENTS
 
+    @property
+    def axis_label(self) -> str:
+        """Name of the axis that figures are drawn against."""
+        return self.axis.label
+
+    @property
+    def axis_log(self) -> bool:
+        """Whether that axis is logarithmic."""
+        return self.axis.log
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Rows of a sampling, one size after the other; empty where the data set has a size."""
+        return self.axis.values if self.axis.kind == "size" else ()
+
     def cells(self, n_realizations: int | None = None) -> Iterator[Cell]:
         """Unfold into cells, sampling by sampling, so that a part of a run is a smaller table."""
-        for sampling, seed in self._samplings(n_realizations or self.n_realizations):
-            for (dataset, special), (method, spec) in product(
-                self.datasets.items(), self.methods.items()
-            ):
-                common = {
-                    "experiment": self.name,
-                    "dataset": dataset,
-                    "method": method,
-                    "estimator": spec["estimator"],
-                    "sampling": {**sampling, **special.get("load", {})},
-                    "metric": self.metric,
-                    "seed": seed,
-                    "measures": self.measures,
-                    "metric_params": self.metric_params,
-                }
-                for similarity, parameters in self._hindsight(special, spec):
-                    yield Cell(
-                        column="hindsight", parameters=parameters, similarity=similarity, **common
-                    )
-                if not self.measures:
-                    default = spec.get("default", {})
-                    yield Cell(column="label-free", parameters=default, similarity=None, **common)
+        n_realizations = n_realizations or (1 if self.quick else self.n_realizations)
+        for realization, x in product(range(1, n_realizations + 1), self.places()):
+            for dataset, special in self.datasets.items():
+                if self.methods and _wanted(special, realization, x, self.axis):
+                    yield from self._sampled(dataset, special, realization, x)
 
-    def _samplings(self, n_realizations: int) -> Iterator[tuple[dict[str, int], int]]:
-        """Arguments of `volmar.datasets.load` and the seed of every sampling."""
-        for realization in range(1, n_realizations + 1):
-            sampling = {} if self.whole_sets else {"realization": realization}
-            if not self.sizes:
-                yield sampling, realization
-            for size in self.sizes:
-                yield {**sampling, "n_samples": size}, realization
+    def places(self) -> Sequence[float | None]:
+        """Places on the axis that are run."""
+        if not self.axis.values:
+            return [None]
+        return _spread_out(self.axis.values, QUICK_POINTS) if self.quick else self.axis.values
+
+    def _sampled(
+        self, dataset: str, special: Mapping[str, Any], realization: int, x: float | None
+    ) -> Iterator[Cell]:
+        """Cells on one sampling of a data set."""
+        sampling: dict[str, Any] = {} if self.whole_sets else {"realization": realization}
+        if x is not None and self.axis.kind == "size":
+            sampling["n_samples"] = int(x)
+        if x is not None and self.axis.kind == "stretch":
+            sampling.update(stretch=x, feature=realization)
+        common: dict[str, Any] = {
+            "experiment": self.source,
+            "dataset": dataset,
+            "sampling": {**sampling, **special.get("load", {})},
+            "metric": self.metric,
+            "seed": realization,
+            "metric_params": self.metric_params,
+        }
+        # The rows are the same at every place of an axis of parameters.
+        if self.axis.kind != "parameter" or x == self.axis.values[0]:
+            yield Cell(**REFERENCE_CELL, x=x, **common)
+        for method, spec in self.methods.items():
+            if dataset not in spec.get("datasets", self.datasets):
+                continue
+            if not _wanted(spec, realization, x, self.axis):
+                continue
+            columns = spec.get("columns", self.columns)
+            named = {
+                "method": method,
+                "estimator": spec["estimator"],
+                "x": x,
+                "measures": self.measures,
+            }
+            if "hindsight" in columns:
+                for similarity, parameters in self._hindsight(dataset, special, spec, x):
+                    yield Cell(
+                        column="hindsight",
+                        parameters=parameters,
+                        similarity=similarity,
+                        **named,
+                        **common,
+                    )
+            if "label-free" in columns:
+                default = spec.get("default", {})
+                yield Cell(
+                    column="label-free", parameters=default, similarity=None, **named, **common
+                )
 
     def _hindsight(
-        self, special: Mapping[str, Any], spec: Mapping[str, Any]
-    ) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        self, dataset: str, special: Mapping[str, Any], spec: Mapping[str, Any], x: float | None
+    ) -> Sequence[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Similarity and parameters of every setting of a method's grids on a data set."""
-        fixed = spec.get("fixed", {})
+        fixed = {**spec.get("fixed", {}), **spec.get("on", {}).get(dataset, {})}
+        if self.axis.kind == "parameter":
+            fixed[self.axis.parameter] = x
         similarities: Iterable[dict[str, Any] | None] = [None]
         if "matrix" in spec:
             fixed = {spec["matrix"]: "precomputed", **fixed}
             similarities = unfold(self.similarities[similarity_name(special, spec)])
-        for similarity, setting in product(similarities, unfold(spec.get("grid", {}))):
-            yield similarity, {**fixed, **setting}
+        settings = [
+            (similarity, {**fixed, **setting})
+            for similarity, setting in product(similarities, unfold(spec.get("grid", {})))
+        ]
+        return _spread_out(settings, QUICK_SETTINGS) if self.quick else settings
 
 
 def similarity_name(special: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
@@ -209,92 +373,13 @@ def unfold(grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def list_experiments() -> list[str]:
-    """Names of the experiments that `load_experiment` knows."""
-    folder = files("volmar.papers") / "experiments"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name[0] != "_")
+def _wanted(spec: Mapping[str, Any], realization: int, x: float | None, axis: Axis) -> bool:
+    """Whether a data set or a method has that sampling at that place."""
+    if realization > spec.get("realizations", realization):
+        return False
+    return axis.kind != "size" or x in spec.get("sizes", axis.values)
 
 
-def load_experiment(name: str) -> Experiment:
-    """Read an experiment by its name.
-
-    Examples
-    --------
-    >>> from volmar.papers import load_experiment
-    >>> experiment = load_experiment("mvc-jmlr-2013-table-2")
-    >>> list(experiment.methods)
-    ['KM', 'NSC', 'MVC-SL', 'LGMMC']
-    >>> len(list(experiment.cells(n_realizations=1)))
-    270
-    """
-    if name not in list_experiments():
-        raise ValueError(
-            f"no experiment is named {name!r}; there are: {', '.join(list_experiments())}."
-        )
-    text = (files("volmar.papers") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
-    return parse_experiment(name, text)
-
-
-def parse_experiment(name: str, text: str) -> Experiment:
-    """Read an experiment from the text of its file."""
-    raw = tomllib.loads(text)
-    sampling = raw.pop("sampling")
-    experiment = Experiment(
-        name=name,
-        table=raw.pop("table", ""),
-        n_realizations=sampling["realizations"],
-        whole_sets=sampling.get("whole_sets", False),
-        sizes=tuple(sampling.get("sizes", ())),
-        note=" ".join(raw.pop("note", "").split()),
-        similarities=raw.pop("similarities", {}),
-        panels=tuple(
-            Panel(panel["axis"], tuple(panel["measures"]), panel.get("percent", False))
-            for panel in raw.pop("panels", ())
-        ),
-        **raw,
-    )
-    _check(experiment)
-    return experiment
-
-
-def _check(experiment: Experiment) -> None:
-    """Refuse a file that names what it does not define."""
-    if experiment.whole_sets and experiment.sizes:
-        raise ValueError(
-            f"{experiment.name}: sampling has both whole_sets and sizes={list(experiment.sizes)}; "
-            "leave one of them out."
-        )
-    for special, (method, spec) in product(
-        experiment.datasets.values(), experiment.methods.items()
-    ):
-        wanted = similarity_name(special, spec)
-        if "matrix" in spec and wanted not in experiment.similarities:
-            raise ValueError(
-                f"{experiment.name}: method {method} needs the similarity {wanted!r}, and there "
-                f"are: {', '.join(experiment.similarities) or 'none'}; add it, or name another."
-            )
-    if experiment.panels and not experiment.sizes:
-        raise ValueError(
-            f"{experiment.name}: panels show measures against the sample size, and sampling has "
-            "no sizes; add them, or leave the panels out."
-        )
-    drawn = {measure for panel in experiment.panels for measure in panel.measures}
-    unknown = sorted(drawn - set(experiment.measures))
-    if unknown:
-        raise ValueError(
-            f"{experiment.name}: a panel shows {', '.join(unknown)}, and there are: "
-            f"{', '.join(experiment.measures) or 'none'}; add it to [measures]."
-        )
-
-
-def published(paper: str, table: str) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Figures of a published table, in %: (data set, method) to (value, standard error)."""
-    figures = {}
-    with (files("volmar.papers") / "published.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if (row["paper"], row["table"]) == (paper, table) and row["value"]:
-                error = float(row["standard_error"]) if row["standard_error"] else None
-                # Agreements are printed as shares.
-                factor = 100.0 if row["metric"] in SHARES else 1.0
-                figures[row["dataset"], row["method"]] = (factor * float(row["value"]), error)
-    return figures
+def _spread_out(items: Sequence[Item], n: int) -> Sequence[Item]:
+    """At most n of the items, from the first on, at equal steps; the last is left out."""
+    return items if len(items) <= n else [items[i * len(items) // n] for i in range(n)]

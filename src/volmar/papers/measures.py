@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import mean, median, stdev
@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from volmar.papers.experiment import Experiment
-from volmar.papers.store import CellResult
 
 
 def take_measures(
@@ -89,58 +86,3 @@ class Spread:
             return cls(values[0], None, middle, None, n)
         deviation = median(abs(value - middle) for value in values)
         return cls(mean(values), stdev(values) / math.sqrt(n), middle, deviation / math.sqrt(n), n)
-
-
-@dataclass(frozen=True)
-class MeasureLine:
-    """A point of a reproduced figure; `size` is None where the experiment has no sizes."""
-
-    dataset: str
-    method: str
-    size: int | None
-    measure: str
-    spread: Spread
-
-
-def summarise_measures(experiment: Experiment, results: Iterable[CellResult]) -> list[MeasureLine]:
-    """Sum up an experiment's measures for every data set, method and size.
-
-    Where a method has a grid, the setting with the best metric counts, for each sampling.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        An experiment with measures.
-    results : iterable of CellResult
-        Its results; those that failed do not count.
-
-    Returns
-    -------
-    list of MeasureLine
-        In the order of the experiment's data sets, methods, sizes and measures, in percent where a
-        panel says so; without lines that no result is there for.
-    """
-    best: dict[tuple[str, str, int | None], dict[str, CellResult]] = {}
-    for r in results:
-        if r.value is None:
-            continue
-        point = (r.cell.dataset, r.cell.method, r.cell.sampling.get("n_samples"))
-        samplings = best.setdefault(point, {})
-        known = samplings.get(r.cell.sampling_key)
-        sign = -1.0 if experiment.larger_is_better else 1.0
-        if known is None or known.value is None or sign * r.value < sign * known.value:
-            samplings[r.cell.sampling_key] = r
-    factors = {m: 100 if p.percent else 1 for p in experiment.panels for m in p.measures}
-    return [
-        MeasureLine(dataset, method, size, measure, Spread.of(values))
-        for dataset in experiment.datasets
-        for method in experiment.methods
-        for size in experiment.sizes or (None,)
-        for measure in experiment.measures
-        if (
-            values := [
-                factors.get(measure, 1) * r.measures[measure]
-                for r in best.get((dataset, method, size), {}).values()
-            ]
-        )
-    ]

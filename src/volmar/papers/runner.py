@@ -1,69 +1,101 @@
-"""Run the cells of an experiment, in parallel if asked, and sum them up."""
+"""Run the cells of an experiment, in parallel if asked, and keep each as it completes."""
 
 from __future__ import annotations
 
-import math
+import os
+import platform
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
 from importlib import import_module
-from multiprocessing import get_context
-from statistics import mean, stdev
+from importlib.metadata import version
+from multiprocessing import active_children, connection, get_context, parent_process
+from threading import Thread
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 import volmar
 from volmar import datasets, graphs, metrics
-from volmar.papers.experiment import Cell, Experiment, published
+from volmar.papers.experiment import Cell
 from volmar.papers.measures import take_measures
-from volmar.papers.store import CellResult, Store
+from volmar.papers.store import NO_DATA, CellResult, Store
+
+# Cells that wait in a worker's queue, for each worker: enough to keep it busy.
+QUEUE = 4
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Versions of volmar and of what it computes with."""
+    packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return {"volmar": volmar.__version__, "python": platform.python_version(), **packages}
 
 
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell on one thread; an error is recorded as its status, not raised."""
-    data = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
-    model = find_estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
+    start = time.perf_counter()
+
+    def failed(error: Exception, where: str = "") -> CellResult:
+        status = f"{where}{type(error).__name__}: {error}"
+        return CellResult(cell, None, time.perf_counter() - start, status, versions())
+
+    data, missing = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
+    if missing is not None:
+        return failed(missing, NO_DATA)
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
         # What a warning says (components of a graph, say) belongs to the data, not to the run.
         warnings.simplefilter("ignore")
         try:
+            model = find_estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
             X = data.X
             if cell.similarity is not None:
                 X = graphs.make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
-        except (ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
             seconds = time.perf_counter() - start
-            status = f"{type(error).__name__}: {error}"
-            return CellResult(cell, None, seconds, status, volmar.__version__)
-    seconds = time.perf_counter() - start
-    metric = partial(getattr(metrics, cell.metric), **cell.metric_params)
+            metric = partial(getattr(metrics, cell.metric), **cell.metric_params)
+            value = float(metric(data.y, labels))
+            measures = take_measures(model, cell.measures, data.y, metric)
+        except (ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
+            return failed(error)
     status = model.result_.status.name.lower() if hasattr(model, "result_") else "done"
-    return CellResult(
-        cell,
-        float(metric(data.y, labels)),
-        seconds,
-        status,
-        volmar.__version__,
-        take_measures(model, cell.measures, data.y, metric),
-    )
+    return CellResult(cell, value, seconds, status, versions(), measures)
 
 
 def find_estimator(name: str) -> Any:
-    """Return a class of volmar, or of scikit-learn by its dotted path."""
+    """Class of an estimator: a name in `volmar`, or a dotted path."""
     module, _, name = name.rpartition(".")
     return getattr(import_module(module) if module else volmar, name)
 
 
-# The cells of a sampling follow each other, and unpacking MNIST takes longer than most fits.
+# The cells of a sampling follow each other; unpacking MNIST takes longer than most fits, and
+# asking for a set that is not there longer still.
 @lru_cache(maxsize=1)
-def _load(dataset: str, sampling: tuple[tuple[str, Any], ...]) -> Any:
-    return datasets.load(dataset, **dict(sampling))
+def _load(dataset: str, sampling: tuple[tuple[str, Any], ...]) -> tuple[Any, Exception | None]:
+    try:
+        return _sampled(dataset, dict(sampling)), None
+    except (ValueError, OSError, MemoryError) as error:
+        return None, error
+
+
+def _sampled(dataset: str, arguments: dict[str, Any]) -> Any:
+    """Load a sampling, with one feature multiplied where it asks for that."""
+    factor = arguments.pop("stretch", None)
+    if factor is None:
+        return datasets.load(dataset, **arguments)
+    feature = arguments.pop("feature")
+    data = datasets.load(dataset, **arguments)
+    data.X = data.X.copy()
+    order = np.random.default_rng(0).permutation(data.X.shape[1])
+    data.X[:, order[(feature - 1) % len(order)]] *= factor
+    return data
 
 
 def run_cells(
@@ -72,10 +104,11 @@ def run_cells(
     *,
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    retry: bool = False,
 ) -> dict[str, CellResult]:
     """Run the cells that `store` has no result for, and return the results of all of them.
 
-    Results of another version of volmar do not count.
+    Results of another version of volmar do not count, nor do those of cells that had no data.
 
     Parameters
     ----------
@@ -87,109 +120,99 @@ def run_cells(
         Processes.
     progress : callable, optional
         Called with (done, wanted) at the beginning and after every cell.
+    retry : bool, default=False
+        Whether cells that failed are run again.
     """
     cells = list(cells)
     _load.cache_clear()  # files and folders may have changed since the last run
-    known = {
-        key: r
-        for key, r in store.read().items()
-        if r.value is not None and r.version == volmar.__version__
-    }
-    results = {cell.key: known[cell.key] for cell in cells if cell.key in known}
-    pending = [cell for cell in cells if cell.key not in known]
+    stored = stored_results(cells, store)
+    results = {key: r for key, r in stored.items() if _stands(r, retry=retry)}
+    pending = [cell for cell in cells if cell.key not in results]
     report = progress or (lambda *_: None)
     report(len(results), len(cells))
-
-    def keep(result: CellResult) -> None:
+    for result in map(run_cell, pending) if jobs == 1 else _in_processes(pending, jobs):
         store.append(result)
         results[result.cell.key] = result
         report(len(results), len(cells))
+    # In the order of the cells, however they completed: the first of equal settings stands.
+    return {cell.key: results[cell.key] for cell in cells}
 
-    if jobs == 1:
-        for cell in pending:
-            keep(run_cell(cell))
-        return results
-    # Fresh interpreters: a fork of a process whose BLAS has threads may hang.
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent
-    )
+
+def stored_results(cells: Iterable[Cell], store: Store) -> dict[str, CellResult]:
+    """Return the results that `store` has of the cells, of whatever version, in their order."""
+    known = store.read()
+    return {key: known[key] for key in (cell.key for cell in cells) if key in known}
+
+
+def _stands(result: CellResult, *, retry: bool) -> bool:
+    """Whether a cell need not be run again."""
+    if result.versions.get("volmar") != volmar.__version__ or result.status.startswith(NO_DATA):
+        return False
+    return not (retry and result.failed)
+
+
+def _in_processes(cells: list[Cell], jobs: int) -> Iterator[CellResult]:
+    """Results as they complete; a cell that ends its process is found and recorded as failed."""
+    waiting = deque(cells)
+    others = set(active_children())
+    while waiting:
+        running: dict[Future, Cell] = {}
+        pool = _pool(jobs)
+        try:
+            while waiting or running:
+                while waiting and len(running) < QUEUE * jobs:
+                    running[pool.submit(run_cell, waiting[0])] = waiting[0]
+                    waiting.popleft()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    result = future.result()
+                    del running[future]
+                    yield result
+        except BrokenProcessPool:
+            pass
+        except BaseException:
+            # Whoever interrupts does not want to wait for the cells that run.
+            for child in set(active_children()) - others:
+                child.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+        # One of those that ran ended its process: memory, or a crash. Alone, it shows which.
+        for cell in running.values():
+            yield _alone(cell)
+
+
+def _alone(cell: Cell) -> CellResult:
+    start = time.perf_counter()
+    pool = _pool(1)
     try:
-        for future in as_completed([pool.submit(run_cell, cell) for cell in pending]):
-            keep(future.result())
+        pool.submit(int).result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f"jobs: worker processes end before they run anything ({error}); take jobs=1, and in "
+            "a script call from under `if __name__ == '__main__':`."
+        ) from error
+    try:
+        return pool.submit(run_cell, cell).result()
+    except BrokenProcessPool:
+        status = "process ended: out of memory, or a crash"
+        return CellResult(cell, None, time.perf_counter() - start, status, versions())
     finally:
         pool.shutdown(cancel_futures=True)
-    return results
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    # Fresh interpreters: a fork of a process whose BLAS has threads may hang.
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_follow_parent)
+
+
+def _follow_parent() -> None:
+    """Leave interrupts to the parent, and end with it, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Mean, standard error and number of samplings, in percent; mean is None without any."""
-
-    mean: float | None
-    standard_error: float | None
-    n: int
-
-    @classmethod
-    def of(cls, values: list[float]) -> Summary:
-        """Sum up values between 0 and 1."""
-        if not values:
-            return cls(None, None, 0)
-        error = 100 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        return cls(100 * mean(values), error, len(values))
-
-    def __str__(self) -> str:
-        if self.mean is None:
-            return "-"
-        return f"{self.mean:.1f}" + (
-            "" if self.standard_error is None else f" ± {self.standard_error:.1f}"
-        )
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a reproduced table."""
-
-    dataset: str
-    method: str
-    paper: Summary
-    hindsight: Summary
-    label_free: Summary
-    seconds: float
-
-
-def summarise(experiment: Experiment, results: Iterable[CellResult]) -> list[Line]:
-    """Sum up: *hindsight* is the best of the grid for each sampling, *label-free* the default."""
-    figures = published(experiment.paper, experiment.table)
-    results = [r for r in results if r.value is not None]
-    better = max if experiment.larger_is_better else min
-    lines = []
-    for dataset in experiment.datasets:
-        for method in experiment.methods:
-            best: dict[str, float] = {}
-            default: list[float] = []
-            seconds: list[float] = []
-            for r in results:
-                if (r.cell.dataset, r.cell.method) != (dataset, method) or r.value is None:
-                    continue
-                if r.cell.column == "label-free":
-                    default.append(r.value)
-                    seconds.append(r.seconds)
-                else:
-                    sampling = r.cell.sampling_key
-                    best[sampling] = better(r.value, best.get(sampling, r.value))
-            value, error = figures.get((dataset, method), (None, None))
-            lines.append(
-                Line(
-                    dataset,
-                    method,
-                    Summary(value, error, 0),
-                    Summary.of(list(best.values())),
-                    Summary.of(default),
-                    mean(seconds) if seconds else math.nan,
-                )
-            )
-    return lines
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import os
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from volmar.papers.experiment import Cell
+
+# A cell without its data may run another day; one that the estimator refused would be refused
+# again.
+NO_DATA = "no data: "
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,8 @@ class CellResult:
         Time of the similarity and the fit, without loading the data.
     status : str
         The solver's status, or the error of a cell that failed.
-    version : str
-        volmar's version.
+    versions : mapping of str to str
+        Of volmar and of what it computes with.
     measures : mapping of str to float
         The cell's measures; empty where it has none or failed.
     """
@@ -37,30 +43,51 @@ class CellResult:
     value: float | None
     seconds: float
     status: str
-    version: str
+    versions: Mapping[str, str]
     measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no value."""
+        return self.value is None
 
 
 class Store:
     """A file of results, one JSON object a line, appended to as cells complete.
 
     A line that is not a whole result (a kill cut it short, say) is ignored and its cell runs
-    again; so do cells that failed.
+    again. A file that is done with can be packed: the same lines, compressed, beside which new
+    ones are appended as before.
+
+    Parameters
+    ----------
+    path : Path
+        File of the lines; its packed twin has ``.xz`` added to the name.
     """
 
     def __init__(self, path: Path):
         self.path = path
+        self.packed = path.with_name(path.name + ".xz")
 
     def read(self) -> dict[str, CellResult]:
         """Results that are there, by the key of their cell; the last of a key stands."""
-        if not self.path.exists():
-            return {}
         results = {}
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in self._lines():
             result = _parse(line)
             if result is not None:
                 results[result.cell.key] = result
         return results
+
+    def _lines(self) -> Iterator[str]:
+        if self.packed.exists():
+            try:
+                yield from lzma.decompress(self.packed.read_bytes()).decode().splitlines()
+            except (lzma.LZMAError, ValueError) as error:
+                raise ValueError(
+                    f"{self.packed} is damaged ({error}); delete it, and its cells run again."
+                ) from error
+        if self.path.exists():
+            yield from self.path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def append(self, result: CellResult) -> None:
         """Add a result; it is on disk when this returns."""
@@ -75,16 +102,37 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
 
+    def pack(self) -> None:
+        """Put all results into the packed file, in an order that compresses well."""
+        results = sorted(self.read().values(), key=_order)
+        # Three digits of a time say all there is to say, and take half the space.
+        lines = [
+            json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)
+            for r in results
+        ]
+        part = self.packed.with_name(f"{self.packed.name}.{uuid.uuid4().hex}")
+        part.write_bytes(lzma.compress(("\n".join(lines) + "\n").encode(), preset=9))
+        os.replace(part, self.packed)
+        self.path.unlink(missing_ok=True)
+
+
+def _order(result: CellResult) -> tuple[str, ...]:
+    cell = result.cell
+    setting = json.dumps([cell.parameters, cell.similarity], sort_keys=True)
+    place = f"{cell.x or 0:012.4f}"
+    return cell.dataset, cell.method, cell.column, setting, place, f"{cell.seed:05d}", cell.key
+
 
 def _parse(line: str) -> CellResult | None:
     """Read a result from its line, or None where it is not one."""
     try:
         raw: dict[str, Any] = dict(json.loads(line))
         result = CellResult(cell=Cell(**raw.pop("cell")), **raw)
+        dict(result.versions.items())
         numbers = [result.seconds]
         if result.value is not None:
             # A failed cell has no measures.
             numbers += [result.value, *(result.measures[name] for name in result.cell.measures)]
         return result if all(math.isfinite(number) for number in numbers) else None
-    except (ValueError, TypeError, KeyError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -4,6 +4,7 @@ from volmar.plots.clusters import ClusterDisplay
 from volmar.plots.convergence import ConvergenceDisplay, ConvergenceLine
 from volmar.plots.eigen import EigenDisplay
 from volmar.plots.measures import MeasuresDisplay
+from volmar.plots.paper_figure import PaperFigureDisplay, has_picture
 from volmar.plots.projection import ProjectionDisplay
 from volmar.plots.tree import TreeDisplay
 
@@ -13,6 +14,8 @@ __all__ = [
     "ConvergenceLine",
     "EigenDisplay",
     "MeasuresDisplay",
+    "PaperFigureDisplay",
     "ProjectionDisplay",
     "TreeDisplay",
+    "has_picture",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from volmar.papers import CellResult, Experiment, MeasureLine, Panel, summarise_measures
+from volmar.papers import Panel, Point
 from volmar.plots.clusters import COLOURS, MARKERS
 
 # Width and height of a row of panels, in inches.
@@ -28,8 +28,8 @@ class MeasuresDisplay:
 
     Parameters
     ----------
-    lines : sequence of MeasureLine
-        Points of the curves.
+    points : sequence of Point
+        Points of the curves; their series are measures.
     panels : sequence of Panel
         What is drawn together.
 
@@ -42,47 +42,21 @@ class MeasuresDisplay:
 
     Examples
     --------
-    >>> from volmar.papers import MeasureLine, Panel, Spread
+    >>> from volmar.papers import Panel, Point, Spread
     >>> from volmar.plots import MeasuresDisplay
-    >>> lines = [
-    ...     MeasureLine("two-moons", "NSC", size, "iterations", Spread.of([2.0, 3.0, size / 20]))
+    >>> name = "iterations"
+    >>> points = [
+    ...     Point("two-moons", name, "hindsight", size, name, Spread.of([2.0, 3.0, size / 20]))
     ...     for size in (50, 100)
     ... ]
-    >>> display = MeasuresDisplay(lines, [Panel("iterations", ("iterations",))]).plot()
+    >>> display = MeasuresDisplay(points, [Panel(name, (name,))]).plot()
     >>> display.axes_[0].get_xlabel(), display.axes_[0].get_ylabel()
     ('sample size (rows)', 'iterations')
     """
 
-    def __init__(self, lines: Sequence[MeasureLine], panels: Sequence[Panel]):
-        self.lines = lines
+    def __init__(self, points: Sequence[Point], panels: Sequence[Panel]):
+        self.points = points
         self.panels = panels
-
-    @classmethod
-    def from_results(
-        cls, experiment: Experiment, results: Iterable[CellResult], *, figure: Any = None
-    ) -> MeasuresDisplay:
-        """Sum up and draw the results of an experiment with measures.
-
-        Parameters
-        ----------
-        experiment : Experiment
-            Says what the panels are.
-        results : iterable of CellResult
-            Results of its cells.
-        figure : matplotlib Figure, optional
-            Where to draw; a new one if not given.
-
-        Returns
-        -------
-        MeasuresDisplay
-        """
-        if not experiment.panels:
-            raise ValueError(
-                f"experiment {experiment.name!r} has no panels to draw; take one that has, such "
-                "as 'mvc-jmlr-2013-figure-6'."
-            )
-        lines = summarise_measures(experiment, results)
-        return cls(lines, experiment.panels).plot(figure=figure)
 
     def plot(self, *, figure: Any = None) -> MeasuresDisplay:
         """Draw on `figure`, or on a new one."""
@@ -110,33 +84,33 @@ class MeasuresDisplay:
         single = [panel for panel in self.panels if len(panel.measures) == 1]
         return single, [panel for panel in self.panels if len(panel.measures) > 1]
 
-    def _groups(self) -> list[tuple[str, str]]:
-        return list(dict.fromkeys((line.dataset, line.method) for line in self.lines))
+    def _datasets(self) -> list[str]:
+        return list(dict.fromkeys(point.dataset for point in self.points))
 
     def _draw_single(self, row: Any, panels: Sequence[Panel], letters: Iterator[str]) -> None:
-        groups = self._groups()
+        datasets = self._datasets()
         axes = row.subplots(1, len(panels), squeeze=False)[0]
         for ax, panel in zip(axes, panels, strict=True):
-            for i, group in enumerate(groups):
+            for i, dataset in enumerate(datasets):
                 for median in (False, True):
-                    position = 2 * i + median - (2 * len(groups) - 1) / 2
-                    self._curve(ax, group, panel.measures[0], i, position, median=median)
+                    position = 2 * i + median - (2 * len(datasets) - 1) / 2
+                    self._curve(ax, dataset, panel.measures[0], i, position, median=median)
             _name_axes(ax, panel.axis, f"({next(letters)})")
             self.axes_.append(ax)
         handles = [
-            *(_handle(i, label=self._name(group)) for i, group in enumerate(groups)),
+            *(_handle(i, label=dataset) for i, dataset in enumerate(datasets)),
             _handle(None, label="mean"),
             _handle(None, label="median", median=True),
         ]
         row.legend(handles=handles, loc="outside right center", fontsize="small")
 
     def _draw_several(self, row: Any, panel: Panel, letter: str) -> None:
-        groups = self._groups()
-        axes = row.subplots(1, len(groups), squeeze=False, sharey=True)[0]
-        for ax, group in zip(axes, groups, strict=True):
+        datasets = self._datasets()
+        axes = row.subplots(1, len(datasets), squeeze=False, sharey=True)[0]
+        for ax, dataset in zip(axes, datasets, strict=True):
             for i, measure in enumerate(panel.measures):
-                self._curve(ax, group, measure, i, i - (len(panel.measures) - 1) / 2)
-            _name_axes(ax, panel.axis if ax is axes[0] else "", f"({letter}) {self._name(group)}")
+                self._curve(ax, dataset, measure, i, i - (len(panel.measures) - 1) / 2)
+            _name_axes(ax, panel.axis if ax is axes[0] else "", f"({letter}) {dataset}")
             self.axes_.append(ax)
         handles = [_handle(i, label=measure) for i, measure in enumerate(panel.measures)]
         row.legend(handles=handles, loc="outside right center", fontsize="small")
@@ -144,7 +118,7 @@ class MeasuresDisplay:
     def _curve(
         self,
         ax: Any,
-        group: tuple[str, str],
+        dataset: str,
         measure: str,
         i: int,
         position: float,
@@ -152,15 +126,11 @@ class MeasuresDisplay:
         median: bool = False,
     ) -> None:
         """Draw the curve of one measure, `position` steps to the right of its sizes."""
-        lines = [
-            line
-            for line in self.lines
-            if (line.dataset, line.method) == group and line.measure == measure
-        ]
-        sizes = np.array([line.size for line in lines], dtype=float)
-        all_sizes = np.unique([float(line.size or 0) for line in self.lines])
+        points = [p for p in self.points if (p.dataset, p.series) == (dataset, measure)]
+        sizes = np.array([point.x for point in points], dtype=float)
+        all_sizes = np.unique([float(point.x or 0) for point in self.points])
         step = np.diff(all_sizes).min() if len(all_sizes) > 1 else 1.0
-        spreads = [line.spread for line in lines]
+        spreads = [point.spread for point in points]
         ax.errorbar(
             sizes + DODGE * step * position,
             [s.median if median else s.mean for s in spreads],
@@ -169,10 +139,6 @@ class MeasuresDisplay:
             **_style(i, median=median),
         )
         ax.set_xticks(all_sizes)
-
-    def _name(self, group: tuple[str, str]) -> str:
-        """Return the data set's name, with the method's where there is more than one."""
-        return group[0] if len({m for _, m in self._groups()}) == 1 else ", ".join(group)
 
 
 def _style(i: int | None, *, median: bool = False) -> dict[str, Any]:

@@ -3,5 +3,16 @@
 from volmar.report.cluster_page import write_report
 from volmar.report.outcome import Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
+from volmar.report.reproduction import to_markdown, write_reproduction
 
-__all__ = ["Evidence", "Outcome", "Score", "Section", "Table", "write_page", "write_report"]
+__all__ = [
+    "Evidence",
+    "Outcome",
+    "Score",
+    "Section",
+    "Table",
+    "to_markdown",
+    "write_page",
+    "write_report",
+    "write_reproduction",
+]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import os
 import platform
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +13,7 @@ from numpy.typing import NDArray
 from volmar._version import __version__
 from volmar.base.recursion import RecursiveResult
 from volmar.report import figures
+from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
 from volmar.report.outcome import Outcome
 from volmar.solvers import Status
@@ -59,31 +56,11 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     """
     path = Path(path)
     _refuse_existing(path, force)
-    try:
-        from jinja2 import Environment, PackageLoader
-    except ImportError as error:
-        raise ImportError(
-            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
-        ) from error
-    environment = Environment(
-        loader=PackageLoader("volmar.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        count=as_count, figure=as_figure, percent=_percent, fingerprint=_fingerprint, words=_words
-    )
+    environment = page_environment()
+    environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=_words)
     environment.filters.update(seconds=_seconds, chance=_chance)
     html = environment.get_template("cluster.html").render(**_view(outcome))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_bytes(html.encode("utf-8", "replace"))
-        _refuse_existing(path, force)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, html, lambda: _refuse_existing(path, force))
 
 
 def _refuse_existing(path: Path, force: bool) -> None:
@@ -169,12 +146,6 @@ def _json(value: Any) -> Any:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)  # noqa: S704 (escaped for JSON in the line above)
-
-
-def _fingerprint(script: str) -> str:
-    """Return the source expression that allows this script, and no other, to run."""
-    digest = hashlib.sha256(str(script).encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
 def _versions() -> dict[str, str]:

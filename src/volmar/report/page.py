@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from volmar._version import __version__
+from volmar.report.environment import page_environment
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,14 @@ class Section:
 
 def write_page(path: Path, title: str, sections: list[Section]) -> Path:
     """Write the sections as one HTML file and return its path."""
-    try:
-        from jinja2 import Environment, PackageLoader
-    except ImportError as error:
-        raise ImportError(
-            "reports need jinja2, which is not installed: pip install 'volmar[cli]'"
-        ) from error
-    environment = Environment(
-        loader=PackageLoader("volmar.report"), autoescape=True, trim_blocks=True
-    )
-    html = environment.get_template("page.html").render(
-        title=title,
-        version=__version__,
-        sections=[(section, _data_uri(section.picture)) for section in sections],
+    html = (
+        page_environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            version=__version__,
+            sections=[(section, _data_uri(section.picture)) for section in sections],
+        )
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(html, encoding="utf-8")

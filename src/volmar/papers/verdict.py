@@ -1,0 +1,366 @@
+"""What a run of a paper's table says: its statements checked, and a verdict in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from volmar.papers.experiment import Experiment, Statement
+from volmar.papers.measures import Spread
+from volmar.papers.store import NO_DATA, CellResult
+from volmar.papers.summary import (
+    Line,
+    Point,
+    Results,
+    accuracy_and_msp,
+    make_lines,
+    worse_by,
+)
+
+# Data set and series to places to levels.
+Levels = dict[tuple[str, str], dict[float | None, float]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper's text, checked.
+
+    Attributes
+    ----------
+    says : str
+        The statement.
+    hindsight, label_free : bool or None
+        Whether it holds; None where nothing ran that could tell.
+    detail : str
+        The figures behind it.
+    """
+
+    says: str
+    hindsight: bool | None
+    label_free: bool | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict on a table or figure.
+
+    Attributes
+    ----------
+    status : str
+        "reproduced", "reproduced only in hindsight", "not reproduced", "shown" (there is nothing
+        to compare with), "quick look" or "incomplete".
+    sentence : str
+        The same, with what it rests on.
+    """
+
+    status: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table or figure, run again: everything that pages and pictures are made from.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        What was run.
+    lines : tuple of Line
+        Of the table.
+    points : tuple of Point
+        Of the figure.
+    claims : tuple of Claim
+        The text's statements, checked.
+    verdict : Verdict
+        In one sentence.
+    n_cells, n_done, n_failed : int
+        Cells that are wanted, have a result, and have one that is an error.
+    failures : tuple of str
+        The errors, with how often each occurred.
+    seconds : float
+        Of all cells together.
+    versions : mapping of str to str
+        What computed the cells.
+    quick : bool
+        Whether it is a quick run.
+    """
+
+    experiment: Experiment
+    lines: tuple[Line, ...]
+    points: tuple[Point, ...]
+    claims: tuple[Claim, ...]
+    verdict: Verdict
+    n_cells: int
+    n_done: int
+    n_failed: int
+    failures: tuple[str, ...]
+    seconds: float
+    versions: Mapping[str, str]
+    quick: bool = False
+
+
+def reproduction(
+    experiment: Experiment, results: Collection[CellResult], *, n_cells: int | None = None
+) -> Reproduction:
+    """Sum up the results of an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What was wanted.
+    results : collection of CellResult
+        What is there of it.
+    n_cells : int, optional
+        Number of cells that were wanted; all cells of `experiment` if not given.
+    """
+    n_cells = sum(1 for _ in experiment.cells()) if n_cells is None else n_cells
+    ordered = Results(experiment, results)
+    is_data = experiment.view == "data"
+    lines = () if is_data else tuple(make_lines(ordered))
+    points = tuple(_msp_points(ordered) if experiment.groups else ordered.points())
+    claims = tuple(
+        _check(statement, experiment, points, lines) for statement in experiment.statements
+    )
+    failed = [r for r in results if r.failed]
+    n_without = sum(r.status.startswith(NO_DATA) for r in results)
+    counts = sorted(Counter(r.status for r in failed).items(), key=lambda one: (-one[1], one[0]))
+    return Reproduction(
+        experiment=experiment,
+        lines=lines,
+        points=points,
+        claims=claims,
+        verdict=_verdict(experiment, lines, claims, n_cells - len(results), n_without),
+        n_cells=n_cells,
+        n_done=len(results),
+        n_failed=len(failed),
+        failures=tuple(f"{n} times: {status}" for status, n in counts),
+        seconds=sum(r.seconds for r in results),
+        versions=_joined([r.versions for r in results]),
+        quick=experiment.quick,
+    )
+
+
+def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Versions of all results; several of one package are listed."""
+    found: dict[str, set[str]] = {}
+    for versions in {tuple(sorted(one.items())) for one in several}:
+        for name, one in versions:
+            found.setdefault(name, set()).add(one)
+    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+
+
+def _msp_points(results: Results) -> list[Point]:
+    """Accuracy and separation probability of every data set."""
+    points = []
+    for dataset in results.experiment.datasets:
+        for column in ("hindsight", "label-free"):
+            pair = accuracy_and_msp(results, dataset, column)
+            if pair is not None:
+                for series, value in zip(("accuracy", "msp"), pair, strict=True):
+                    spread = Spread.of([value])
+                    points.append(Point(dataset, series, column, None, "value", spread))
+    return points
+
+
+def _check(
+    statement: Statement, experiment: Experiment, points: Sequence[Point], lines: Sequence[Line]
+) -> Claim:
+    """Check a statement in both columns."""
+    held: dict[str, bool | None] = {}
+    details = []
+    for column in ("hindsight", "label-free"):
+        levels = _levels(experiment, points, lines, column, statement.quantity)
+        held[column], detail = _holds(statement, experiment, levels)
+        if detail:
+            details.append(f"{column}: {detail}")
+    return Claim(statement.says, held["hindsight"], held["label-free"], "; ".join(details))
+
+
+def _levels(
+    experiment: Experiment,
+    points: Sequence[Point],
+    lines: Sequence[Line],
+    column: str,
+    quantity: str,
+) -> Levels:
+    """Levels of every series on every data set, by the place on the axis."""
+    known: Levels = {}
+    if experiment.groups:
+        # A group's correlation is a line, not a point.
+        for line in lines:
+            side = line.hindsight if column == "hindsight" else line.label_free
+            if side.summary.mean is not None:
+                known[line.dataset, line.dataset] = {None: side.summary.mean}
+        return known
+    wanted = "" if experiment.view == "measures" else quantity
+    for point in points:
+        if point.column == column and wanted in ("", point.quantity):
+            known.setdefault((point.dataset, point.series), {})[point.x] = point.spread.mean
+    return known
+
+
+def _holds(
+    statement: Statement, experiment: Experiment, levels: Levels
+) -> tuple[bool | None, str]:
+    """Whether a statement holds, and the figures behind it."""
+    everywhere = (statement.of,) if experiment.groups else tuple(experiment.datasets)
+    held, figures = [], []
+    for dataset in statement.on or everywhere:
+        pair = _pair(statement, dataset, levels)
+        if pair is None:
+            continue
+        left, right = pair[0], statement.factor * pair[1] + statement.margin
+        held.append(left <= right if statement.is_below else left >= right)
+        figures.append(f"{left:.3g} against {right:.3g} on {dataset}")
+    if not held:
+        return None, ""
+    holds = sum(held) >= statement.share * len(held) - 1e-9
+    return holds, figures[0] if len(held) == 1 else f"{sum(held)} of {len(held)} data sets"
+
+
+def _pair(statement: Statement, dataset: str, levels: Levels) -> tuple[float, float] | None:
+    """Both sides of a statement on a data set, at places that both have unless they are named."""
+    left = levels.get((dataset, statement.of), {})
+    if not isinstance(statement.than, str):
+        value = _mean_at(left, statement.at or left)
+        return None if value is None else (value, float(statement.than))
+    other = dataset if (dataset, statement.than) in levels else statement.than
+    right = levels.get((other, statement.than), {})
+    at: Collection[float | None] = statement.at or left
+    than_at: Collection[float | None] = statement.than_at or at
+    if not statement.than_at:
+        at = than_at = [x for x in at if x in right]
+    one, two = _mean_at(left, at), _mean_at(right, than_at)
+    return None if one is None or two is None else (one, two)
+
+
+def _mean_at(level: Mapping[float | None, float], at: Collection[float | None]) -> float | None:
+    values = [level[x] for x in at if x in level]
+    return mean(values) if values else None
+
+
+def _verdict(
+    experiment: Experiment,
+    lines: Sequence[Line],
+    claims: Sequence[Claim],
+    n_missing: int,
+    n_without: int,
+) -> Verdict:
+    """Judge a table or figure by its printed figures, or else by its statements."""
+    judged = [line for line in lines if _counts(experiment, line)]
+    if experiment.view == "data":
+        return Verdict("shown", "Shown: the paper's picture of the data has no figures.")
+    if n_missing or n_without:
+        told = [f"{n_missing} cells have not been run"] if n_missing else []
+        told += [f"{n_without} cells had no data"] if n_without else []
+        return Verdict("incomplete", f"Incomplete: {', '.join(told)}.")
+    tells = _tell(claims)
+    if judged and experiment.view != "times":
+        near = [line for line in judged if line.verdict in ("reproduced", "only in hindsight")]
+        free = [line for line in judged if _reached(experiment, line)]
+        status = _status(len(near), len(free), len(judged), experiment.needed)
+        parts = [_figures(experiment, judged, near, free), *([tells] if tells else [])]
+    elif any(claim.hindsight is not None for claim in claims):
+        checked = [claim for claim in claims if claim.hindsight is not None]
+        n_held = sum(bool(claim.hindsight) for claim in checked)
+        n_free = sum(bool(claim.label_free) for claim in checked)
+        if not _asks_labels(experiment):
+            n_free = n_held
+        status = _status(n_held, n_free, len(checked), experiment.needed)
+        parts = [tells, *_speed(lines)]
+    else:
+        status, parts = "shown", _speed(lines) or ["there is no figure to compare with"]
+    reason = experiment.reason if status not in ("reproduced", "shown") else ""
+    text = "; ".join(parts)
+    # Reasons are sentences of their own in their file; here they are the end of one.
+    reasons = [_lowered(one) for one in reason.rstrip(".").split(". ")]
+    tail = f", likely because {', and because '.join(reasons)}" if reason else ""
+    if experiment.quick:
+        few = "one sampling and part of the grid are too little for a verdict"
+        return Verdict("quick look", f"Quick look: {text}; {few}.")
+    return Verdict(status, f"{status.capitalize()}: {text}{tail}.")
+
+
+def _asks_labels(experiment: Experiment) -> bool:
+    """Whether hindsight has a choice; without one, the paper's setting needs no labels."""
+    settings = Counter(
+        (cell.dataset, cell.method, cell.sampling_key)
+        for cell in experiment.cells(1)
+        if cell.column == "hindsight"
+    )
+    return "label-free" in experiment.columns or max(settings.values(), default=1) > 1
+
+
+def _status(n_near: int, n_free: int, n: int, needed: float) -> str:
+    if n_near < needed * n - 1e-9:
+        return "not reproduced"
+    return "reproduced" if n_free >= needed * n - 1e-9 else "reproduced only in hindsight"
+
+
+def _counts(experiment: Experiment, line: Line) -> bool:
+    """Whether the verdict rests on a line: those that failed count, those left out do not."""
+    if line.paper.mean is None or line.verdict == "not run":
+        return False
+    return not experiment.judged or line.method in experiment.judged
+
+
+def _reached(experiment: Experiment, line: Line) -> bool:
+    """Whether the label-free default is no worse than printed, but for the tolerance."""
+    sign = -1.0 if experiment.groups else 1.0
+    excess = worse_by(experiment, line.label_free)
+    return excess is not None and sign * excess <= experiment.tolerance
+
+
+def _figures(
+    experiment: Experiment, judged: Sequence[Line], near: Sequence[Line], free: Sequence[Line]
+) -> str:
+    """How many figures come out as printed, by method and by part."""
+    methods = list(dict.fromkeys(line.method for line in judged))
+    shares = [
+        f"{method} {sum(line.method == method for line in near)} of "
+        f"{sum(line.method == method for line in judged)}"
+        for method in methods
+    ]
+    for part, sets in experiment.parts.items():
+        inside = sum(line.dataset in sets for line in near)
+        shares.append(f"{part} {inside} of {sum(line.dataset in sets for line in judged)}")
+    better = sum(line.verdict == "better than printed" for line in judged)
+    return (
+        f"{len(near)} of {len(judged)} figures are within {experiment.tolerance:g} points of the "
+        f"print in hindsight ({', '.join(shares)})"
+        + (f", {better} are better" if better else "")
+        + f"; {len(free)} are no worse than that label-free"
+    )
+
+
+def _tell(claims: Sequence[Claim]) -> str:
+    checked = [claim for claim in claims if claim.hindsight is not None]
+    if not checked:
+        return ""
+    n_held = sum(bool(claim.hindsight) for claim in checked)
+    free = [claim.label_free for claim in checked if claim.label_free is not None]
+    end = f", {sum(free)} of {len(free)} label-free" if free else ""
+    return f"{n_held} of {len(checked)} statements of the text hold in hindsight{end}"
+
+
+def _speed(lines: Sequence[Line]) -> list[str]:
+    """How much faster than printed, where times are."""
+    ratios = [line.hindsight.difference for line in lines if line.verdict in ("faster", "slower")]
+    known = [ratio for ratio in ratios if ratio]
+    if not known:
+        return []
+    faster = sum(ratio < 1.0 for ratio in known)
+    text = (
+        f"{faster} of {len(known)} times are shorter than printed, by a factor of "
+        f"{1.0 / median(known):.3g} in the median (another machine)"
+    )
+    return [text]
+
+
+def _lowered(text: str) -> str:
+    """Make the first letter small, unless it belongs to a name or a symbol."""
+    first = text.split(" ", 1)[0]
+    return text[:1].lower() + text[1:] if first[1:].islower() or len(first) == 1 else text
