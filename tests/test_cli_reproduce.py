@@ -204,9 +204,10 @@ def test_a_page_that_cannot_be_written_is_refused_before_it_computes(
 ):
     monkeypatch.setattr(reproduce_module, "run_cells", lambda *_, **__: pytest.fail("it ran"))
     (tmp_path / "folder").mkdir()
-    result = reproduce("table", "--page", str(tmp_path / "folder"))
-    assert result.exit_code == 2
-    assert "--page" in result.output
+    for page in (tmp_path / "folder", tmp_path / "nowhere" / "page.md"):
+        result = reproduce("table", "--page", str(page))
+        assert result.exit_code == 2
+        assert f"--page {page}" in flat(result.output)
 
 
 def test_without_the_data_it_says_which_file(invoke, monkeypatch, tmp_path):
@@ -352,6 +353,7 @@ def test_several_are_told_in_a_line_each(reproduce, tmp_path):
 
 def test_the_page_goes_elsewhere_too(reproduce, tmp_path):
     page = tmp_path / "docs" / "pages" / "reproduction.md"
+    page.parent.mkdir(parents=True)
     result = reproduce("figure", "--realizations", "1", "--page", str(page))
     assert result.exit_code == 0
     assert f"wrote {page}" in result.output

@@ -134,8 +134,8 @@ def reproduce(names: Sequence[str], wanted: Wanted) -> None:
     """Run the cells that `wanted.out` does not hold yet, then print and write what came out."""
     experiments = [_part(load_experiment(name), wanted) for name in names]
     # Before the first cell is computed, not after: can results be kept there?
-    refuse_files({"--page": wanted.page}, force=True)
     wanted.out.mkdir(parents=True, exist_ok=True)
+    refuse_files({"--page": wanted.page}, force=True)
     for source in {experiment.source for experiment in experiments if wanted.run}:
         _store(source, wanted).path.open("ab").close()
     results = _run(experiments, wanted)
@@ -149,7 +149,9 @@ def reproduce(names: Sequence[str], wanted: Wanted) -> None:
     _write(shown, wanted)
     if wanted.pack:
         for source in dict.fromkeys(experiment.source for experiment in experiments):
-            _store(source, wanted).pack()
+            # Cells of another state of the file are of no use to anyone.
+            keys = {cell.key for cell in load_experiment(source).cells(wanted.realizations)}
+            _store(source, wanted).pack(keys)
     _refuse_nothing(shown)
 
 
@@ -243,7 +245,8 @@ def _print(console: Console, shown: Reproduction, *, whole: bool) -> None:
         for claim in shown.claims:
             held = {True: "yes", False: "no", None: "not told"}
             both = f"hindsight {held[claim.hindsight]}, label-free {held[claim.label_free]}"
-            console.print(f"  {claim.says}: {both} ({claim.detail})", markup=False)
+            detail = f" ({claim.detail})" if claim.detail else ""
+            console.print(f"  {claim.says}: {both}{detail}", markup=False)
     for failure in shown.failures[:3]:
         console.print(f"  failed {failure}", markup=False)
 
@@ -294,7 +297,6 @@ def _write(shown: Sequence[Reproduction], wanted: Wanted) -> None:
             for name, path in pictures.items()
         }
         text = to_markdown(shown, command=command, pictures=relative)
-        wanted.page.parent.mkdir(parents=True, exist_ok=True)
         wanted.page.write_text(text, encoding="utf-8")
         written(wanted.page)
 
@@ -338,14 +340,11 @@ def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
 
 
 def _refuse_nothing(shown: Sequence[Reproduction]) -> None:
-    """End with an error where no cell at all gave a result."""
-    wanted = sum(one.n_cells for one in shown)
-    good = sum(one.n_done - one.n_failed for one in shown)
-    if wanted and not good:
+    """End with an error where no method gave any result."""
+    if any(one.n_cells for one in shown) and not any(one.points for one in shown):
         failures = [failure for one in shown for failure in one.failures]
-        raise ValueError(
-            failures[0] if failures else "there is no result; run it without --no-run."
-        )
+        nothing = "there is no result; run it without --no-run."
+        raise ValueError(failures[0] if failures else nothing)
 
 
 def _part(experiment: Experiment, wanted: Wanted) -> Experiment:

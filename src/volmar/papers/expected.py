@@ -14,7 +14,7 @@ from pathlib import Path
 from volmar.papers.experiment import Experiment
 from volmar.papers.files import list_experiments, load_experiment
 from volmar.papers.runner import stored_results
-from volmar.papers.store import Store
+from volmar.papers.store import NO_DATA, Store
 
 FILE = "expected.csv"
 
@@ -52,7 +52,8 @@ def measure_expected(folder: Path) -> dict[str, Expected]:
 def _seconds(experiment: Experiment, store: Store) -> float | None:
     cells = list(experiment.cells())
     results = stored_results(cells, store)
-    if len(results) < len(cells):
+    without = any(r.status.startswith(NO_DATA) for r in results.values())
+    if without or len(results) < len(cells):
         return None
     return sum(r.seconds for r in results.values())
 

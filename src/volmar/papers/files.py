@@ -39,6 +39,7 @@ METHOD_KEYS = (
     "columns",
     "on",
 )
+PANEL_KEYS = ("axis", "measures", "percent")
 CLAIM_KEYS = ("says", "of", "on", "at", "quantity", "factor", "margin", "share")
 # What an experiment that shows another side of someone else's cells has of its own.
 OWN = (
@@ -141,6 +142,9 @@ def _check_keys(name: str, raw: Mapping[str, Any]) -> None:
     for method, spec in raw.get("methods", {}).items():
         _check_known(name, f"method {method}", spec, METHOD_KEYS)
         _check_there(name, f"method {method}", spec, ("estimator",))
+    for panel in raw.get("panels", ()):
+        _check_known(name, "panels", panel, PANEL_KEYS)
+        _check_there(name, "panels", panel, ("axis", "measures"))
     for claim in raw.get("claims", ()):
         says = f"claim {claim.get('says', '')!r}"
         sides = [side for side in ("below", "above") if side in claim]
@@ -264,10 +268,11 @@ def _check(experiment: Experiment) -> None:
 def _check_absent(experiment: Experiment) -> None:
     """Refuse a reason for a cell that there is not."""
     printed = [method for _, method in published_cells(experiment.paper, experiment.table)]
+    known = list(dict.fromkeys([*experiment.methods, *printed]))
     for key in experiment.absent:
         method, _, dataset = key.partition("/")
-        _check_known(experiment.name, "absent", [method], {*experiment.methods, *printed})
-        _check_known(experiment.name, "absent", [dataset or None], [None, *experiment.datasets])
+        _check_known(experiment.name, "absent", [method], known)
+        _check_known(experiment.name, "absent", [dataset] if dataset else [], experiment.datasets)
 
 
 def _check_statements(experiment: Experiment) -> None:

@@ -7,7 +7,7 @@ import lzma
 import math
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,16 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
 
-    def pack(self) -> None:
-        """Put all results into the packed file, in an order that compresses well."""
-        results = sorted(self.read().values(), key=_order)
+    def pack(self, keep: Collection[str] | None = None) -> None:
+        """Put all results into the packed file, in an order that compresses well.
+
+        Parameters
+        ----------
+        keep : collection of str, optional
+            Keys of the cells that are wanted; others are dropped.
+        """
+        found = self.read().items()
+        results = sorted((r for key, r in found if keep is None or key in keep), key=_order)
         # Three digits of a time say all there is to say, and take half the space.
         lines = [
             json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)

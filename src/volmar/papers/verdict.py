@@ -136,7 +136,7 @@ def reproduction(
         n_cells=n_cells,
         n_done=len(results),
         n_failed=len(failed),
-        failures=tuple(f"{n} times: {status}" for status, n in counts),
+        failures=tuple(f"{n} {'time' if n == 1 else 'times'}: {status}" for status, n in counts),
         seconds=sum(r.seconds for r in results),
         versions=_joined([r.versions for r in results]),
         quick=experiment.quick,
@@ -262,6 +262,9 @@ def _verdict(
         near = [line for line in judged if line.verdict in ("reproduced", "only in hindsight")]
         free = [line for line in judged if _reached(experiment, line)]
         status = _status(len(near), len(free), len(judged), experiment.needed)
+        if not _mostly(claims):
+            # The figures are there, and what the paper concludes from them is not.
+            status = "not reproduced"
         parts = [_figures(experiment, judged, near, free), *([tells] if tells else [])]
     elif any(claim.hindsight is not None for claim in claims):
         checked = [claim for claim in claims if claim.hindsight is not None]
@@ -336,6 +339,12 @@ def _figures(
     )
 
 
+def _mostly(claims: Sequence[Claim]) -> bool:
+    """Whether half of the text's statements hold in hindsight, or there are none."""
+    checked = [claim.hindsight for claim in claims if claim.hindsight is not None]
+    return 2 * sum(checked) >= len(checked)
+
+
 def _tell(claims: Sequence[Claim]) -> str:
     checked = [claim for claim in claims if claim.hindsight is not None]
     if not checked:
@@ -354,8 +363,8 @@ def _speed(lines: Sequence[Line]) -> list[str]:
         return []
     faster = sum(ratio < 1.0 for ratio in known)
     text = (
-        f"{faster} of {len(known)} times are shorter than printed, by a factor of "
-        f"{1.0 / median(known):.3g} in the median (another machine)"
+        f"{faster} of {len(known)} times are shorter than printed, and the printed time is "
+        f"{1.0 / median(known):.3g} times ours in the median (another machine)"
     )
     return [text]
 
