@@ -1,5 +1,6 @@
 """The papers' tables and figures: one declarative file for each, their runner, their verdicts."""
 
+from volmar.papers.claims import Claim
 from volmar.papers.experiment import Axis, Cell, Experiment, Panel, Statement
 from volmar.papers.files import (
     list_experiments,
@@ -12,7 +13,7 @@ from volmar.papers.measures import Spread
 from volmar.papers.runner import run_cell, run_cells, stored_results
 from volmar.papers.store import CellResult, Store
 from volmar.papers.summary import Line, Point, Results, Side, Summary, make_lines
-from volmar.papers.verdict import Claim, Reproduction, Verdict, reproduction
+from volmar.papers.verdict import Reproduction, Verdict, reproduction
 
 __all__ = [
     "Axis",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, median
+from statistics import median
 
-from volmar.papers.experiment import Experiment, Statement
+from volmar.papers.claims import Claim, check_statement
+from volmar.papers.experiment import COLUMNS, Experiment
 from volmar.papers.measures import Spread
 from volmar.papers.store import NO_DATA, CellResult
 from volmar.papers.summary import (
@@ -18,29 +19,6 @@ from volmar.papers.summary import (
     make_lines,
     worse_by,
 )
-
-# Data set and series to places to levels.
-Levels = dict[tuple[str, str], dict[float | None, float]]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of a paper's text, checked.
-
-    Attributes
-    ----------
-    says : str
-        The statement.
-    hindsight, label_free : bool or None
-        Whether it holds; None where nothing ran that could tell.
-    detail : str
-        The figures behind it.
-    """
-
-    says: str
-    hindsight: bool | None
-    label_free: bool | None
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -122,7 +100,8 @@ def reproduction(
     lines = () if is_data else tuple(make_lines(ordered))
     points = tuple(_msp_points(ordered) if experiment.groups else ordered.points())
     claims = tuple(
-        _check(statement, experiment, points, lines) for statement in experiment.statements
+        check_statement(statement, experiment, points, lines)
+        for statement in experiment.statements
     )
     failed = [r for r in results if r.failed]
     n_without = sum(r.status.startswith(NO_DATA) for r in results)
@@ -156,90 +135,13 @@ def _msp_points(results: Results) -> list[Point]:
     """Accuracy and separation probability of every data set."""
     points = []
     for dataset in results.experiment.datasets:
-        for column in ("hindsight", "label-free"):
+        for column in COLUMNS:
             pair = accuracy_and_msp(results, dataset, column)
             if pair is not None:
                 for series, value in zip(("accuracy", "msp"), pair, strict=True):
                     spread = Spread.of([value])
                     points.append(Point(dataset, series, column, None, "value", spread))
     return points
-
-
-def _check(
-    statement: Statement, experiment: Experiment, points: Sequence[Point], lines: Sequence[Line]
-) -> Claim:
-    """Check a statement in both columns."""
-    held: dict[str, bool | None] = {}
-    details = []
-    for column in ("hindsight", "label-free"):
-        levels = _levels(experiment, points, lines, column, statement.quantity)
-        held[column], detail = _holds(statement, experiment, levels)
-        if detail:
-            details.append(f"{column}: {detail}")
-    return Claim(statement.says, held["hindsight"], held["label-free"], "; ".join(details))
-
-
-def _levels(
-    experiment: Experiment,
-    points: Sequence[Point],
-    lines: Sequence[Line],
-    column: str,
-    quantity: str,
-) -> Levels:
-    """Levels of every series on every data set, by the place on the axis."""
-    known: Levels = {}
-    if experiment.groups:
-        # A group's correlation is a line, not a point.
-        for line in lines:
-            side = line.hindsight if column == "hindsight" else line.label_free
-            if side.summary.mean is not None:
-                known[line.dataset, line.dataset] = {None: side.summary.mean}
-        return known
-    wanted = "" if experiment.view == "measures" else quantity
-    for point in points:
-        if point.column == column and wanted in ("", point.quantity):
-            known.setdefault((point.dataset, point.series), {})[point.x] = point.spread.mean
-    return known
-
-
-def _holds(
-    statement: Statement, experiment: Experiment, levels: Levels
-) -> tuple[bool | None, str]:
-    """Whether a statement holds, and the figures behind it."""
-    everywhere = (statement.of,) if experiment.groups else tuple(experiment.datasets)
-    held, figures = [], []
-    for dataset in statement.on or everywhere:
-        pair = _pair(statement, dataset, levels)
-        if pair is None:
-            continue
-        left, right = pair[0], statement.factor * pair[1] + statement.margin
-        held.append(left <= right if statement.is_below else left >= right)
-        figures.append(f"{left:.3g} against {right:.3g} on {dataset}")
-    if not held:
-        return None, ""
-    holds = sum(held) >= statement.share * len(held) - 1e-9
-    return holds, figures[0] if len(held) == 1 else f"{sum(held)} of {len(held)} data sets"
-
-
-def _pair(statement: Statement, dataset: str, levels: Levels) -> tuple[float, float] | None:
-    """Both sides of a statement on a data set, at places that both have unless they are named."""
-    left = levels.get((dataset, statement.of), {})
-    if not isinstance(statement.than, str):
-        value = _mean_at(left, statement.at or left)
-        return None if value is None else (value, float(statement.than))
-    other = dataset if (dataset, statement.than) in levels else statement.than
-    right = levels.get((other, statement.than), {})
-    at: Collection[float | None] = statement.at or left
-    than_at: Collection[float | None] = statement.than_at or at
-    if not statement.than_at:
-        at = than_at = [x for x in at if x in right]
-    one, two = _mean_at(left, at), _mean_at(right, than_at)
-    return None if one is None or two is None else (one, two)
-
-
-def _mean_at(level: Mapping[float | None, float], at: Collection[float | None]) -> float | None:
-    values = [level[x] for x in at if x in level]
-    return mean(values) if values else None
 
 
 def _verdict(
@@ -257,34 +159,44 @@ def _verdict(
         told = [f"{n_missing} cells have not been run"] if n_missing else []
         told += [f"{n_without} cells had no data"] if n_without else []
         return Verdict("incomplete", f"Incomplete: {', '.join(told)}.")
-    tells = _tell(claims)
     if judged and experiment.view != "times":
-        near = [line for line in judged if line.verdict in ("reproduced", "only in hindsight")]
-        free = [line for line in judged if _reached(experiment, line)]
-        status = _status(len(near), len(free), len(judged), experiment.needed)
-        if not _mostly(claims):
-            # The figures are there, and what the paper concludes from them is not.
-            status = "not reproduced"
-        parts = [_figures(experiment, judged, near, free), *([tells] if tells else [])]
+        status, told = _by_figures(experiment, judged, claims)
     elif any(claim.hindsight is not None for claim in claims):
-        checked = [claim for claim in claims if claim.hindsight is not None]
-        n_held = sum(bool(claim.hindsight) for claim in checked)
-        n_free = sum(bool(claim.label_free) for claim in checked)
-        if not _asks_labels(experiment):
-            n_free = n_held
-        status = _status(n_held, n_free, len(checked), experiment.needed)
-        parts = [tells, *_speed(lines)]
+        status, told = _by_claims(experiment, claims), [_tell(claims), *_speed(lines)]
     else:
-        status, parts = "shown", _speed(lines) or ["there is no figure to compare with"]
-    reason = experiment.reason if status not in ("reproduced", "shown") else ""
-    text = "; ".join(parts)
-    # Reasons are sentences of their own in their file; here they are the end of one.
-    reasons = [_lowered(one) for one in reason.rstrip(".").split(". ")]
-    tail = f", likely because {', and because '.join(reasons)}" if reason else ""
+        status, told = "shown", _speed(lines) or ["there is no figure to compare with"]
+    text = "; ".join(one for one in told if one)
     if experiment.quick:
         few = "one sampling and part of the grid are too little for a verdict"
         return Verdict("quick look", f"Quick look: {text}; {few}.")
+    reason = experiment.reason if status not in ("reproduced", "shown") else ""
+    # Reasons are sentences of their own in their file; here they are the end of one.
+    reasons = [_lowered(one) for one in reason.rstrip(".").split(". ")]
+    tail = f", likely because {', and because '.join(reasons)}" if reason else ""
     return Verdict(status, f"{status.capitalize()}: {text}{tail}.")
+
+
+def _by_figures(
+    experiment: Experiment, judged: Sequence[Line], claims: Sequence[Claim]
+) -> tuple[str, list[str]]:
+    """Judge by printed figures, and say how many come out."""
+    near = [line for line in judged if line.verdict in ("reproduced", "only in hindsight")]
+    free = [line for line in judged if _reached(experiment, line)]
+    status = _status(len(near), len(free), len(judged), experiment.needed)
+    if not _mostly(claims):
+        # The figures are there, and what the paper concludes from them is not.
+        status = "not reproduced"
+    return status, [_figures(experiment, judged, near, free), _tell(claims)]
+
+
+def _by_claims(experiment: Experiment, claims: Sequence[Claim]) -> str:
+    """Judge by the statements of the text."""
+    checked = [claim for claim in claims if claim.hindsight is not None]
+    n_held = sum(bool(claim.hindsight) for claim in checked)
+    n_free = sum(bool(claim.label_free) for claim in checked)
+    if not _asks_labels(experiment):
+        n_free = n_held
+    return _status(n_held, n_free, len(checked), experiment.needed)
 
 
 def _asks_labels(experiment: Experiment) -> bool:
