@@ -334,7 +334,7 @@ def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
         suffix = "-quick" if wanted.quick else ""
         path = wanted.out / f"{one.experiment.name}{suffix}.png"
         # The version of matplotlib in a picture would make a new file of the same picture.
-        figure.savefig(path, dpi=110, metadata={"Software": None})
+        figure.savefig(path, dpi=90, metadata={"Software": None})
         pictures[one.experiment.name] = path
     return pictures
 
