@@ -735,29 +735,31 @@ def check(curves, text, value_of=None, **changes):
 @pytest.mark.parametrize(
     ("text", "hindsight", "label_free"),
     [
-        # A's means are 20 and 40, B's 25 and 40: level on the right counts as below.
-        ('of = "A"\nbelow = "B"', True, False),
+        # A's means are 20 and 40, B's 25 and 40: level on the right is neither below nor above.
+        ('of = "A"\nbelow = "B"', False, False),
+        ('of = "A"\nbelow = "B"\nmargin = 0.1', True, False),
         ('of = "A"\nabove = "B"', False, True),
-        ('of = "A"\nabove = "B"\nshare = 0.5', True, True),
+        ('of = "A"\nabove = "B"\nshare = 0.5', False, True),
         ('of = "A"\nbelow = "B"\non = ["left"]\nat = [20]', False, False),
         ('of = "A"\nbelow = "B"\non = ["left"]\nat = 80', True, False),
         ('of = "A"\nbelow = "B"\nmargin = -1.0', False, False),
         ('of = "A"\nbelow = "B"\nmargin = -1.0\nshare = 0.5', True, False),
-        ('of = "A"\nbelow = "B"\nmargin = 20.0', True, True),
-        ('of = "A"\nbelow = "B"\nfactor = 0.8\non = ["left"]', True, False),
-        ('of = "A"\nbelow = "B"\nfactor = 0.79\non = ["left"]', False, False),
+        ('of = "A"\nbelow = "B"\nmargin = 20.0', True, False),
+        ('of = "A"\nbelow = "B"\nmargin = 20.1', True, True),
+        ('of = "A"\nbelow = "B"\nfactor = 0.81\non = ["left"]', True, False),
+        ('of = "A"\nbelow = "B"\nfactor = 0.8\non = ["left"]', False, False),
         ('of = "A"\nbelow = "B"\nfactor = 2.0', True, True),
-        ('of = "A"\nbelow = 20.0\non = ["left"]', True, False),
-        ('of = "A"\nbelow = 19.9\non = ["left"]', False, False),
-        ('of = "A"\nabove = 20', True, True),
+        ('of = "A"\nbelow = 20.1\non = ["left"]', True, False),
+        ('of = "A"\nbelow = 20.0\non = ["left"]', False, False),
+        ('of = "A"\nabove = 19', True, True),
         # A at 80 rows against A at 20 rows.
         (
-            'of = "A"\nat = [80]\nbelow = "A"\nbelow_at = 20\nmargin = -20.0\non = ["left"]',
+            'of = "A"\nat = [80]\nbelow = "A"\nbelow_at = 20\nmargin = -19.9\non = ["left"]',
             True,
             True,
         ),
         (
-            'of = "A"\nat = [80]\nbelow = "A"\nbelow_at = 20\nmargin = -21.0\non = ["left"]',
+            'of = "A"\nat = [80]\nbelow = "A"\nbelow_at = 20\nmargin = -20.0\non = ["left"]',
             False,
             False,
         ),
@@ -766,17 +768,17 @@ def check(curves, text, value_of=None, **changes):
         ('of = "A"\nquantity = "seconds"\nat = [20]\nbelow = 0.301', True, True),
         ('of = "A"\nquantity = "seconds"\nat = [20]\nabove = 0.31', False, False),
         (
-            'of = "A"\nquantity = "seconds"\nat = [80]\nabove = "B"\nabove_at = 20\nfactor = 4.0',
+            'of = "A"\nquantity = "seconds"\nat = [80]\nabove = "B"\nabove_at = 20\nfactor = 3.9',
             True,
             True,
         ),
         (
-            'of = "A"\nquantity = "seconds"\nat = [80]\nabove = "B"\nabove_at = 20\nfactor = 4.1',
+            'of = "A"\nquantity = "seconds"\nat = [80]\nabove = "B"\nabove_at = 20\nfactor = 4.0',
             False,
             False,
         ),
-        ('of = "B"\nquantity = "cuts"\nat = [40]\nbelow = 41.5', True, True),
-        ('of = "B"\nquantity = "cuts"\nat = [40]\nbelow = 41.4', False, False),
+        ('of = "B"\nquantity = "cuts"\nat = [40]\nbelow = 41.6', True, True),
+        ('of = "B"\nquantity = "cuts"\nat = [40]\nbelow = 41.5', False, False),
     ],
 )
 def test_claims(curves, text, hindsight, label_free):
@@ -796,7 +798,7 @@ def test_claims_say_what_they_rest_on(curves):
 def test_claims_that_nothing_can_tell(curves):
     claim = check(curves, 'of = "A"\nbelow = "B"', lambda _: "ValueError: no")
     assert claim == Claim("so it is", None, None, "")
-    claim = check(curves, 'of = "A"\nbelow = "B"', columns=("hindsight",))
+    claim = check(curves, 'of = "A"\nbelow = "B"\non = ["left"]', columns=("hindsight",))
     assert (claim.hindsight, claim.label_free) == (True, None)
     # One side ran.
     claim = check(curves, 'of = "A"\nbelow = "B"', lambda c: 0.1 if c.method == "A" else "no")

@@ -9,6 +9,7 @@ from statistics import mean
 from volmar.papers.experiment import COLUMNS, Experiment, Statement
 from volmar.papers.summary import Line, Point
 
+TIE = 1e-9
 # Data set and series to places to levels.
 Levels = dict[tuple[str, str], dict[float | None, float]]
 
@@ -81,7 +82,8 @@ def _holds(
         if pair is None:
             continue
         left, right = pair[0], statement.factor * pair[1] + statement.margin
-        held.append(left <= right if statement.is_below else left >= right)
+        # A tie is neither below nor above.
+        held.append(right - left > TIE if statement.is_below else left - right > TIE)
         figures.append(f"{left:.3g} against {right:.3g} on {dataset}")
     if not held:
         return None, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,7 +106,6 @@ def reproduction(
     )
     failed = [r for r in results if r.failed]
     n_without = sum(r.status.startswith(NO_DATA) for r in results)
-    counts = sorted(Counter(r.status for r in failed).items(), key=lambda one: (-one[1], one[0]))
     return Reproduction(
         experiment=experiment,
         lines=lines,
@@ -115,11 +115,24 @@ def reproduction(
         n_cells=n_cells,
         n_done=len(results),
         n_failed=len(failed),
-        failures=tuple(f"{n} {'time' if n == 1 else 'times'}: {status}" for status, n in counts),
+        failures=_grouped([r.status for r in failed]),
         seconds=sum(r.seconds for r in results),
         versions=_joined([r.versions for r in results]),
         quick=experiment.quick,
     )
+
+
+def _grouped(errors: Sequence[str]) -> tuple[str, ...]:
+    """Errors with how often each occurred; those that differ in their numbers alone are one."""
+    kinds: dict[str, list[str]] = {}
+    for error in sorted(errors):
+        kinds.setdefault(re.sub(r"[0-9][0-9.e+-]*", "0", error), []).append(error)
+    told = []
+    for same in sorted(kinds.values(), key=lambda kind: (-len(kind), kind[0])):
+        times = "time" if len(same) == 1 else "times"
+        others = ", with other numbers elsewhere" if len(set(same)) > 1 else ""
+        told.append(f"{len(same)} {times}{others}: {same[0]}")
+    return tuple(told)
 
 
 def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:
