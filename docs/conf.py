@@ -24,7 +24,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "_templates", "auto_examples/*.ipynb"]
+exclude_patterns = ["_build", "_templates", "auto_examples/*.ipynb", "reproduction/*"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3

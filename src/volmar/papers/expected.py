@@ -51,6 +51,8 @@ def measure_expected(folder: Path) -> dict[str, Expected]:
 
 def _seconds(experiment: Experiment, store: Store) -> float | None:
     cells = list(experiment.cells())
+    if not cells:
+        return None
     results = stored_results(cells, store)
     without = any(r.status.startswith(NO_DATA) for r in results.values())
     if without or len(results) < len(cells):

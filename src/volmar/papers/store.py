@@ -112,6 +112,9 @@ class Store:
         """
         found = self.read().items()
         results = sorted((r for key, r in found if keep is None or key in keep), key=_order)
+        if not results:
+            self.path.unlink(missing_ok=True)
+            return
         # Three digits of a time say all there is to say, and take half the space.
         lines = [
             json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)

@@ -27,9 +27,9 @@ READING = {
     "as the papers did: an oracle, not a performance",
     "label-free": "the estimator's default on the rows alone, which is what a user gets",
     "reproduced": "in hindsight a figure is within the tolerance of the print, and label-free it "
-    "is no worse than that; a table is reproduced where enough of its figures are and half of the "
-    "text's statements hold, and where nothing is printed, where enough of the statements hold "
-    "(each section names the tolerance and the share)",
+    "is no worse than that; a table is reproduced where enough of its figures are, and where "
+    "nothing is printed, where enough of the text's statements hold (each section names the "
+    "tolerance and the share)",
     "only in hindsight": "the same in hindsight, but worse than that label-free",
     "not reproduced": "too little agrees in hindsight, be it better or worse than the print",
     "better, worse than printed": "in hindsight a figure is beyond the tolerance, on that side",
