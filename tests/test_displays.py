@@ -14,11 +14,11 @@ from volmar.plots import ConvergenceDisplay, ConvergenceLine, EigenDisplay, Proj
 
 @pytest.fixture(autouse=True)
 def figures():
-    import matplotlib as mpl
+    from matplotlib import pyplot
 
-    mpl.use("agg")
+    pyplot.switch_backend("agg")
     yield
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")

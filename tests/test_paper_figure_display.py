@@ -28,11 +28,11 @@ COLUMN_NAMES = ("hindsight", "label-free")
 
 @pytest.fixture(autouse=True)
 def figures():
-    import matplotlib as mpl
+    from matplotlib import pyplot
 
-    mpl.use("agg")
+    pyplot.switch_backend("agg")
     yield
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 def make(view, *, sets=(), methods=(), points=(), lines=(), figure="1", **more):

@@ -77,11 +77,11 @@ def experiment():
 
 @pytest.fixture
 def without_pyplot_windows():
-    import matplotlib as mpl
+    from matplotlib import pyplot
 
-    mpl.use("agg")
+    pyplot.switch_backend("agg")
     yield
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 def made_up(experiment, measures_of, value_of=lambda _: 0.1):

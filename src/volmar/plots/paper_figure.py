@@ -404,8 +404,13 @@ def _mark_x(ax: Any, xs: np.ndarray, *, log: bool) -> None:
     for k in range(len(xs) - 2, -1, -1):
         if at[marked[-1]] - at[k] >= np.ptp(at) / 6.5:
             marked.append(k)
-    ax.set_xticks(xs[marked], [f"{x:g}" for x in xs[marked]])
+    ax.set_xticks(xs[marked], [_tick(x) for x in xs[marked]])
     ax.set_xticks([], minor=True)
+
+
+def _tick(x: float) -> str:
+    """Return a number in few letters: long ones would run into each other."""
+    return f"{x / 1000:.0f}k" if x >= 10_000 else f"{x:g}"
 
 
 def _style(i: int | None, column: str, line: bool = True) -> dict[str, Any]:
