@@ -175,7 +175,9 @@ def _run(experiments: Sequence[Experiment], wanted: Wanted) -> dict[str, Mapping
     with _bars(wanted) as bar:
         known = read_expected()
         costs = {source: _cost(known.get(source), wanted) for source in sources}
-        everything = bar.add_task("everything", total=sum(costs.values()), visible=len(costs) > 1)
+        everything = bar.add_task(
+            "everything, in core seconds", total=sum(costs.values()), visible=len(costs) > 1
+        )
         for i, (source, experiment) in enumerate(sources.items()):
             before = sum(list(costs.values())[:i])
             task = bar.add_task(source)
