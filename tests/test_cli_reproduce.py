@@ -13,53 +13,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import paper_experiments
 import volmar
 from volmar.cli import reproduce as reproduce_module
 from volmar.cli.app import app
 from volmar.papers import Store, list_experiments, load_experiment, parse_experiment
 from volmar.papers.experiment import PAPERS
 
-FIGURE = """
-title = "A small figure"
-paper = "mvc-jmlr-2013"
-figure = "6"
-view = "measures"
-columns = ["hindsight"]
-metric = "clustering_error"
+FIGURE = f"""
 note = "The sizes are smaller."
-
-[sampling]
-realizations = 3
-sizes = [30, 40]
-
-[datasets]
-two-gaussians = {}
-two-circles = {}
-
-[similarities.default]
-affinity = "gaussian"
-sigma = "mean/10"
-self_loops = true
-
-[methods.MVC-SL]
-estimator = "SoftLabelMVC"
-matrix = "affinity"
-fixed = { mode = "paper" }
-
-[measures]
-iterations = "n_iter_"
-v2 = "result_.second_vector"
-"h*" = "result_.h"
-
-[[panels]]
-axis = "iterations"
-measures = ["iterations"]
-
-[[panels]]
-axis = "error (%)"
-measures = ["v2", "h*"]
-percent = true
-
+{paper_experiments.FIGURE}
 [[claims]]
 says = "h* is no worse than v2"
 of = "h*"
@@ -141,7 +104,7 @@ def test_the_list_has_a_line_for_each(invoke, monkeypatch, width):
     for line in lines:
         name, paper, what, cells, *times = re.split(r"\s{2,}", line)
         experiment = load_experiment(name)
-        assert paper == PAPERS[experiment.paper]
+        assert paper == PAPERS[experiment.paper].short
         number = experiment.table or experiment.figure
         assert what == f"{'Table' if experiment.table else 'Figure'} {number}"
         if experiment.source == name:

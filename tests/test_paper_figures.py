@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from paper_experiments import FIGURE
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
 from volmar.datasets import load
 from volmar.graphs import gaussian_similarity
@@ -28,51 +29,10 @@ from volmar.papers.measures import take_measures
 from volmar.plots import MeasuresDisplay, PaperFigureDisplay
 from volmar.plots.paper_figure import has_picture
 
-SMALL = """
-title = "A small figure"
-paper = "mvc-jmlr-2013"
-figure = "6"
-view = "measures"
-columns = ["hindsight"]
-metric = "clustering_error"
-
-[sampling]
-realizations = 3
-sizes = [30, 40]
-
-[datasets]
-two-gaussians = {}
-two-circles = {}
-
-[similarities.default]
-affinity = "gaussian"
-sigma = "mean/10"
-self_loops = true
-
-[methods.MVC-SL]
-estimator = "SoftLabelMVC"
-matrix = "affinity"
-fixed = { mode = "paper" }
-
-[measures]
-iterations = "n_iter_"
-v2 = "result_.second_vector"
-"h*" = "result_.h"
-
-[[panels]]
-axis = "iterations"
-measures = ["iterations"]
-
-[[panels]]
-axis = "error (%)"
-measures = ["v2", "h*"]
-percent = true
-"""
-
 
 @pytest.fixture
 def experiment():
-    return parse_experiment("small", SMALL)
+    return parse_experiment("small", FIGURE)
 
 
 @pytest.fixture
@@ -158,9 +118,9 @@ def test_the_key_sees_the_measures(experiment):
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(old, new, message):
-    assert old in SMALL
+    assert old in FIGURE
     with pytest.raises(ValueError, match=f"small: .*{message}"):
-        parse_experiment("small", SMALL.replace(old, new))
+        parse_experiment("small", FIGURE.replace(old, new))
 
 
 # --------------------------------------------------------------------------------- measures
@@ -285,7 +245,7 @@ def test_points_are_for_each_set_and_size(experiment):
 
 
 def test_of_a_grid_the_best_setting_is_measured():
-    text = SMALL.replace('"mean/10"', '["mean/10", "mean"]').replace(
+    text = FIGURE.replace('"mean/10"', '["mean/10", "mean"]').replace(
         "realizations = 3", "realizations = 1"
     )
     experiment = parse_experiment("grid", text)

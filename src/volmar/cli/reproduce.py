@@ -103,7 +103,7 @@ def list_all() -> None:
             cells = f"as {experiment.source.removeprefix(f'{experiment.paper}-')}"
         if experiment.source != name or not n_cells:
             times = ("-", "-")
-        rows.append((name, PAPERS[experiment.paper], what, cells, *times))
+        rows.append((name, PAPERS[experiment.paper].short, what, cells, *times))
     console = screen()
     _print_aligned(console, rows)
     console.print("Times are of one core; -j 2 takes about half.")

@@ -7,18 +7,35 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+
+class Paper(NamedTuple):
+    """Name of a paper, in short and in full."""
+
+    short: str
+    full: str
+
 
 # Metrics of which more is better.
 AGREEMENTS = ("normalized_mutual_information", "pair_f_measure", "rand_index")
 VIEWS = ("table", "times", "curves", "measures", "data", "correlation")
 COLUMNS = ("hindsight", "label-free")
 PAPERS = {
-    "mvc-jmlr-2013": "JMLR 2013",
-    "mvc-aistats-2011": "AISTATS 2011",
-    "mmc-multivariate-loss": "Multivariate",
-    "mspc-aaai-2015": "AAAI 2015",
-    "skmmc-nnw": "SKMMC",
+    "mvc-jmlr-2013": Paper(
+        "Niu et al., JMLR 2013",
+        "Niu, Dai, Shang and Sugiyama, JMLR 2013 (maximum volume clustering)",
+    ),
+    "mvc-aistats-2011": Paper(
+        "Niu et al., AISTATS 2011",
+        "Niu, Dai, Shang and Sugiyama, AISTATS 2011 (maximum volume clustering)",
+    ),
+    "mmc-multivariate-loss": Paper("Zhao et al.", "Zhao, Kwok and Zhang (multivariate losses)"),
+    "mspc-aaai-2015": Paper(
+        "Huang et al., AAAI 2015",
+        "Huang, Zhang, Song and Chen, AAAI 2015 (maximin separation probability)",
+    ),
+    "skmmc-nnw": Paper("Wu and Zhang", "Wu and Zhang (SKMMC)"),
 }
 # The unit of all time relations, run on the rows of every sampling.
 REFERENCE = "KMeans"
@@ -187,9 +204,8 @@ class Experiment:
         Methods by the paper's names. In hindsight the parameters are `fixed`, what `on` says of
         the data set, and one setting of `grid`, and `matrix`, where it is there, names the
         parameter that says that a similarity is given instead of rows: the one that the data set
-        names, or else the method, or else "default". Label-free they are `default`. The paper
-        prints nothing of an `unprinted` one. `realizations`, `sizes`, `datasets` and `columns`
-        leave out what is too dear.
+        names, or else the method, or else "default". Label-free they are `default`.
+        `realizations`, `sizes`, `datasets` and `columns` leave out what is too dear.
     n_realizations : int
         Samplings of each data set, at each place of the axis.
     whole_sets : bool
@@ -266,6 +282,11 @@ class Experiment:
     def larger_is_better(self) -> bool:
         """Whether the metric is an agreement, not an error."""
         return self.metric in AGREEMENTS
+
+    @property
+    def prints_agreements(self) -> bool:
+        """Whether more is better of what its lines print; correlations are agreements, too."""
+        return self.larger_is_better or self.view == "correlation"
 
     @property
     def axis_label(self) -> str:

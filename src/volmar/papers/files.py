@@ -6,6 +6,7 @@ import csv
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
+from functools import cache
 from importlib.resources import files
 from itertools import product
 from typing import Any
@@ -32,7 +33,6 @@ METHOD_KEYS = (
     "fixed",
     "grid",
     "default",
-    "unprinted",
     "realizations",
     "sizes",
     "datasets",
@@ -325,6 +325,7 @@ def published_cells(paper: str, table: str) -> list[tuple[str, str]]:
     return [(row["dataset"], row["method"]) for row in _printed_rows(paper, table)]
 
 
+@cache
 def _printed_rows(paper: str, table: str) -> list[dict[str, str]]:
     with (files("volmar.papers") / "published.csv").open(encoding="utf-8") as file:
         return [

@@ -325,7 +325,7 @@ def worse_by(experiment: Experiment, side: Side) -> float | None:
     """Points by which a side is worse than printed; negative where it is better."""
     if side.difference is None:
         return None
-    return -side.difference if experiment.larger_is_better else side.difference
+    return -side.difference if experiment.prints_agreements else side.difference
 
 
 def _emptiness(results: Results, line: Line, *, printed: bool = True) -> tuple[str, str]:
@@ -376,11 +376,8 @@ def _correlations(results: Results) -> Iterator[Line]:
             few = "fewer than three data sets have run, or all gave the same"
             yield replace(line, verdict="not run", reason=few)
             continue
-        # A correlation is an agreement, whatever the metric.
-        excess, default = (
-            None if side.difference is None else -side.difference
-            for side in (line.hindsight, line.label_free)
-        )
+        excess = worse_by(experiment, line.hindsight)
+        default = worse_by(experiment, line.label_free)
         verdict = "not printed"
         if excess is not None:
             verdict = _verdict(excess, default, experiment.tolerance)

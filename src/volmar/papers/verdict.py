@@ -236,9 +236,8 @@ def _counts(experiment: Experiment, line: Line) -> bool:
 
 def _reached(experiment: Experiment, line: Line) -> bool:
     """Whether the label-free default is no worse than printed, but for the tolerance."""
-    sign = -1.0 if experiment.groups else 1.0
     excess = worse_by(experiment, line.label_free)
-    return excess is not None and sign * excess <= experiment.tolerance
+    return excess is not None and excess <= experiment.tolerance
 
 
 def _figures(

@@ -8,28 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from volmar.papers.experiment import PAPERS, Paper
 from volmar.report.figures import as_count, as_figure
 
 if TYPE_CHECKING:
     from volmar.papers import Claim, Line, Reproduction, Side
 
-# Short, for the overview, and long.
-PAPERS = {
-    "mvc-jmlr-2013": (
-        "Niu et al., JMLR 2013",
-        "Niu, Dai, Shang and Sugiyama, JMLR 2013 (maximum volume clustering)",
-    ),
-    "mvc-aistats-2011": (
-        "Niu et al., AISTATS 2011",
-        "Niu, Dai, Shang and Sugiyama, AISTATS 2011 (maximum volume clustering)",
-    ),
-    "mmc-multivariate-loss": ("Zhao et al.", "Zhao, Kwok and Zhang (multivariate losses)"),
-    "mspc-aaai-2015": (
-        "Huang et al., AAAI 2015",
-        "Huang, Zhang, Song and Chen, AAAI 2015 (maximin separation probability)",
-    ),
-    "skmmc-nnw": ("Wu and Zhang", "Wu and Zhang (SKMMC)"),
-}
 METRICS = {
     "clustering_error": "clustering error",
     "balanced_clustering_error": "balanced error",
@@ -120,7 +104,7 @@ def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
     papers.sort(key=lambda paper: known.index(paper) if paper in known else len(known))
     grouped = [
         (
-            PAPERS.get(paper, (paper, paper))[1],
+            PAPERS.get(paper, Paper(paper, paper)).full,
             [_part(r) for r in ordered if r.experiment.paper == paper],
         )
         for paper in papers
@@ -194,7 +178,7 @@ def _part(r: Reproduction) -> Part:
     return Part(
         name=experiment.name,
         anchor=re.sub(r"[^a-z0-9]+", "-", experiment.name.lower()).strip("-"),
-        paper=PAPERS.get(experiment.paper, (experiment.paper,))[0],
+        paper=PAPERS.get(experiment.paper, Paper(experiment.paper, "")).short,
         heading=_heading(experiment),
         status=r.verdict.status,
         tone=TONES.get(r.verdict.status, "neutral"),
