@@ -400,6 +400,15 @@ def test_packed_results_are_shown_again(reproduce, tmp_path):
     ]
 
 
+def test_packing_a_part_keeps_the_rest(reproduce, tmp_path):
+    reproduce("table")
+    store = Store(tmp_path / "out" / "table.jsonl")
+    whole = store.read()
+    for part in (["--realizations", "1"], ["--quick"], ["--only", "digits-1v7"]):
+        assert reproduce("table", *part, "--pack").exit_code == 0
+        assert store.read().keys() == whole.keys()
+
+
 def test_brackets_are_text(reproduce, experiments, monkeypatch):
     """Errors and notes hold brackets, which rich would take for styles."""
     table = experiments["table"]

@@ -23,6 +23,7 @@ from rich.progress import (
 
 from volmar.cli.console import Screen, refuse_files, say, screen, written
 from volmar.papers import (
+    Cell,
     CellResult,
     Experiment,
     Line,
@@ -149,9 +150,7 @@ def reproduce(names: Sequence[str], wanted: Wanted) -> None:
     _write(shown, wanted)
     if wanted.pack:
         for source in dict.fromkeys(experiment.source for experiment in experiments):
-            # Cells of another state of the file are of no use to anyone.
-            keys = {cell.key for cell in load_experiment(source).cells(wanted.realizations)}
-            _store(source, wanted).pack(keys)
+            _pack(load_experiment(source), wanted)
     _refuse_nothing(shown)
 
 
@@ -159,7 +158,14 @@ def _store(source: str, wanted: Wanted) -> Store:
     return Store(wanted.out / f"{source}.jsonl")
 
 
-def _cells(experiment: Experiment, wanted: Wanted) -> list:
+def _pack(experiment: Experiment, wanted: Wanted) -> None:
+    """Compress results, without cells of another state of the file: nobody asks for them."""
+    n_realizations = max(wanted.realizations or 0, experiment.n_realizations)
+    keys = {cell.key for cell in experiment.cells(n_realizations)}
+    _store(experiment.source, wanted).pack(keys)
+
+
+def _cells(experiment: Experiment, wanted: Wanted) -> list[Cell]:
     return list(experiment.cells(wanted.realizations))
 
 
