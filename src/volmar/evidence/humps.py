@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,16 @@ from scipy.optimize import isotonic_regression
 
 from volmar.evidence.dip import _sample
 
-__all__ = ["HumpTest", "deepest_valley", "density_on_grid", "fill", "hump_test", "valley_mass"]
+__all__ = [
+    "HumpTest",
+    "Valleys",
+    "deepest_valley",
+    "density_on_grid",
+    "fill",
+    "hump_test",
+    "valley_mass",
+    "valleys_at",
+]
 
 # Points of the grid, in which samples of any size are binned.
 GRID = 256
@@ -73,15 +82,23 @@ def _ends(x: NDArray) -> tuple[float, float]:
     return float(low) - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
 
 
-def _binned(u: NDArray) -> NDArray:
-    """Return the shares (m, GRID) of samples (m, n) in units of the grid's step."""
+def _binned(u: NDArray, counted: NDArray | None = None) -> NDArray:
+    """Return the shares (m, GRID) of samples (m, n) in units of the grid's step.
+
+    Of all points, or of those that are `counted`.
+    """
     m, n = u.shape
     below = np.minimum(u.astype(np.int64), GRID - 2)
     above_share = u - below
-    place = below + GRID * np.arange(m)[:, None]
-    counts = np.bincount(place.ravel(), (1.0 - above_share).ravel(), m * GRID)
-    counts += np.bincount(place.ravel() + 1, above_share.ravel(), m * GRID)[: m * GRID]
-    return counts.reshape(m, GRID) / n
+    below_share = 1.0 - above_share
+    sizes: Any = n
+    if counted is not None:
+        above_share, below_share = above_share * counted, below_share * counted
+        sizes = np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    place = (below + GRID * np.arange(m)[:, None]).ravel()
+    counts = np.bincount(place, below_share.ravel(), m * GRID)
+    counts += np.bincount(place + 1, above_share.ravel(), m * GRID)[: m * GRID]
+    return counts.reshape(m, GRID) / sizes
 
 
 def _smoothed(shares: NDArray, bandwidth: float) -> NDArray:
@@ -134,6 +151,59 @@ def valley_mass(x: NDArray) -> float:
         return 0.0
     shares, n = found
     return float(fill(_smoothed(shares[None, :], _bandwidth(n)))[0])
+
+
+class Valleys(NamedTuple):
+    """Valleys of many smoothed densities.
+
+    Attributes
+    ----------
+    mass : ndarray of shape (k,)
+        `valley_mass` of each sample.
+    depth : ndarray of shape (k,)
+        One less the density at a cut over that of the lower of the modes on its two sides: 0 at a
+        mode, 1 in an empty gap.
+    """
+
+    mass: NDArray
+    depth: NDArray
+
+
+def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
+    """Return the valleys of many samples at once, and how deep they are at given cuts.
+
+    Parameters
+    ----------
+    ordered : ndarray of shape (k, n)
+        Samples, each row sorted.
+    cuts : ndarray of shape (k,)
+        A place in each of them.
+    """
+    k, n = ordered.shape
+    low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
+    width = high - low
+    start, length = low - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
+    usable = (length > 0) & (n >= FEWEST)
+    length = np.where(usable, length, 1.0)
+    u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
+    inside = (u >= 0.0) & (u <= GRID - 1)
+    density = _smoothed(_binned(np.clip(u, 0.0, GRID - 1.0), inside), _bandwidth(n))
+    left = np.maximum.accumulate(density, axis=1)
+    right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
+    lower = np.minimum(left, right)
+    place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
+    each = np.arange(k)
+    peak, there = lower[each, place], density[each, place]
+    depth = 1.0 - np.divide(there, peak, out=np.ones(k), where=peak > 0)
+    mass = (lower - density).sum(axis=1)
+    return Valleys(np.where(usable, mass, 0.0), np.where(usable, depth, 0.0))
+
+
+def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:
+    place = share * (ordered.shape[1] - 1)
+    below = int(place)
+    above = min(below + 1, ordered.shape[1] - 1)
+    return ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
 
 
 def _bandwidth(n: int) -> float:

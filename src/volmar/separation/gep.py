@@ -30,12 +30,18 @@ class SeparationResult(Result):
     lower_bound : float
         Theorem 2's bound on the separation probability of the labels; NaN where it was not
         computed.
+    reg : float
+        Regularisation of the objective.
+    held_out : float
+        What the race ranked the start by, on held-out rows (`held_out_scores`); NaN without one.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     w: NDArray = field(default_factory=lambda: np.empty(0))
     threshold: float = 0.0
     lower_bound: float = float("nan")
+    reg: float = float("nan")
+    held_out: float = float("nan")
 
 
 class RegularizedCorrelation:
@@ -43,6 +49,7 @@ class RegularizedCorrelation:
 
     def __init__(self, correlation: NDArray, reg: float):
         self.reg = reg
+        self.correlation = correlation
         self.matrix = correlation + reg * np.eye(correlation.shape[0])
         try:
             self._factor = linalg.cho_factor(self.matrix, lower=True)
@@ -55,6 +62,10 @@ class RegularizedCorrelation:
     def solve(self, right: NDArray) -> NDArray:
         """Return (R + reg I)^-1 right."""
         return linalg.cho_solve(self._factor, right)
+
+    def whitened(self, directions: NDArray) -> NDArray:
+        """Return L^-T times directions, with LL' = R + reg I: random ones of equal variance."""
+        return linalg.solve_triangular(self._factor[0], directions, lower=True, trans="T")
 
     def variance(self, w: NDArray) -> float:
         """Return w'(R + reg I)w."""
@@ -121,4 +132,5 @@ def separation_gep(
         w=kept,
         threshold=threshold,
         lower_bound=probability(kappa2),
+        reg=regularized.reg,
     )

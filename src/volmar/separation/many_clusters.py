@@ -28,7 +28,8 @@ class ManyClusters(Clusterer):
     """The part of `MSPC` that splits again, refines by discriminants, or pairs machines."""
 
     multiway: str
-    reg: float
+    reg: float | None
+    reg_: float
     init: Any
     n_init: int
     kernel: Any
@@ -143,7 +144,7 @@ class ManyClusters(Clusterer):
             z,
             labels,
             k,
-            self.reg,
+            self._usual_reg(),
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
@@ -172,6 +173,7 @@ class ManyClusters(Clusterer):
 
     def _publish_multiway(self, prepared: Any, result: MultiwaySeparationResult) -> None:
         z = prepared.z
+        self.reg_ = self._usual_reg()
         self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
         self._coefficients = z.coefficients(result.directions)
         self._unit, self._threshold = 1.0, -result.offsets

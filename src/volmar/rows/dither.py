@@ -1,0 +1,82 @@
+"""Dithering: a value is known only to within the resolution of its column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["column_resolutions", "dithered"]
+
+# Rows, and entries of them, from which resolutions are computed.
+MOST_ROWS, MOST_ENTRIES = 500, 4_000_000
+# Steps below this share of the standard deviation leave no gap that a test could see.
+NEGLIGIBLE = 0.05
+
+
+def column_resolutions(X: Any) -> NDArray[np.float64]:
+    """Return the resolution of each column: the median step between its distinct values.
+
+    Columns without ties are continuous, and so are those with steps below a twentieth of their
+    standard deviation: their resolution is 0.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or CSR. At most 500 of them, evenly spaced, are looked at.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        In the units of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import column_resolutions
+    >>> column_resolutions(np.array([[0.0, 1.3], [1.0, 2.2], [1.0, 3.4], [0.0, 0.1]]))
+    array([1., 0.])
+    """
+    n, d = X.shape
+    most = max(50, min(MOST_ROWS, MOST_ENTRIES // max(d, 1)))
+    few = X[:: max(1, -(-n // most))]
+    few = few.toarray() if sparse.issparse(few) else np.asarray(few)
+    steps = np.diff(np.sort(few, axis=0), axis=0).astype(np.float64)
+    has_ties = (steps == 0).any(axis=0) & (steps > 0).any(axis=0)
+    resolutions = np.zeros(d)
+    for j in np.flatnonzero(has_ties):
+        column = steps[:, j]
+        resolutions[j] = np.median(column[column > 0])
+    deviations = few.std(axis=0, dtype=np.float64)
+    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
+
+
+def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
+    """Return rows with uniform noise of the width of each column's resolution.
+
+    A binary column becomes a step without a valley, integers of a wide range hardly change. Only
+    what looks for gaps may see such rows: clusters are labels of the rows as they are.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows; sparse ones come back dense where there is noise to add.
+    resolutions : ndarray of shape (d,)
+        Of `column_resolutions`.
+    rng : Generator
+        Draws the noise.
+
+    Returns
+    -------
+    matrix of shape (n, d)
+        In the dtype of X; X itself where all resolutions are 0.
+    """
+    columns = np.flatnonzero(resolutions)
+    if columns.size == 0:
+        return X
+    rows = X.toarray() if sparse.issparse(X) else np.array(X)
+    noise = rng.uniform(-0.5, 0.5, (rows.shape[0], columns.size)) * resolutions[columns]
+    rows[:, columns] += noise.astype(rows.dtype)
+    return rows
