@@ -12,6 +12,7 @@ from scipy import fft
 from scipy.optimize import isotonic_regression
 
 from volmar.evidence.dip import _sample
+from volmar.rows import column_resolutions, dithered
 
 __all__ = [
     "HumpTest",
@@ -265,8 +266,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     Far points are left out, those beyond the middle nine tenths and six tenths of their width on
     either side: a group of less than a twentieth of the sample that lies there is not seen.
 
-    The bandwidth falls with the size of the sample. Rounded values, or any with gaps as wide as it
-    is, have a hump each.
+    The bandwidth falls with the size of the sample. A sample with ties is dithered first: noise of
+    the width of its resolution (`volmar.rows.column_resolutions`) closes the gaps that rounding
+    left.
 
     Examples
     --------
@@ -289,6 +291,8 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
         raise ValueError(f"n_draws must be an integer, at least 1, got {n_draws!r}.")
     if np.abs(sample).max() > np.finfo(np.float64).max / 8:
         sample = sample / 8  # the ends of the grid have to be numbers too
+    column = sample[:, None]
+    sample = dithered(column, column_resolutions(column), rng)[:, 0]
     found = density_on_grid(sample)
     if found is None or found[1] < FEWEST:
         return HumpTest(0.0, 1.0)

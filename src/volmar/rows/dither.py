@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["column_resolutions", "dithered"]
+__all__ = ["column_resolutions", "dithered", "dithered_scores"]
 
 # Rows, and entries of them, from which resolutions are computed.
 MOST_ROWS, MOST_ENTRIES = 500, 4_000_000
@@ -43,6 +44,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     most = max(50, min(MOST_ROWS, MOST_ENTRIES // max(d, 1)))
     few = X[:: max(1, -(-n // most))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
+    unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
+    few = few / unit  # steps and squares of any magnitude are numbers
     steps = np.diff(np.sort(few, axis=0), axis=0).astype(np.float64)
     has_ties = (steps == 0).any(axis=0) & (steps > 0).any(axis=0)
     resolutions = np.zeros(d)
@@ -50,7 +53,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
         column = steps[:, j]
         resolutions[j] = np.median(column[column > 0])
     deviations = few.std(axis=0, dtype=np.float64)
-    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
+    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
 
 
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
@@ -80,3 +83,26 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
     noise = rng.uniform(-0.5, 0.5, (rows.shape[0], columns.size)) * resolutions[columns]
     rows[:, columns] += noise.astype(rows.dtype)
     return rows
+
+
+def dithered_scores(
+    score: Callable[[Any], NDArray], X: Any, resolutions: NDArray, rng: np.random.Generator
+) -> NDArray:
+    """Return the scores of dithered rows; sparse ones are dense a block at a time.
+
+    Parameters
+    ----------
+    score : callable
+        From rows to scores of shape (n,).
+    X : matrix of shape (n, d)
+        Rows, dense or CSR.
+    resolutions : ndarray of shape (d,)
+        Of `column_resolutions`.
+    rng : Generator
+        Draws the noise.
+    """
+    if not sparse.issparse(X) or not resolutions.any():
+        return score(dithered(X, resolutions, rng))
+    step = max(1, MOST_ENTRIES // X.shape[1])
+    blocks = range(0, X.shape[0], step)
+    return np.concatenate([score(dithered(X[i : i + step], resolutions, rng)) for i in blocks])

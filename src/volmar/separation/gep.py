@@ -14,6 +14,9 @@ from volmar.separation.bound import probability
 from volmar.separation.scan import ExactScan, Scan
 from volmar.solvers import Result, Status
 
+# A bound that rises by less than this share rises by rounding.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, repr=False)
 class SeparationResult(Result):
@@ -32,8 +35,11 @@ class SeparationResult(Result):
         computed.
     reg : float
         Regularisation of the objective.
-    held_out : float
-        What the race ranked the start by, on held-out rows (`held_out_scores`); NaN without one.
+    held_out_bound : float
+        Theorem 2's bound on the separation probability along the start of the race, on held-out
+        rows and not regularised; NaN without a race.
+    held_out_score : float
+        What the race ranked it by (`held_out_scores`).
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -41,7 +47,8 @@ class SeparationResult(Result):
     threshold: float = 0.0
     lower_bound: float = float("nan")
     reg: float = float("nan")
-    held_out: float = float("nan")
+    held_out_bound: float = float("nan")
+    held_out_score: float = float("nan")
 
 
 class RegularizedCorrelation:
@@ -104,7 +111,7 @@ def separation_gep(
             status = Status.DEGENERATE
             break
         moves = cut.moves if history else 1.0
-        if history and cut.kappa2 <= history[-1]:
+        if history and cut.kappa2 <= (1.0 + ROUNDING) * history[-1]:
             if plain is not None:  # the longer step was too long: take the plain one
                 w, plain = plain, None
                 continue

@@ -43,7 +43,7 @@ from volmar.separation.gep import (
     SeparationResult,
     separation_gep,
 )
-from volmar.separation.many_clusters import ManyClusters
+from volmar.separation.many_clusters import ONE_UNIT, ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.pairwise import least_scores
 from volmar.separation.race import REG, race
@@ -54,8 +54,6 @@ from volmar.separation.starts import StartRows, sample_size
 # Up to here a kernel is represented exactly, beyond by landmarks.
 EXACT_KERNEL_UP_TO = 1000
 N_LANDMARKS = 200
-# Features whose standard deviations differ by less than this share have one unit.
-ONE_UNIT = 1e-3
 # Least size of a cluster where none is given, as a share of the mean size.
 DEFAULT_LEAST = 0.04
 
@@ -92,11 +90,13 @@ class MSPC(ManyClusters):
         that a symmetric density with one hump can reach; see the notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
-        split next, each split judged on rows that had no part in finding it (see `tree_`); then
-        all clusters compete for all rows by the linear discriminants :math:`\mu_j' (S +
-        \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance within clusters, until the labels
-        settle. "pairwise": from k-means or given labels, the minimax probability machines of all
-        pairs, a row to the cluster whose worst rival it beats by most.
+        split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
+        all rows by the linear discriminants :math:`\mu_j' (S + \lambda\Lambda)^{-1} (x - \mu_j /
+        2)`, S the covariance within clusters, until the labels settle. With a given number of
+        clusters and init="auto" k-means is a start as well, and the better separated clusters
+        are taken (`volmar.metrics.separation_score`, with the covariance within all clusters).
+        "pairwise": from k-means or given labels, the minimax probability machines of all pairs, a
+        row to the cluster whose worst rival it beats by most.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises Theorem 2's lower bound of p, which also penalises unequal clusters, and
         never falls. "mpm" is the paper's alternation of the minimax probability machine and its
@@ -392,17 +392,24 @@ class MSPC(ManyClusters):
         if self.solver == "eig":
             unscaled = self.mode == "paper"
             return replace(separation_eig(z, unscaled=unscaled), reg=self._usual_reg())
-        labels, reg = self._start_labels(prepared, seed), self._usual_reg()
+        labels = self._start_labels(prepared, seed)
         if labels is None:
             raced = self._raced(prepared, seed)
             if self.solver == "gep":
                 return raced
-            labels, reg = raced.labels, raced.reg
+            return replace(
+                self._mpm(prepared, raced.labels, raced.reg),
+                held_out_bound=raced.held_out_bound,
+                held_out_score=raced.held_out_score,
+            )
         if self.solver == "gep":
             regularized = prepared.regularized
             return self._gep(prepared, regularized, regularized.solve(mean_difference(z, labels)))
+        return self._mpm(prepared, labels, self._usual_reg())
+
+    def _mpm(self, prepared: Prepared, labels: Any, reg: float) -> SeparationResult:
         return separation_mpm(
-            z,
+            prepared.z,
             labels,
             reg,
             min_weight=prepared.min_weight,
@@ -463,13 +470,17 @@ class MSPC(ManyClusters):
         regularized = prepared.regularized
         if self.reg is None and winner.reg != regularized.reg:
             regularized = RegularizedCorrelation(z.correlation, winner.reg)
-        return replace(self._gep(prepared, regularized, winner.w), held_out=winner.score)
+        return replace(
+            self._gep(prepared, regularized, winner.w),
+            held_out_bound=probability(max(winner.kappa2, 0.0)),
+            held_out_score=winner.score,
+        )
 
     # ------------------------------------------------------------------ fitted
 
     def _publish(self, prepared: Prepared, result: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
-            self._publish_multiway(prepared, result)
+            self._publish_multiway(prepared, result, self._usual_reg())
             return
         z = prepared.z
         self._set_hyperplane(prepared, result)
