@@ -11,8 +11,10 @@ from scipy import sparse
 
 __all__ = ["column_resolutions", "dithered", "dithered_scores"]
 
-# Rows, and entries of them, from which resolutions are computed.
-MOST_ROWS, MOST_ENTRIES = 500, 4_000_000
+# Rows from which resolutions are computed: so many entries, within these limits.
+FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 100, 500, 64_000
+# Entries of sparse rows that are made dense at once.
+BLOCK = 4_000_000
 # Steps below this share of the standard deviation leave no gap that a test could see.
 NEGLIGIBLE = 0.05
 
@@ -26,7 +28,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows, dense or CSR. At most 500 of them, evenly spaced, are looked at.
+        Rows, dense or CSR. At most 500 of them (100 where there are many columns), evenly spaced,
+        are looked at.
 
     Returns
     -------
@@ -41,17 +44,21 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     array([1., 0.])
     """
     n, d = X.shape
-    most = max(50, min(MOST_ROWS, MOST_ENTRIES // max(d, 1)))
+    most = int(np.clip(MOST_ENTRIES // max(d, 1), FEWEST_ROWS, MOST_ROWS))
     few = X[:: max(1, -(-n // most))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
     few = few / unit  # steps and squares of any magnitude are numbers
-    steps = np.diff(np.sort(few, axis=0), axis=0).astype(np.float64)
-    has_ties = (steps == 0).any(axis=0) & (steps > 0).any(axis=0)
-    resolutions = np.zeros(d)
-    for j in np.flatnonzero(has_ties):
-        column = steps[:, j]
-        resolutions[j] = np.median(column[column > 0])
+    steps = np.sort(np.diff(np.sort(few, axis=0), axis=0), axis=0).astype(np.float64)
+    m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
+    has_ties = (n_ties > 0) & (n_ties < m)
+    # The ties come first: the median of what follows them.
+    last = max(m - 1, 0)
+    places = [np.minimum((n_ties + m - 1 + odd) // 2, last) for odd in (0, 1)]
+    medians = np.zeros(d)
+    if m:
+        medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
+    resolutions = np.where(has_ties, medians, 0.0)
     deviations = few.std(axis=0, dtype=np.float64)
     return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
 
@@ -103,6 +110,6 @@ def dithered_scores(
     """
     if not sparse.issparse(X) or not resolutions.any():
         return score(dithered(X, resolutions, rng))
-    step = max(1, MOST_ENTRIES // X.shape[1])
+    step = max(1, BLOCK // X.shape[1])
     blocks = range(0, X.shape[0], step)
     return np.concatenate([score(dithered(X[i : i + step], resolutions, rng)) for i in blocks])

@@ -161,9 +161,9 @@ class ManyClusters(Clusterer):
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
         """Cross-fit: each half of the rows is judged by a hyperplane from the other half."""
-        found = float(model.result_.held_out_bound)
-        if np.isfinite(found) and self.n_clusters != "fast":
-            return found  # of the race, which also cuts the half that judges: no test of 3/4
+        raced = float(model.result_.held_out_bound)
+        if np.isfinite(raced) and self.n_clusters != "fast":
+            return raced  # of the race, which also cuts the half that judges: no test of 3/4
         n = X.shape[0]
         order = np.random.default_rng(model.random_state).permutation(n)
         halves = order[: n // 2], order[n // 2 :]

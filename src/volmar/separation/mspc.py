@@ -540,8 +540,10 @@ class MSPC(ManyClusters):
 
 def _start_rows(sample: NDArray, z: Standardized, rng: np.random.Generator) -> StartRows:
     """Return the rows of the race: standardised, dithered, and in the units of the user."""
-    scale = z.scale[z.kept]
-    centred = (sample - z.mean)[:, z.kept].astype(sample.dtype, copy=False)
+    centred = (sample - z.mean).astype(sample.dtype, copy=False)
+    scale = z.scale
+    if z.kept.size < scale.size:
+        centred, scale = centred[:, z.kept], scale[z.kept]
     Z = (centred / scale).astype(sample.dtype, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
     has_one_unit = np.ptp(scale) <= ONE_UNIT * scale.max()

@@ -62,7 +62,7 @@ class _Half(NamedTuple):
 
     rows: StartRows
     held_out: NDArray
-    correlation: NDArray
+    regularized: RegularizedCorrelation
     starts: NDArray
 
 
@@ -155,12 +155,14 @@ def _half(
     correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
     regularized = RegularizedCorrelation(correlation, reg)
     starts = start_directions(learn, regularized, n_starts, rng, min_share)
-    return _Half(learn, judge.dithered, correlation, starts)
+    return _Half(learn, judge.dithered, regularized, starts)
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
     """Alternate on the half, rank on the other, and again with the better ones."""
-    regularized = RegularizedCorrelation(half.correlation, reg)
+    regularized = half.regularized
+    if reg != regularized.reg:
+        regularized = RegularizedCorrelation(regularized.correlation, reg)
     Z = half.rows.Z
     judged: HeldOut | None = None
     for n_rounds in (N_ROUNDS, N_MORE_ROUNDS):
@@ -191,7 +193,7 @@ def _alternated(
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
-    regularized = RegularizedCorrelation(half.correlation, EM_REG)
+    regularized = RegularizedCorrelation(half.regularized.correlation, EM_REG)
     Z = half.rows.Z
     white = regularized.whitened(rng.standard_normal((Z.shape[1], half.starts.shape[1])))
     sides = Z @ np.hstack([half.starts, white]).astype(Z.dtype) > 0

@@ -14,8 +14,8 @@ from volmar.separation.two_means import mean_differences, two_means
 
 __all__ = ["StartRows", "sample_size", "start_directions"]
 
-# Enough rows to rank features by, and for a rough 2-means.
-FEW_ROWS = 1000
+# Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
+FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 250, 1000, 64_000
 # Up to so many features their principal directions are computed exactly.
 EXACT_UP_TO = 64
 # Starts of 2-means: sides of principal directions, and pairs of rows.
@@ -74,7 +74,8 @@ def start_directions(
     """
     p = rows.Z.shape[1]
     quarter = max(1, n_starts // 4)
-    few = slice(None, None, max(1, len(rows.Z) // FEW_ROWS))
+    n_few = int(np.clip(MOST_ENTRIES // p, FEWEST_ROWS, MOST_ROWS))
+    few = slice(None, None, max(1, len(rows.Z) // n_few))
     alone = held_out_scores(rows.dithered[few], min_share).score
     features = np.eye(p)[:, np.argsort(-alone, kind="stable")[:quarter]]
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
