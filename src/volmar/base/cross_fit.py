@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.recursion import separation_along
-from volmar.evidence import combine_p_values, hump_test
-from volmar.rows import column_resolutions, dithered_scores
+from volmar.evidence import (
+    column_resolutions,
+    combine_p_values,
+    dithered_scores,
+    hump_test,
+)
 
 __all__ = ["Judged", "cross_fit"]
 
@@ -43,7 +47,7 @@ def cross_fit(
     other are tested for one hump (`volmar.evidence.hump_test`). That is repeated, and the p-values
     are combined by a rule that is valid under any dependence. Scores must be linear in the rows:
     a curved score can have two humps where the rows have one. Columns of few values are dithered
-    in the rows that are tested (`volmar.rows.dithered`): a binary column is no gap by itself.
+    in the rows that are tested (`volmar.evidence.dithered`): a binary column is no gap by itself.
 
     Parameters
     ----------

@@ -19,10 +19,16 @@ from volmar.base.recursion import separation_along
 from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
 from volmar.diagnostics.references import KINDS, N_SETS, reference_masses, reference_p_value
 from volmar.diagnostics.stability import refuse_pairwise, seeded
-from volmar.evidence import combine_p_values, dip_test, hump_test, valley_mass
+from volmar.evidence import (
+    column_resolutions,
+    combine_p_values,
+    dip_test,
+    dithered_scores,
+    hump_test,
+    valley_mass,
+)
 from volmar.evidence.humps import N_DRAWS, deepest_valley
 from volmar.metrics import clustering_error
-from volmar.rows import column_resolutions, dithered_scores
 from volmar.separation.two_group_direction import n_searched, two_group_direction
 
 __all__ = ["SplitTestResult", "split_test"]
@@ -137,7 +143,7 @@ def split_test(
     It cannot see groups that overlap so much that no direction has two humps, nor groups that no
     hyperplane shows (rings), unless `estimator` has a kernel, nor those far away with less than a
     twentieth of the rows, which count as outliers. Columns of few values are dithered where gaps
-    are looked for (`volmar.rows.dithered`): one alone is no evidence, several that agree are.
+    are looked for (`volmar.evidence.dithered`): one alone is no evidence, several that agree are.
     Copies of a row fall into both halves: drop them first.
 
     Scores of a curved split (kernels, graphs) may have two humps on rows that have one, where they

@@ -2,15 +2,19 @@
 
 from volmar.evidence.combine import combine_p_values
 from volmar.evidence.dip import Dip, DipTest, dip_statistic, dip_test
+from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.humps import HumpTest, hump_test, valley_mass
 
 __all__ = [
     "Dip",
     "DipTest",
     "HumpTest",
+    "column_resolutions",
     "combine_p_values",
     "dip_statistic",
     "dip_test",
+    "dithered",
+    "dithered_scores",
     "hump_test",
     "valley_mass",
 ]

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 from scipy.optimize import isotonic_regression
 
+from volmar.evidence.densities import GRID, fill, missing_mass
 from volmar.evidence.dip import _sample
-from volmar.rows import column_resolutions, dithered
+from volmar.evidence.dither import column_resolutions, dithered
 
 __all__ = [
     "HumpTest",
@@ -25,8 +26,6 @@ __all__ = [
     "valleys_at",
 ]
 
-# Points of the grid, in which samples of any size are binned.
-GRID = 256
 # The grid covers the middle nine tenths and this much of their width on either side.
 OVERHANG = 0.6
 # Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
@@ -111,21 +110,6 @@ def _smoothed(shares: NDArray, bandwidth: float) -> NDArray:
     return np.maximum(smooth[:, :GRID], 0.0)
 
 
-def fill(density: NDArray) -> NDArray:
-    r"""Return the mass by which densities (m, GRID) must be filled so that each has one hump.
-
-    The smallest function above f with one hump is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
-    f(u))`: every valley is filled up to the lower of the two peaks beside it.
-    """
-    return _missing(density).sum(axis=1)
-
-
-def _missing(density: NDArray) -> NDArray:
-    left = np.maximum.accumulate(density, axis=1)
-    right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
-    return np.minimum(left, right) - density
-
-
 def deepest_valley(x: NDArray) -> float:
     """Return where the smoothed density of a sample would be filled most; the mean if nowhere.
 
@@ -136,7 +120,7 @@ def deepest_valley(x: NDArray) -> float:
     if found is None:
         return float(np.mean(x))
     shares, n = found
-    missing = _missing(_smoothed(shares[None, :], _bandwidth(n)))[0]
+    missing = missing_mass(_smoothed(shares[None, :], _bandwidth(n)))[0]
     if missing.sum() <= ROUNDING:
         return float(np.mean(x))
     deepest = np.flatnonzero(missing >= (1.0 - 1e-6) * missing.max())
@@ -266,9 +250,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     Far points are left out, those beyond the middle nine tenths and six tenths of their width on
     either side: a group of less than a twentieth of the sample that lies there is not seen.
 
-    The bandwidth falls with the size of the sample. A sample with ties is dithered first: noise of
-    the width of its resolution (`volmar.rows.column_resolutions`) closes the gaps that rounding
-    left.
+    The bandwidth falls with the size of the sample. A sample with ties is dithered first:
+    noise of the width of its resolution (`volmar.evidence.column_resolutions`) closes the gaps
+    that rounding left.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.humps import GRID, fill
+from volmar.evidence.densities import GRID, fill
 
 __all__ = ["two_group_index"]
 

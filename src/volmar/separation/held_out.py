@@ -12,8 +12,11 @@ from volmar.separation.bound import best_splits
 
 __all__ = ["HeldOut", "held_out_scores"]
 
-# Added to the mass of the valleys, so that directions without one are still ranked by the bound.
-FLOOR = 1e-3
+# Mass of the valleys that a flat density has by chance, of any number of rows: simulated means are
+# 0.001 to 0.005 from 50 to 8,000 rows.
+FLAT = 0.003
+# Weight of the regularised bound, which decides where there is no valley.
+REGULARIZED = 0.1
 
 
 class HeldOut(NamedTuple):
@@ -35,16 +38,16 @@ class HeldOut(NamedTuple):
     depth: NDArray
 
 
-def held_out_scores(projections: NDArray, min_share: float) -> HeldOut:
+def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | float) -> HeldOut:
     r"""Score directions by the projections of held-out rows.
 
-    :math:`\kappa^2 \sqrt{v + 10^{-3}}`: Theorem 2's bound of the best cut, without a regulariser,
-    and the mass v of the valleys of the density. With :math:`r` the share of the smaller side and
-    :math:`\delta` the distance of the means in standard deviations within the sides,
-    :math:`\kappa^2 = r \delta^2 / 2`: a cut through the middle of a normal density has 1.75, more
-    than a tenth of the rows 6 standard deviations away (1.8 less what their spread takes), and a
-    uniform one 3. The valley tells them apart. It alone would do where groups do not overlap, and
-    says nothing where they do.
+    :math:`\kappa^2 \sqrt{v} + \kappa_\lambda^2 / 10`, with v the mass of the valleys of the
+    density, beyond what a flat one has by chance, and :math:`\kappa^2`, :math:`\kappa_\lambda^2`
+    Theorem 2's bound of the best cut without and with the regulariser. With r the share of the
+    smaller side and :math:`\delta` the distance of the means in standard deviations within the
+    sides, :math:`\kappa^2 = r \delta^2 / 2`: a twentieth of the rows 8 standard deviations away
+    has 1.6, less than a cut through the middle of a normal density, 1.75. The valley tells them
+    apart. Without one the regularised bound prefers what many features agree on.
 
     Parameters
     ----------
@@ -53,13 +56,16 @@ def held_out_scores(projections: NDArray, min_share: float) -> HeldOut:
         variance left, and would win against every split that many features agree on.
     min_share : float
         Minimum share of a side.
+    ridge : ndarray of shape (k,) or float
+        What the regulariser adds to the variance along each direction.
     """
     ordered = np.sort(projections.T.astype(np.float64, copy=False), axis=1)
     variances = ordered.var(axis=1)
-    thresholds, kappa2 = best_splits(
-        ordered, np.where(variances > 0, variances, np.inf), min_share
-    )
+    variances = np.where(variances > 0, variances, np.inf)
+    thresholds, kappa2 = best_splits(ordered, variances, min_share)
+    regularized = best_splits(ordered, variances + ridge, min_share)[1]
     valleys = valleys_at(ordered, thresholds)
     allowed = np.isfinite(kappa2)
-    score = np.where(allowed, kappa2, 0.0) * np.sqrt(valleys.mass + FLOOR)
+    depth = np.sqrt(np.maximum(valleys.mass - FLAT, 0.0))
+    score = np.where(allowed, kappa2, 0.0) * depth + REGULARIZED * regularized
     return HeldOut(np.where(allowed, score, -np.inf), kappa2, valleys.depth)

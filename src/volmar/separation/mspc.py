@@ -19,6 +19,7 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
+from volmar.evidence import column_resolutions, dithered
 from volmar.rows import (
     BlockTable,
     DenseRows,
@@ -29,8 +30,6 @@ from volmar.rows import (
     SparseRows,
     Standardized,
     as_rows,
-    column_resolutions,
-    dithered,
     evenly_scaled,
     features_of,
     scale_gamma,

@@ -78,10 +78,9 @@ def race(
 
     The alternation is that of `separation_gep`: it maximises the regularised bound on the rows of
     its half. All directions of a half go through its rows together, as matrix products. Which of
-    the local optima is taken is decided by rows that had no part in finding them, by the bound
-    without the regulariser and the valley at the cut (`held_out_scores`): the regularised bound of
-    the same rows prefers halves of the noise to small groups, and rises with every direction that
-    fits noise.
+    the local optima is taken is decided by held-out rows, by the bound without the regulariser and
+    the valleys of the density (`held_out_scores`): the regularised bound of the same rows prefers
+    halves of the noise to small groups, and rises with every direction that fits noise.
 
     Where no direction has a clear valley, and there are rows enough, directions of two normal
     groups with one covariance are tried as well (`normal_group_directions`): groups beside each
@@ -163,13 +162,15 @@ def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | Non
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
-    Z = half.rows.Z
+    Z, variances = half.rows.Z, half.held_out.var(axis=0)
     judged: HeldOut | None = None
     for n_rounds in (N_ROUNDS, N_MORE_ROUNDS):
         W = _alternated(Z, regularized, W, n_rounds, min_share)
         if W.shape[1] == 0:
             return None
-        judged = held_out_scores(half.held_out @ W.astype(Z.dtype), min_share)
+        # The paper's Lambda is the variance of each feature; one reg for all that are compared.
+        ridge = REG * (variances @ W**2)
+        judged = held_out_scores(half.held_out @ W.astype(Z.dtype), min_share, ridge)
         order = np.argsort(-judged.score, kind="stable")[: max(4, W.shape[1] // 4)]
         W, judged = W[:, order], HeldOut(*(values[order] for values in judged))
     if judged is None or not np.isfinite(judged.score[0]):

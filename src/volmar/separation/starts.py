@@ -76,7 +76,8 @@ def start_directions(
     quarter = max(1, n_starts // 4)
     n_few = int(np.clip(MOST_ENTRIES // p, FEWEST_ROWS, MOST_ROWS))
     few = slice(None, None, max(1, len(rows.Z) // n_few))
-    alone = held_out_scores(rows.dithered[few], min_share).score
+    noisy = rows.dithered[few]
+    alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     features = np.eye(p)[:, np.argsort(-alone, kind="stable")[:quarter]]
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     labels = _means_labels(rows.Z[few], principal, rng)

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._memory import require_memory
-from volmar.evidence.humps import GRID, density_on_grid
+from volmar.evidence import column_resolutions, dithered
+from volmar.evidence.densities import GRID
+from volmar.evidence.humps import density_on_grid
 from volmar.evidence.mixture import two_group_index
-from volmar.rows import as_rows, column_resolutions, dithered, standardized
+from volmar.rows import as_rows, standardized
 from volmar.separation.gep import RegularizedCorrelation, separation_gep
 from volmar.separation.starts import StartRows, start_directions
 
@@ -49,7 +51,7 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
     principal and random directions, two-means), where Theorem 2's bound leads from each of them,
     and all single features where there are few. The bound itself prefers groups of equal size, so
     that a small one far away would lose to a cut through the middle of the noise. Columns of few
-    values are dithered where the index is computed (`volmar.rows.dithered`).
+    values are dithered where the index is computed (`volmar.evidence.dithered`).
 
     Parameters
     ----------

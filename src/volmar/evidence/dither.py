@@ -9,12 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.evidence.densities import GRID, fill
+
 __all__ = ["column_resolutions", "dithered", "dithered_scores"]
 
 # Rows from which resolutions are computed: so many entries, within these limits.
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 100, 500, 64_000
 # Entries of sparse rows that are made dense at once.
 BLOCK = 4_000_000
+# A column of at most `FEW_VALUES` has noise so wide that it shows one mode by itself. Of at most
+# `CATEGORIES` twice that: once it is a plateau, which looks more like two groups than a bell does.
+FEW_VALUES, CATEGORIES = 10, 3
+# Widths to try, from one step to the whole range, and the mass of valleys that counts as none.
+N_WIDTHS, NO_VALLEY = 9, 0.02
 # Steps below this share of the standard deviation leave no gap that a test could see.
 NEGLIGIBLE = 0.05
 
@@ -23,7 +30,9 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     """Return the resolution of each column: the median step between its distinct values.
 
     Columns without ties are continuous, and so are those with steps below a twentieth of their
-    standard deviation: their resolution is 0.
+    standard deviation: their resolution is 0. The gaps between at most ten values are those of
+    a code (3, 6, 7 for three diagnoses): such a column is no evidence by itself, and its
+    resolution is the smallest width of noise that leaves it one mode.
 
     Parameters
     ----------
@@ -39,7 +48,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.rows import column_resolutions
+    >>> from volmar.evidence import column_resolutions
     >>> column_resolutions(np.array([[0.0, 1.3], [1.0, 2.2], [1.0, 3.4], [0.0, 0.1]]))
     array([1., 0.])
     """
@@ -59,8 +68,27 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     if m:
         medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
     resolutions = np.where(has_ties, medians, 0.0)
+    for j in np.flatnonzero(has_ties & (m - n_ties < FEW_VALUES)):
+        width = _one_mode_width(few[:, j], resolutions[j])
+        resolutions[j] = width * (2.0 if m - n_ties[j] < CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
     return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
+
+
+def _one_mode_width(column: NDArray, step: float) -> float:
+    """Return the smallest width of noise with which a column of few values has one mode.
+
+    As wide as the range it always has: all boxes around the values then share a point.
+    """
+    values, counts = np.unique(column, return_counts=True)
+    span = float(values[-1] - values[0])
+    for width in np.geomspace(step, span, N_WIDTHS):
+        place = np.linspace(values[0] - 0.5 * width, values[-1] + 0.5 * width, GRID)
+        inside = np.abs(place[:, None] - values) <= 0.5 * width
+        density = inside @ counts.astype(np.float64)
+        if fill(density[None, :] / density.sum())[0] <= NO_VALLEY:
+            return float(width)
+    return span
 
 
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
