@@ -53,6 +53,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     array([1., 0.])
     """
     n, d = X.shape
+    if n < 2:
+        return np.zeros(d)
     most = int(np.clip(MOST_ENTRIES // max(d, 1), FEWEST_ROWS, MOST_ROWS))
     few = X[:: max(1, -(-n // most))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
@@ -62,11 +64,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
     # The ties come first: the median of what follows them.
-    last = max(m - 1, 0)
-    places = [np.minimum((n_ties + m - 1 + odd) // 2, last) for odd in (0, 1)]
-    medians = np.zeros(d)
-    if m:
-        medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
+    places = [np.minimum((n_ties + m - 1 + odd) // 2, m - 1) for odd in (0, 1)]
+    medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
     resolutions = np.where(has_ties, medians, 0.0)
     for j in np.flatnonzero(has_ties & (m - n_ties < FEW_VALUES)):
         width = _one_mode_width(few[:, j], resolutions[j])

@@ -157,6 +157,8 @@ class Valleys(NamedTuple):
 def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     """Return the valleys of many samples at once, and how deep they are at given cuts.
 
+    It is no test: also of a few points the valleys of the smoothed density are returned.
+
     Parameters
     ----------
     ordered : ndarray of shape (k, n)
@@ -168,7 +170,7 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
     width = high - low
     start, length = low - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
-    usable = (length > 0) & (n >= FEWEST)
+    usable = length > 0
     length = np.where(usable, length, 1.0)
     u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
     inside = (u >= 0.0) & (u <= GRID - 1)

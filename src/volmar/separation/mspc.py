@@ -546,4 +546,4 @@ def _start_rows(sample: NDArray, z: Standardized, rng: np.random.Generator) -> S
     Z = (centred / scale).astype(sample.dtype, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
     has_one_unit = np.ptp(scale) <= ONE_UNIT * scale.max()
-    return StartRows(Z, noisy, None if has_one_unit else centred)
+    return StartRows(Z, noisy, None if has_one_unit else scale)

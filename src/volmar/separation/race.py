@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.held_out import HeldOut, held_out_scores
+from volmar.separation.held_out import held_out_scores
 from volmar.separation.normal_groups import normal_group_directions
 from volmar.separation.starts import StartRows, start_directions
 from volmar.separation.two_means import both_sides, mean_differences
@@ -19,8 +19,9 @@ __all__ = ["Winner", "race"]
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
-# Alternations before the first ranking, and of the better ones before the second.
-N_ROUNDS, N_MORE_ROUNDS = 2, 4
+# Alternations before each ranking; after the second one only the better ones go on. Starts as they
+# are must be so much better: what many features agree on is preferred to one of them.
+N_ROUNDS, AS_IT_IS = (0, 2, 4), 3.0
 # At this depth of the valley at the cut nothing else is looked for.
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
@@ -136,11 +137,10 @@ def _halves(
 
 
 def _taken(rows: StartRows, mask: NDArray) -> StartRows:
-    Z, given = rows.Z[mask], None if rows.given is None else rows.given[mask]
-    is_same = rows.dithered is rows.Z
+    Z = rows.Z[mask]
     Z = Z - Z.mean(axis=0)
-    dithered = Z if is_same else rows.dithered[mask]
-    return StartRows(Z, dithered, None if given is None else given - given.mean(axis=0))
+    dithered = Z if rows.dithered is rows.Z else rows.dithered[mask]
+    return StartRows(Z, dithered, rows.scale)
 
 
 def _half(
@@ -158,39 +158,59 @@ def _half(
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
-    """Alternate on the half, rank on the other, and again with the better ones."""
+    """Alternate on the half, rank on the other, and again with the better ones.
+
+    With few rows a feature starts are ranked as they are, too: the alternation adds the noise of
+    all features to a direction that was one of them.
+    """
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
     Z, variances = half.rows.Z, half.held_out.var(axis=0)
-    judged: HeldOut | None = None
-    for n_rounds in (N_ROUNDS, N_MORE_ROUNDS):
+    best = None
+    is_wide = len(Z) < ROWS_PER_FEATURE * Z.shape[1]
+    for n_rounds in N_ROUNDS if is_wide else N_ROUNDS[1:]:
         W = _alternated(Z, regularized, W, n_rounds, min_share)
         if W.shape[1] == 0:
-            return None
+            break
         # The paper's Lambda is the variance of each feature; one reg for all that are compared.
         ridge = REG * (variances @ W**2)
         judged = held_out_scores(half.held_out @ W.astype(Z.dtype), min_share, ridge)
-        order = np.argsort(-judged.score, kind="stable")[: max(4, W.shape[1] // 4)]
-        W, judged = W[:, order], HeldOut(*(values[order] for values in judged))
-    if judged is None or not np.isfinite(judged.score[0]):
-        return None
-    return Winner(W[:, 0], reg, *(float(values[0]) for values in judged))
+        if n_rounds == 0:
+            judged = judged._replace(score=judged.score / AS_IT_IS)
+        order = np.argsort(-judged.score, kind="stable")
+        first = order[0]
+        if np.isfinite(judged.score[first]) and (best is None or judged.score[first] > best.score):
+            best = Winner(W[:, first], reg, *(float(values[first]) for values in judged))
+        if n_rounds > 0:
+            W = W[:, order[: max(4, W.shape[1] // 4)]]
+    return best
 
 
 def _alternated(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, n_rounds: int, min_share: float
 ) -> NDArray:
-    """Repeat the best labels along each direction and the best direction for the labels."""
+    """Repeat the best labels along each direction and the best direction for the labels.
+
+    Without a round directions that have no cut with enough rows on both sides are left out.
+    """
+    if n_rounds == 0:
+        return W[:, both_sides(_best_masks(Z, regularized, W, min_share))]
     for _ in range(n_rounds):
-        P = Z @ W.astype(Z.dtype)
-        variances = np.einsum("ij,ij->j", W, regularized.matrix @ W)
-        ordered = np.sort(P.T.astype(np.float64, copy=False), axis=1)
-        thresholds, kappa2 = best_splits(ordered, variances, min_share)
-        masks = np.where(np.isfinite(kappa2), thresholds, np.inf) < P
-        masks = masks[:, both_sides(masks)]
-        W = regularized.solve(mean_differences(Z, masks))
+        masks = _best_masks(Z, regularized, W, min_share)
+        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
     return W
+
+
+def _best_masks(
+    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
+) -> NDArray:
+    """Return the labels of the best cut along each direction; all False where there is none."""
+    P = Z @ W.astype(Z.dtype)
+    variances = np.einsum("ij,ij->j", W, regularized.matrix @ W)
+    ordered = np.sort(P.T.astype(np.float64, copy=False), axis=1)
+    thresholds, kappa2 = best_splits(ordered, variances, min_share)
+    return np.where(np.isfinite(kappa2), thresholds, np.inf) < P
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:

@@ -31,13 +31,13 @@ class StartRows(NamedTuple):
         In units of the features' standard deviations, centred.
     dithered : ndarray of shape (n, p)
         The same with noise of the width of each column's resolution.
-    given : ndarray of shape (n, p) or None
-        In the units of the user, centred; None where all features have one unit.
+    scale : ndarray of shape (p,) or None
+        Those standard deviations, in the units of the user; None where all are the same.
     """
 
     Z: NDArray
     dithered: NDArray
-    given: NDArray | None
+    scale: NDArray | None
 
 
 def sample_size(n_rows: int, n_features: int) -> int:
@@ -56,8 +56,8 @@ def start_directions(
 
     Single features, the quarter of them that show two groups best by themselves; leading
     principal directions, half of them; the difference of the means of 2-means on standardised
-    rows, and on those in the user's units where these differ; and random directions
-    (R + reg I)^-1 g, which are what random labels would give.
+    rows, and on those in the user's units where these differ, there also as it is; and random
+    directions (R + reg I)^-1 g, which are what random labels would give.
 
     Parameters
     ----------
@@ -80,12 +80,14 @@ def start_directions(
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     features = np.eye(p)[:, np.argsort(-alone, kind="stable")[:quarter]]
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
-    labels = _means_labels(rows.Z[few], principal, rng)
-    if rows.given is not None:
-        given = rows.given[few]
+    Z = rows.Z[few]
+    means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
+    if rows.scale is not None:
+        given = Z * rows.scale.astype(Z.dtype)
         leading = _leading(given.T @ given / len(given), min(p, N_PRINCIPAL), rng)
-        labels = np.hstack([labels, _means_labels(given, leading, rng)])
-    means = regularized.solve(mean_differences(rows.Z[few], labels))
+        labels = _means_labels(given, leading, rng)
+        between = (mean_differences(given, labels).T * rows.scale).T
+        means = np.hstack([means, regularized.solve(mean_differences(Z, labels)), between])
     n_random = max(0, n_starts - features.shape[1] - principal.shape[1] - means.shape[1])
     random = regularized.solve(rng.standard_normal((p, n_random)))
     return np.hstack([means, features, principal, random])[:, : max(n_starts, 1)]

@@ -1,0 +1,112 @@
+"""Dithering: columns of few values are no evidence by themselves, several that agree are."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from volmar import MSPC
+from volmar.diagnostics import split_test
+from volmar.evidence import column_resolutions, dithered, dithered_scores, hump_test
+from volmar.metrics import clustering_error
+
+
+def columns(seed=0, n=600):
+    rng = np.random.default_rng(seed)
+    return {
+        "continuous": rng.normal(size=n),
+        "rounded": np.round(rng.normal(size=n), 1),
+        "cents": np.round(rng.normal(size=n), 3),
+        "integers": np.floor(rng.uniform(0, 40, n)),
+        "constant": np.full(n, 3.0),
+        "binary": (rng.random(n) < 0.4).astype(float),
+        "codes": rng.choice([3.0, 6.0, 7.0], n, p=[0.55, 0.05, 0.4]),
+        "polarised": rng.choice([1.0, 2.0, 3.0, 4.0, 5.0], n, p=[0.4, 0.07, 0.06, 0.07, 0.4]),
+    }
+
+
+def test_resolution_is_the_step_of_many_values_and_zero_of_continuous_ones():
+    made = columns()
+    found = dict(zip(made, column_resolutions(np.column_stack(list(made.values()))), strict=True))
+    assert found["continuous"] == found["constant"] == found["cents"] == 0
+    assert found["rounded"] == pytest.approx(0.1)
+    assert found["integers"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["binary", "codes", "polarised"])
+def test_a_column_of_few_values_has_one_mode(name):
+    x = columns(n=2000)[name]
+    rng = np.random.default_rng(0)
+    noisy = dithered(x[:, None], column_resolutions(x[:, None]), rng)[:, 0]
+    assert hump_test(noisy, rng).p_value > 0.05
+    assert hump_test(x, rng).p_value > 0.05  # which dithers by itself
+    # It would be rejected with a noise that does not close the gaps.
+    assert hump_test(x + rng.uniform(-0.2, 0.2, x.size), rng).p_value < 0.01
+
+
+@given(
+    scale=st.sampled_from([1e-300, 1e-5, 1.0, 1e12, 1e300]),
+    shift=st.sampled_from([0.0, 1.0, -7.0]),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+def test_resolution_follows_the_unit(scale, shift, dtype):
+    scale = 1e30 if dtype is np.float32 and scale > 1e30 else scale
+    scale = 1e-30 if dtype is np.float32 and scale < 1e-30 else scale
+    x = columns()["integers"]
+    found = column_resolutions(((x + shift) * scale).astype(dtype)[:, None])
+    np.testing.assert_allclose(found, scale, rtol=1e-4)
+
+
+def test_continuous_rows_come_back_as_they_are():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    assert dithered(X, column_resolutions(X), np.random.default_rng(0)) is X
+
+
+def test_noise_stays_within_the_resolution_and_in_the_dtype():
+    X = np.column_stack([columns()["continuous"], columns()["integers"]]).astype(np.float32)
+    noisy = dithered(X, np.array([0.0, 1.0]), np.random.default_rng(0))
+    assert noisy.dtype == np.float32
+    np.testing.assert_array_equal(noisy[:, 0], X[:, 0])
+    assert 0.4 < np.abs(noisy[:, 1] - X[:, 1]).max() <= 0.5
+    assert len(np.unique(X[:, 1])) == 40  # X itself is left alone
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 3), (2, 3)])
+def test_hardly_any_rows(shape):
+    np.testing.assert_array_equal(column_resolutions(np.zeros(shape)), np.zeros(shape[1]))
+
+
+def test_sparse_rows_are_scored_as_dense_ones():
+    X = (np.random.default_rng(0).random((300, 20)) < 0.2).astype(float)
+    resolutions = column_resolutions(sparse.csr_array(X))
+    np.testing.assert_array_equal(resolutions, column_resolutions(X))
+    w = np.arange(20.0)
+    thin, full = (
+        dithered_scores(lambda rows: rows @ w, Z, resolutions, np.random.default_rng(1))
+        for Z in (sparse.csr_array(X), X)
+    )
+    np.testing.assert_allclose(thin, full)
+
+
+def test_binary_columns_are_no_clusters():
+    rng = np.random.default_rng(0)
+    noise = np.column_stack([rng.normal(size=(400, 3)), rng.random((400, 4)) < 0.5])
+    assert not split_test(noise, random_state=0).is_real
+    assert MSPC("auto", random_state=0).fit(noise).tree_.n_leaves == 1
+
+
+def test_binary_columns_that_agree_are_clusters():
+    rng = np.random.default_rng(0)
+    y = rng.random(400) < 0.5
+    agree = (y[:, None] ^ (rng.random((400, 9)) < 0.05)).astype(float)
+    X = np.column_stack([rng.normal(size=(400, 3)), agree])
+    assert split_test(X, random_state=0).is_real
+    assert clustering_error(y, MSPC(random_state=0).fit(X).labels_) < 0.05
+
+
+def test_a_binary_column_does_not_hide_groups_in_the_others():
+    rng = np.random.default_rng(1)
+    y = rng.random(500) < 0.3
+    X = np.column_stack([rng.normal(size=500) + 6 * y, rng.random((500, 5)) < 0.5])
+    assert clustering_error(y, MSPC(random_state=0).fit(X).labels_) < 0.03
