@@ -40,7 +40,9 @@ def test_many_cuts_at_once_are_those_of_one_at_a_time(min_share):
         [rng.normal(size=101), rng.integers(0, 4, 101), rng.exponential(size=101), np.zeros(101)]
     )
     variances = np.array([1.3, 2.0, 3.0, 1.0])
-    thresholds, kappa2 = best_splits(np.sort(P.T, axis=1), variances, min_share)
+    ordered = np.sort(P.T, axis=1)
+    thresholds, kappa2, with_ridge = best_splits(ordered, variances, min_share, 0.7)
+    np.testing.assert_allclose(with_ridge, best_splits(ordered, variances + 0.7, min_share)[1])
     for j, variance in enumerate(variances):
         centred = P[:, j] - P[:, j].mean()
         one = best_split(centred, None, variance, min_share * 101)

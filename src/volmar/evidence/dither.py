@@ -21,7 +21,7 @@ BLOCK = 4_000_000
 # `CATEGORIES` twice that: once it is a plateau, which looks more like two groups than a bell does.
 FEW_VALUES, CATEGORIES = 10, 3
 # Widths to try, from one step to the whole range, and the mass of valleys that counts as none.
-N_WIDTHS, NO_VALLEY = 9, 0.02
+N_WIDTHS, NO_VALLEY = 6, 0.02
 # Steps below this share of the standard deviation leave no gap that a test could see.
 NEGLIGIBLE = 0.05
 
@@ -67,11 +67,24 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     places = [np.minimum((n_ties + m - 1 + odd) // 2, m - 1) for odd in (0, 1)]
     medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
     resolutions = np.where(has_ties, medians, 0.0)
-    for j in np.flatnonzero(has_ties & (m - n_ties < FEW_VALUES)):
+    # Few values, and each of them often: not the few entries of a sparse continuous column.
+    n_values = m + 1 - n_ties
+    n_other = m + 1 - _largest_counts(few)
+    for j in np.flatnonzero(has_ties & (n_values <= FEW_VALUES) & (n_other >= 2 * (n_values - 1))):
         width = _one_mode_width(few[:, j], resolutions[j])
-        resolutions[j] = width * (2.0 if m - n_ties[j] < CATEGORIES else 1.0)
+        resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
     return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
+
+
+def _largest_counts(few: NDArray) -> NDArray:
+    """Return how many rows have the most frequent value of each column."""
+    ordered = np.sort(few, axis=0)
+    starts = np.vstack([np.ones(few.shape[1], dtype=bool), ordered[1:] != ordered[:-1]])
+    # Length of the run up to each row: its number less that of the last start.
+    rows = np.arange(len(few))[:, None]
+    runs = rows - np.maximum.accumulate(np.where(starts, rows, 0), axis=0) + 1
+    return np.asarray(runs.max(axis=0))
 
 
 def _one_mode_width(column: NDArray, step: float) -> float:

@@ -71,7 +71,9 @@ def best_split(
     return _binned_split(p, weights, variance, min_weight)
 
 
-def best_splits(ordered: NDArray, variances: NDArray, min_share: float) -> tuple[NDArray, NDArray]:
+def best_splits(
+    ordered: NDArray, variances: NDArray, min_share: float, ridge: NDArray | float | None = None
+) -> tuple[NDArray, ...]:
     """Find the best cut of many projections at once: `best_split` for each row of a matrix.
 
     Parameters
@@ -82,16 +84,20 @@ def best_splits(ordered: NDArray, variances: NDArray, min_share: float) -> tuple
         Regularised variance along each direction.
     min_share : float
         Minimum share of a side.
+    ridge : ndarray of shape (k,) or float, optional
+        Added to the variances for a second bound.
 
     Returns
     -------
     thresholds, kappa2 : ndarray of shape (k,)
         As in `Split`.
+    with_ridge : ndarray of shape (k,)
+        The largest bound with the ridge, where there is one.
     """
     k, n = ordered.shape
     fewest = max(1, int(np.ceil(min_share * n)))
     if 2 * fewest > n:
-        return np.zeros(k), np.full(k, -np.inf)
+        return (np.zeros(k), *(np.full(k, -np.inf) for _ in range(1 if ridge is None else 2)))
     below = np.arange(fewest, n - fewest + 1.0)
     centred = ordered - ordered.mean(axis=1, keepdims=True)
     sums = np.cumsum(centred, axis=1)[:, fewest - 1 : n - fewest]
@@ -99,12 +105,20 @@ def best_splits(ordered: NDArray, variances: NDArray, min_share: float) -> tuple
         explained = sums**2 / (below * (n - below) * variances[:, None])
     values = bound(explained, below / n)
     lower, upper = ordered[:, fewest - 1 : n - fewest], ordered[:, fewest : n - fewest + 1]
-    values[~(upper > lower)] = -np.inf
+    is_tied = ~(upper > lower)
+    values[is_tied] = -np.inf
     best = np.argmax(values, axis=1)
     each = np.arange(k)
     lower, upper = lower[each, best], upper[each, best]
     middle = 0.5 * (lower + upper)
-    return np.where(middle < upper, middle, lower), values[each, best]
+    found = np.where(middle < upper, middle, lower), values[each, best]
+    if ridge is None:
+        return found
+    with np.errstate(invalid="ignore"):  # infinite variances of constant projections
+        shrunk = explained * np.nan_to_num(variances / (variances + ridge))[:, None]
+    with_ridge = bound(shrunk, below / n)
+    with_ridge[is_tied] = -np.inf
+    return (*found, with_ridge.max(axis=1))
 
 
 def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float) -> Split:

@@ -62,8 +62,7 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
     ordered = np.sort(projections.T.astype(np.float64, copy=False), axis=1)
     variances = ordered.var(axis=1)
     variances = np.where(variances > 0, variances, np.inf)
-    thresholds, kappa2 = best_splits(ordered, variances, min_share)
-    regularized = best_splits(ordered, variances + ridge, min_share)[1]
+    thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
     valleys = valleys_at(ordered, thresholds)
     allowed = np.isfinite(kappa2)
     depth = np.sqrt(np.maximum(valleys.mass - FLAT, 0.0))

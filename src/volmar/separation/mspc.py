@@ -45,7 +45,7 @@ from volmar.separation.gep import (
 from volmar.separation.many_clusters import ONE_UNIT, ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.pairwise import least_scores
-from volmar.separation.race import REG, race
+from volmar.separation.race import REG, SMALL_REG, is_lost, race
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
 from volmar.separation.starts import StartRows, sample_size
@@ -466,14 +466,25 @@ class MSPC(ManyClusters):
         rows = _start_rows(sample, z, rng)
         share = prepared.min_weight / z.rows.total_weight
         winner = race(rows, self.reg, self.n_init, share, seed, chosen)
-        regularized = prepared.regularized
-        if self.reg is None and winner.reg != regularized.reg:
-            regularized = RegularizedCorrelation(z.correlation, winner.reg)
+        result = self._gep(prepared, self._regularized(prepared, winner.reg), winner.w)
+        if (
+            self.reg is None
+            and winner.reg > SMALL_REG
+            and is_lost(rows, winner.w, result.w, share)
+        ):
+            looser = self._gep(prepared, self._regularized(prepared, SMALL_REG), winner.w)
+            result = result if is_lost(rows, result.w, looser.w, share) else looser
         return replace(
-            self._gep(prepared, regularized, winner.w),
+            result,
             held_out_bound=probability(max(winner.kappa2, 0.0)),
             held_out_score=winner.score,
         )
+
+    def _regularized(self, prepared: Prepared, reg: float) -> RegularizedCorrelation:
+        """Return R + reg I: the one there is, or another where `reg` was chosen."""
+        if self.reg is not None or reg == prepared.regularized.reg:
+            return prepared.regularized
+        return RegularizedCorrelation(prepared.z.correlation, reg)
 
     # ------------------------------------------------------------------ fitted
 
@@ -518,9 +529,7 @@ class MSPC(ManyClusters):
         spread = np.maximum(variances, 0.0) + gaps**2
         self.side_probability_ = np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0)
         share = part.weight / z.rows.total_weight
-        regularized = prepared.regularized
-        if result.reg != regularized.reg:
-            regularized = RegularizedCorrelation(z.correlation, result.reg)
+        regularized = self._regularized(prepared, result.reg)
         explained = share * (1 - share) * difference @ regularized.solve(difference)
         self.msp_lower_bound_ = probability(float(bound(np.array(explained), np.array(share))))
         self.msp_ = separation_machine(z, part, result.reg)[0].probability

@@ -15,7 +15,7 @@ from volmar.separation.normal_groups import normal_group_directions
 from volmar.separation.starts import StartRows, start_directions
 from volmar.separation.two_means import both_sides, mean_differences
 
-__all__ = ["Winner", "race"]
+__all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race"]
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
@@ -30,6 +30,8 @@ EM_REG, EM_STEPS, ROWS_PER_FEATURE = 0.03, 20, 10
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
+# A run has lost the split that it started from if its direction has less than this of the score.
+KEPT = 0.5
 # Halves may have a singular correlation where the whole has not.
 LEAST_REG = 1e-3
 
@@ -118,6 +120,18 @@ def race(
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
     return _largest(found, halves)
+
+
+def is_lost(rows: StartRows, start: NDArray, end: NDArray, min_share: float) -> bool:
+    """Return whether a run from the direction `start` ended at one that separates much less.
+
+    The regularised objective of all rows need not have an optimum where the winner of the race
+    is: groups beside each other in correlated features are no optimum with a large `reg`.
+    """
+    W = np.column_stack([start, end])
+    ridge = REG * (rows.dithered.var(axis=0) @ W**2)
+    score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
+    return bool(score[1] < KEPT * score[0])
 
 
 def _halves(

@@ -15,7 +15,7 @@ from volmar.separation.two_means import mean_differences, two_means
 __all__ = ["StartRows", "sample_size", "start_directions"]
 
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
-FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 250, 1000, 64_000
+FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 500, 32_000
 # Up to so many features their principal directions are computed exactly.
 EXACT_UP_TO = 64
 # Starts of 2-means: sides of principal directions, and pairs of rows.
