@@ -21,7 +21,7 @@ BLOCK = 4_000_000
 # `CATEGORIES` twice that: once it is a plateau, which looks more like two groups than a bell does.
 FEW_VALUES, CATEGORIES = 10, 3
 # Widths to try, from one step to the whole range, and the mass of valleys that counts as none.
-N_WIDTHS, NO_VALLEY = 6, 0.02
+N_WIDTHS, NO_VALLEY = 9, 0.02
 # Steps below this share of the standard deviation leave no gap that a test could see.
 NEGLIGIBLE = 0.05
 
