@@ -111,6 +111,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         scores = scores_in_graph(model, X)
         return separation_along(scores, model.labels_.astype(bool), weights)
 
+    def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
+        """Return what splits of different parts are compared by."""
+        return probability
+
     def _ask_first(self, rows: RowSource) -> None:
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
         rows.mean()
@@ -203,6 +207,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             weights,
             fit=self._fit_part,
             probability=self._split_probability,
+            worth=self._split_worth,
             judge=self._judge if self.n_clusters == "auto" else None,
             alpha=ALPHA,
             steps=steps,
