@@ -90,7 +90,8 @@ class HardLabelMVC(Clusterer):
     sigma : float or str, optional
         Width of the Gaussian similarity; "mean/10" if not given, as in the paper.
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; 7 if not given.
+        Neighbours of the affinities that have them; if not given, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     reg : float, optional
         :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation means
         nothing, and `fit` says so. If not given, 1, or where that might be too large (rows in
@@ -131,6 +132,8 @@ class HardLabelMVC(Clusterer):
         Inner maximiser: how much each row takes part.
     reg_ : float
         :math:`\gamma`.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     objective_ : float
         Value of the relaxation.
     result_ : HardLabelResult
@@ -314,6 +317,7 @@ class HardLabelMVC(Clusterer):
         # New rows are compared with the training rows; W is not needed for it.
         self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg
+        self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
         if result.status is Status.MAX_ITER:
             remedy = "" if self._balance() is None else ", or balance"
