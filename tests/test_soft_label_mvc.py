@@ -400,7 +400,7 @@ def test_it_starts_where_spectral_clustering_ends():
     """The same graph: what the refinement adds is seen on noisy moons."""
     errors = np.zeros(2)
     for seed in range(3):
-        X, y = make_two_moons(3000, noise=0.15, random_state=seed)
+        X, y = make_two_moons(3000, noise=0.2, random_state=seed)
         models = (NormalizedSpectralClustering(random_state=0), SoftLabelMVC())
         errors += [clustering_error(y, quiet_fit(model, X).labels_) for model in models]
     assert errors[1] < errors[0]
