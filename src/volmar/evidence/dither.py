@@ -49,8 +49,10 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     --------
     >>> import numpy as np
     >>> from volmar.evidence import column_resolutions
-    >>> column_resolutions(np.array([[0.0, 1.3], [1.0, 2.2], [1.0, 3.4], [0.0, 0.1]]))
-    array([1., 0.])
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=99), np.arange(99) % 25, np.arange(99) % 2])
+    >>> column_resolutions(X)
+    array([0., 1., 2.])
     """
     n, d = X.shape
     if n < 2:
