@@ -176,6 +176,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
             return
+        self._fit_once(X, weights)
+
+    def _fit_once(self, X: Any, weights: Any) -> None:
+        """Find all clusters of validated rows together."""
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)

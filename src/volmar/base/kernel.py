@@ -72,10 +72,7 @@ class KernelMixin:
 
     def _check_kernel(self) -> None:
         """Raise a clear error for parameters of the kernel that no data could make right."""
-        if isinstance(self.gamma, str):
-            _factor_of_scale(self.gamma)
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        self._check_gamma()
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
             raise TypeError(
                 "kernel_params must be a dict of arguments for a callable kernel, or None, got "
@@ -86,6 +83,12 @@ class KernelMixin:
             check_number("degree", self.degree, low=0.0, open_low=True)
         if named in ("poly", "polynomial", "sigmoid"):
             check_number("coef0", self.coef0)
+
+    def _check_gamma(self) -> None:
+        if isinstance(self.gamma, str):
+            _factor_of_scale(self.gamma)
+        elif self.gamma is not None:
+            check_number("gamma", self.gamma, low=0.0, open_low=True)
 
     def _kernel_matrix(
         self, X: Any, weights: NDArray | None = None

@@ -15,6 +15,7 @@ from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_start_labels
 
 # ---------------------------------------------------------------------------------- problem
@@ -213,7 +214,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
 # -------------------------------------------------------------------------------- estimator
 
 
-class KernelKMeans(KernelMixin, Clusterer):
+class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
     r"""Kernel k-means, the method KM of the maximum volume papers.
 
     Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
@@ -292,11 +293,11 @@ class KernelKMeans(KernelMixin, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
-        init="k-means++",
+        init="auto",
         n_init=10,
         max_iter=300,
         random_state=None,
@@ -339,7 +340,7 @@ class KernelKMeans(KernelMixin, Clusterer):
         check_count("max_iter", self.max_iter)
         self._check_kernel()
         if isinstance(self.init, str):
-            check_choice("init", self.init, ["k-means++", "random"])
+            check_choice("init", self.init, ["auto", "k-means++", "random"])
 
     def _n_starts(self) -> int:
         return self.n_init if isinstance(self.init, str) else 1

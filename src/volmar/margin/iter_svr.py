@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
+from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -29,7 +30,7 @@ from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
-STARTS = ("k-means", "kernel k-means", "spectral", "principal", "random")
+STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
 # The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
@@ -47,7 +48,7 @@ class Prepared(NamedTuple):
     floor: float
 
 
-class IterSVR(KernelView, Clusterer):
+class IterSVR(GammaWidth, KernelView, Clusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -187,7 +188,7 @@ class IterSVR(KernelView, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
@@ -196,7 +197,7 @@ class IterSVR(KernelView, Clusterer):
         C="scale",
         bias="gap",
         min_cluster_size=0.3,
-        init="k-means",
+        init="auto",
         n_init=1,
         tol=1e-3,
         max_iter=50,
@@ -320,7 +321,7 @@ class IterSVR(KernelView, Clusterer):
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
-        several = isinstance(self.init, str) and self.init in ("k-means", "random")
+        several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
         more = self.n_init - 1 if several else 0
         seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
         try:

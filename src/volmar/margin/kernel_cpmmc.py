@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine import MarginResult
 from volmar.margin.joint import JointClusterer
@@ -16,7 +17,7 @@ from volmar.margin.views import View
 from volmar.rows import BlockTable
 
 
-class KernelCPMMC(KernelView, JointClusterer):
+class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -155,7 +156,7 @@ class KernelCPMMC(KernelView, JointClusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.validation import check_count, check_number
+from volmar.base.kernel_width import GammaWidth
+from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.margin.engine import MarginResult
 from volmar.margin.kernel_view import KernelView
@@ -34,7 +35,7 @@ class Prepared(NamedTuple):
     limit: float
 
 
-class LGMMC(KernelView, Clusterer):
+class LGMMC(GammaWidth, KernelView, Clusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
@@ -193,7 +194,7 @@ class LGMMC(KernelView, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
@@ -201,6 +202,7 @@ class LGMMC(KernelView, Clusterer):
         n_landmarks=100,
         C=30.0,
         balance=0.5,
+        init="auto",
         n_starts=10,
         tol=0.01,
         max_iter=50,
@@ -216,6 +218,7 @@ class LGMMC(KernelView, Clusterer):
         self.n_landmarks = n_landmarks
         self.C = C
         self.balance = balance
+        self.init = init
         self.n_starts = n_starts
         self.tol = tol
         self.max_iter = max_iter
@@ -250,6 +253,8 @@ class LGMMC(KernelView, Clusterer):
         self._check_representation()
         check_number("C", self.C, low=LEAST_C, high=MOST_C)
         check_number("balance", self.balance, low=0.0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["auto"])
         check_count("n_starts", self.n_starts)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
@@ -286,6 +291,7 @@ class LGMMC(KernelView, Clusterer):
                 prepared.view.source,
                 C=prepared.C,
                 limit=prepared.limit,
+                start=self._start(prepared),
                 n_starts=self.n_starts,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -300,6 +306,11 @@ class LGMMC(KernelView, Clusterer):
                 "rows of X differ, or scale X."
             )
         return result
+
+    def _start(self, prepared: Prepared) -> NDArray | None:
+        if isinstance(self.init, str):
+            return None
+        return check_start_labels("init", self.init, prepared.view.source.n_rows, 2)
 
     def _no_margin(self) -> ValueError:
         return ValueError(

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel_width import KernelWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
@@ -75,7 +76,7 @@ class BasisView(View):
         return BasisView(self.X[chosen], weights, **self.settings)
 
 
-class SKMMC(MarginClusterer):
+class SKMMC(KernelWidth, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
@@ -203,6 +204,7 @@ class SKMMC(MarginClusterer):
     True
     """
 
+    _width_parameter = "sigma"
     _max_clusters = None
     _is_binary = True
     _takes_blocks = True
@@ -211,7 +213,7 @@ class SKMMC(MarginClusterer):
         self,
         n_clusters=2,
         *,
-        sigma="rms",
+        sigma="auto",
         basis="split",
         n_basis=1,
         max_basis=50,
@@ -268,7 +270,7 @@ class SKMMC(MarginClusterer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        parse_sigma(self.sigma)
+        parse_sigma(self._sigma_rule())
         check_choice("basis", self.basis, ["split", "single"])
         check_count("n_basis", self.n_basis)
         check_count("max_basis", self.max_basis, low=2)
@@ -292,6 +294,15 @@ class SKMMC(MarginClusterer):
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
 
+    def _sigma_rule(self) -> Any:
+        return "rms" if self._is_width_open() else self.sigma
+
+    def _chooses_width(self) -> bool:
+        return self._is_width_open() and self.mode != "paper"
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        return self._width(X, weights)
+
     def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
         """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
         rows = as_rows(X, sample_weight=weights)
@@ -306,7 +317,7 @@ class SKMMC(MarginClusterer):
         return X.toarray()
 
     def _width(self, X: Any, weights: Any) -> float:
-        rule = parse_sigma(self.sigma)
+        rule = parse_sigma(self._sigma_rule())
         if isinstance(rule, float):
             return rule
         # The digits beyond depend on the order of sums, and a basis close to dependent magnifies
@@ -321,9 +332,9 @@ class SKMMC(MarginClusterer):
                     "this rule for sigma needs all pairs of rows; 'rms' and numbers do not",
                 )
         elif weights is None:
-            return resolve_sigma(X, self.sigma)
+            return resolve_sigma(X, self._sigma_rule())
         elif name != "rms":
-            return resolve_sigma(X[weights > 0], self.sigma)
+            return resolve_sigma(X[weights > 0], self._sigma_rule())
         square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
         if square == 0.0:
             raise ValueError(

@@ -1,0 +1,248 @@
+"""The width of a Gaussian kernel without labels: the widest that finds the clusters of a graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar.base.callbacks import silent_clone
+from volmar.graphs.cut_graph import CutGraph
+from volmar.rows import BlockTable, drawn_rows, scale_gamma
+
+__all__ = ["GammaWidth", "KernelWidth", "Trial", "first_good"]
+
+# Kernels that have a use for gamma.
+WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
+# Rows on which widths are compared, and the fewest different ones that a comparison needs.
+SAMPLE = 1000
+FEWEST = 20
+# Exponents of the density in the graphs whose clusters are starts.
+EXPONENTS = (0.0, 1.0)
+# Cuts within this factor, or within the floor, of the lowest are as good.
+TIE = 1.3
+FLOOR = 0.0015
+# Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers.
+SMALLEST = 0.04
+# Most halvings of the widest kernel.
+MAX_HALVINGS = 4
+
+
+class Trial(NamedTuple):
+    """A fit to the sample."""
+
+    width: float
+    start: NDArray | None  # None for the method's own
+    cut: float
+    model: Any
+
+
+def first_good(
+    widths: list[float],
+    starts: list[NDArray],
+    fit: Callable[[float, NDArray | None], Any],
+    cut: Callable[[NDArray], float],
+) -> Trial | None:
+    """Return the widest kernel whose clusters cut about as little as any that are known.
+
+    Every width is tried from the starts, the widest also from the method's own. The first whose
+    clusters cut at most `TIE` times as much as the best start ends the search. If there is none,
+    the first within `TIE` of the lowest cut of all is taken.
+
+    Parameters
+    ----------
+    widths : list of float
+        Widths, the widest first.
+    starts : list of ndarray
+        Labels to start from.
+    fit : callable
+        From a width and a start (None for the method's own) to a fitted clusterer, or to None
+        where there are no such clusters.
+    cut : callable
+        From labels to what is compared, infinite for labels that are no clusters.
+    """
+    lowest = min((cut(start) for start in starts), default=0.0)
+    trials: list[Trial] = []
+    for width in widths:
+        own: list[NDArray | None] = [None] if width == widths[0] or not starts else []
+        for start in [*own, *starts]:
+            model = fit(width, start)
+            if model is None:
+                continue
+            trials.append(Trial(width, start, cut(model.labels_), model))
+            if trials[-1].cut <= TIE * lowest:
+                return trials[-1]
+    if not trials:
+        return None
+    lowest = min(trial.cut for trial in trials)
+    return next(trial for trial in trials if trial.cut <= TIE * lowest)
+
+
+class KernelWidth:
+    """A `Clusterer` under a Gaussian kernel that can choose the width, "auto".
+
+    It stands before the class whose `_fit_once` it calls with the width chosen. The estimator has
+    a parameter for the width, of the name `_width_parameter`, and `init`, which may hold labels.
+    """
+
+    #: Name of the parameter that may be "auto".
+    _width_parameter: ClassVar[str] = "gamma"
+
+    init: Any
+    n_clusters: int
+    random_state: Any
+
+    def _is_width_open(self) -> bool:
+        """Whether the width is left to the fit."""
+        value = getattr(self, self._width_parameter)
+        return isinstance(value, str) and value.strip() == "auto"
+
+    def _chooses_width(self) -> bool:
+        """Whether widths are compared; otherwise "auto" is the widest."""
+        return self._is_width_open()
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        """Return the parameter of the widest kernel."""
+        raise NotImplementedError
+
+    def _sigma_of(self, width: float) -> float:
+        """Return the standard deviation of the kernel with this parameter."""
+        return width
+
+    def _halved(self, width: float) -> float:
+        """Return the parameter of the kernel that is half as wide."""
+        return 0.5 * width
+
+    def _widths(self, widest: float, neighborhood: float) -> list[float]:
+        """Return the widest, and its halves as long as a neighbourhood of the rows is within.
+
+        A narrower kernel takes any labels, and joins new rows to none of them.
+        """
+        widths = [widest]
+        while len(widths) <= MAX_HALVINGS:
+            narrower = self._halved(widths[-1])
+            if not self._sigma_of(narrower) >= neighborhood > 0.0:
+                break
+            widths.append(narrower)
+        return widths
+
+    def _fit_once(self, X: Any, weights: Any) -> None:
+        if not self._chooses_width():
+            super()._fit_once(X, weights)  # type: ignore[misc]
+            return
+        chosen = self._width_and_start(X, weights)
+        with self._set_for_now(**chosen):
+            super()._fit_once(X, weights)  # type: ignore[misc]
+
+    @contextmanager
+    def _set_for_now(self, **params: Any) -> Iterator[None]:
+        given = {name: getattr(self, name) for name in params}
+        for name, value in params.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            for name, value in given.items():
+                setattr(self, name, value)
+
+    def _width_and_start(self, X: Any, weights: Any) -> dict[str, Any]:
+        """Return the parameters to fit with: the width, and `init` where the graph is better."""
+        widest = self._widest(X, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
+        is_whole = chosen.size == X.shape[0] and not isinstance(X, BlockTable)
+        rows = X if is_whole else X[chosen]
+        few = None if weights is None else np.asarray(weights[chosen])
+        best = self._best_trial(rows, few, chosen, widest, seed)
+        if best is None:
+            return {self._width_parameter: widest}
+        params = {self._width_parameter: best.width}
+        if best.start is not None:
+            params["init"] = best.start if is_whole else _labels_of(best.model, X)
+        return params
+
+    def _best_trial(
+        self, rows: Any, weights: NDArray | None, chosen: NDArray, widest: float, seed: int
+    ) -> Trial | None:
+        graph = CutGraph(rows, weights)
+        k = self.n_clusters
+        if graph.n_distinct < max(FEWEST, 5 * k):
+            return None
+
+        def cut(labels: NDArray) -> float:
+            shares = graph.shares(labels)
+            if shares.size < k or shares.min() < SMALLEST / k:
+                return np.inf
+            return graph.cut(labels) + FLOOR
+
+        given = self.init
+        own = given if isinstance(given, str) or given is None else np.asarray(given)[chosen]
+        starts: list[NDArray] = []
+        if isinstance(own, str) and own == "auto":
+            starts = [graph.labels(k, b) for b in EXPONENTS]
+            starts = [start for start in starts if np.isfinite(cut(start))]
+
+        def fit(width: float, start: NDArray | None) -> Any:
+            model = silent_clone(self).set_params(
+                **{self._width_parameter: width},
+                init=own if start is None else start,
+                random_state=seed,
+            )
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return model.fit(rows, sample_weight=weights)
+            except ValueError:  # no clusters at this width, or from this start
+                return None
+
+        return first_good(self._widths(widest, graph.scale), starts, fit, cut)
+
+
+def _labels_of(model: Any, X: Any) -> Any:
+    if isinstance(X, BlockTable):
+        return (model._scores(X) > 0).astype(np.int64)
+    return model.predict(X)
+
+
+class GammaWidth(KernelWidth):
+    """The choice of `gamma`, for estimators on `KernelMixin`, which stands behind it.
+
+    Only of the Gaussian kernel: "auto" is "scale" for other kernels.
+    """
+
+    kernel: Any
+    gamma: Any
+    gamma_: float
+
+    def _chooses_width(self) -> bool:
+        named = self.kernel if isinstance(self.kernel, str) else None
+        is_paper = getattr(self, "mode", "default") == "paper"
+        return named == "rbf" and not is_paper and self._is_width_open()
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        return scale_gamma(X, weights)
+
+    def _sigma_of(self, width: float) -> float:
+        return float(np.sqrt(0.5 / width))
+
+    def _halved(self, width: float) -> float:
+        return 4.0 * width
+
+    def _check_gamma(self) -> None:
+        if not self._is_width_open():
+            super()._check_gamma()  # type: ignore[misc]
+
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        if self._is_width_open():
+            with self._set_for_now(gamma="scale"):
+                gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        else:
+            gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
+            self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        return gamma

@@ -1,0 +1,187 @@
+"""Neighbour graphs of the rows: labels to start from, and a cut that judges any labels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.graphs.local_scaling import _distinct_rows
+from volmar.graphs.neighbors import NeighborSearch
+
+__all__ = ["CutGraph"]
+
+# Neighbours of the graph that judges, and the one whose distance is a row's scale.
+N_NEIGHBORS = 15
+SCALE_NEIGHBOR = 7
+# Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
+# for its eigenvectors: a cut of a few stray rows is no longer free.
+JOINED = 0.01
+# Rows up to which eigenvectors are LAPACK's.
+DENSE = 100
+
+
+class CutGraph:
+    r"""Graphs of the nearest neighbours of the distinct rows.
+
+    With :math:`s_i` the distance of row i to its 7th neighbour and s the median of them, rows have
+    similarities
+
+    .. math:: W^{(b)}_{ij} = m_i m_j \exp\Bigl(-\frac{|x_i - x_j|^2}{s_i s_j}\Bigr)
+              \Bigl(\frac{s^2}{s_i s_j}\Bigr)^b ,
+
+    where :math:`m_i` is the number of copies of a row, or their weight. At b = 0 an edge is as
+    strong in a sparse place as in a dense one; b = 1 makes a valley of the density cheap to cut.
+    Rows are distinct: copies of a row neither use up its neighbours nor leave it without a scale,
+    and a row written twice is the same as one of weight 2.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        Rows, two different ones at least.
+    weights : ndarray of shape (n,), optional
+        Their weights, positive.
+
+    Attributes
+    ----------
+    n_distinct : int
+        Number of distinct rows.
+    scale : float
+        s, a distance between neighbours; 0 where most rows are closer than float64 tells.
+    """
+
+    def __init__(self, X: Any, weights: NDArray | None = None):
+        distinct, self._group = _distinct_rows(X)
+        n = distinct.shape[0]
+        self.n_distinct = n
+        self._first = np.zeros(n, dtype=np.intp)
+        self._first[self._group[::-1]] = np.arange(X.shape[0])[::-1]
+        self.masses = np.bincount(self._group, weights, n).astype(np.float64)
+        k = min(N_NEIGHBORS, n - 1)
+        near = NeighborSearch(distinct, neighbors="exact").graph(k)
+        self._distances = near.data.astype(np.float64).reshape(n, k)
+        self._neighbors = near.indices.reshape(n, k)
+        scales = self._distances[:, min(SCALE_NEIGHBOR, k) - 1]
+        self.scale = float(np.median(scales))
+        self._scales = np.maximum(scales, max(1e-9 * scales.max(), np.finfo(float).tiny))
+        self._judge = self._similarities(1.0, k)
+
+    def _similarities(self, b: float, k: int) -> Any:
+        n = self.n_distinct
+        D, columns = self._distances[:, :k], self._neighbors[:, :k]
+        products = self._scales[:, None] * self._scales[columns]
+        W = np.exp(-(D**2) / products)
+        if b > 0:
+            W *= (np.median(self._scales) ** 2 / products) ** b
+        W *= self.masses[:, None] * self.masses[columns]
+        directed = sp.csr_array(
+            (W.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
+        )
+        return directed.maximum(directed.T).tocsr()
+
+    def shares(self, labels: NDArray) -> NDArray:
+        """Return the share of the weight in each cluster."""
+        sizes = np.bincount(labels[self._first], self.masses)
+        return sizes / sizes.sum()
+
+    def cut(self, labels: NDArray) -> float:
+        r"""Return the similarity that k clusters cut, for each row of a cluster: the ratio cut.
+
+        .. math:: \frac1k \sum_{c=1}^k \frac{1}{\bar d\, m(c)} \sum_{i \in c, j \notin c}
+                  W^{(1)}_{ij}, \qquad m(c) = \sum_{i \in c} m_i
+
+        in units of the mean degree :math:`\bar d` of a row. It depends on the rows and the labels
+        alone, so that it compares labels of different kernels and methods. Clusters are measured
+        by their rows and not by their degrees, next to which rows in sparse places count for
+        nothing.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Clusters from 0.
+        """
+        y = labels[self._first]
+        k = int(y.max()) + 1
+        members = np.zeros((self.n_distinct, k))
+        members[np.arange(y.size), y] = 1.0
+        degrees = self._judge.sum(axis=1)
+        sizes = self.masses @ members
+        if k < 2 or not sizes.all():
+            return np.inf
+        within = np.einsum("ij,ij->j", members, self._judge @ members)
+        return float(np.mean((degrees @ members - within) / sizes) * sizes.sum() / degrees.sum())
+
+    def labels(self, k: int, b: float) -> NDArray:
+        """Return k clusters of the rows: spectral clustering of the graph with exponent b.
+
+        Of about log2(n) neighbours. Two clusters are the cut along the second eigenvector with
+        the lowest normalised cut; more are those of k-means in the leading k, of unit length.
+
+        Parameters
+        ----------
+        k : int
+            Number of clusters, at least 2.
+        b : float
+            Exponent of the density.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Cluster of each row, from 0.
+        """
+        n = self.n_distinct
+        n_neighbors = min(max(5, round(np.log2(n))), self._neighbors.shape[1])
+        W = self._similarities(b, n_neighbors)
+        joined = JOINED * W.sum() / self.masses.sum()
+        degrees = W.sum(axis=1) + joined * self.masses
+        U = _leading_vectors(W, self.masses, joined, degrees, k)
+        if k == 2:
+            y = _best_cut(W, self.masses, joined, degrees, U[:, 1] / np.sqrt(degrees))
+        else:
+            U = U / np.maximum(np.linalg.norm(U, axis=1), np.finfo(float).tiny)[:, None]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model = KMeans(k, n_init=10, random_state=0)
+                y = model.fit_predict(U, sample_weight=self.masses)
+        return y[self._group]
+
+
+def _leading_vectors(
+    W: Any, masses: NDArray, joined: float, degrees: NDArray, k: int
+) -> NDArray:
+    """Return the k leading eigenvectors of D^-1/2 (W + joined m m' / sum(m)) D^-1/2."""
+    n, root = len(degrees), 1.0 / np.sqrt(degrees)
+    S = (sp.diags_array(root) @ W @ sp.diags_array(root)).tocsr()
+    u = root * masses * np.sqrt(joined / masses.sum())
+    if n > max(DENSE, 2 * k + 1):
+        operator = LinearOperator((n, n), matvec=lambda x: S @ x + u * (u @ x), dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(n)
+        try:
+            values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=1e-4, maxiter=20 * n)
+            return vectors[:, np.argsort(-values)]
+        except ArpackNoConvergence:
+            pass  # LAPACK is slower, and always converges
+    return np.linalg.eigh(S.toarray() + np.outer(u, u))[1][:, ::-1][:, :k]
+
+
+def _best_cut(
+    W: Any, masses: NDArray, joined: float, degrees: NDArray, scores: NDArray
+) -> NDArray:
+    """Return the sides of the scores with the lowest normalised cut; the first row has side 0."""
+    order = np.argsort(scores, kind="stable")
+    P = W[order][:, order]
+    m, volumes = np.cumsum(masses[order]), np.cumsum(degrees[order])
+    total = m[-1]
+    # A row adds its edges to later rows, and removes those to earlier ones.
+    changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
+    cuts = np.cumsum(changes) + joined * m * (total - m) / total
+    low = np.maximum(cuts[:-1], 0.0) * (1.0 / volumes[:-1] + 1.0 / (volumes[-1] - volumes[:-1]))
+    y = np.zeros(len(masses), dtype=np.int64)
+    y[order[int(np.argmin(low)) + 1 :]] = 1
+    return np.abs(y - y[0])
