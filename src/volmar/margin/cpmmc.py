@@ -167,7 +167,7 @@ class CPMMC(JointClusterer):
         *,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",

@@ -164,7 +164,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         n_landmarks=100,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",

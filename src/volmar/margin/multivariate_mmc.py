@@ -172,7 +172,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         n_landmarks=100,
         C=1.2,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",
@@ -248,6 +248,12 @@ class MultivariateMMC(KernelView, MarginClusterer):
             "nmi": NMILoss(),
         }
         return losses[self.loss]
+
+    def _reweighted(self, view: View, weights: Any) -> View:
+        """Return the rows centred by these weights; in the losses all rows count alike."""
+        view = view.reweighted(weights)
+        view.source.shares = None
+        return view
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
         return cutting_planes_outside(

@@ -70,6 +70,10 @@ class BasisView(View):
         """Return the rows."""
         return self.X
 
+    def reweighted(self, weights: NDArray) -> BasisView:
+        """Return the same rows with other weights, and a basis of their own."""
+        return BasisView(self.X, weights, **self.settings)
+
     def sampled(self, chosen: NDArray) -> BasisView:
         """Return some of the rows, with a basis of their own."""
         weights = None if self.weights is None else self.weights[chosen]
@@ -219,7 +223,7 @@ class SKMMC(KernelWidth, MarginClusterer):
         max_basis=50,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",

@@ -57,9 +57,9 @@ class View(ABC):
         """Return rows in which k-means can find a start, or None."""
         return None
 
-    def weighted_source(self, weights: NDArray) -> CutSource:
+    @abstractmethod
+    def reweighted(self, weights: NDArray) -> View:
         """Return the same rows with other weights, which are their centre's, too."""
-        raise NotImplementedError(f"{type(self).__name__} cannot change its weights.")
 
     def sampled(self, chosen: NDArray) -> View | None:  # noqa: ARG002 -- for those that can
         """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot."""
@@ -95,6 +95,7 @@ class LinearView(View):
     """
 
     def __init__(self, X: Any, weights: NDArray | None = None):
+        self._given = X
         rows = as_rows(X, sample_weight=weights)
         self._mean = rows.mean()
         if not sparse.issparse(X) and X.dtype == np.float32:
@@ -106,9 +107,9 @@ class LinearView(View):
         self.X, self.weights = X, weights
         self.source = LinearSource(rows)
 
-    def weighted_source(self, weights: NDArray) -> LinearSource:
+    def reweighted(self, weights: NDArray) -> LinearView:
         """Return the same rows with other weights."""
-        return LinearSource(as_rows(self.X, sample_weight=weights))
+        return LinearView(self._given, weights)
 
     def hyperplane(self, result: MarginResult) -> LinearHyperplane:
         """Return coefficients and intercept."""
@@ -155,6 +156,10 @@ class FeatureView(LinearView):
         super().__init__(features, weights)
         self.feature_map = feature_map
 
+    def reweighted(self, weights: NDArray) -> FeatureView:
+        """Return the same rows with other weights."""
+        return FeatureView(self.feature_map, self._given, weights)
+
     def hyperplane(self, result: MarginResult) -> Any:
         """Return the map with coefficients and intercept."""
         return FeatureHyperplane(self.feature_map, super().hyperplane(result))
@@ -192,9 +197,9 @@ class ExactKernelView(View):
         shares = None if weights is None else weights / weights.sum()
         self.source: KernelSource = KernelSource(K, shares)
 
-    def weighted_source(self, weights: NDArray) -> KernelSource:
+    def reweighted(self, weights: NDArray) -> ExactKernelView:
         """Return the same rows with other weights."""
-        return KernelSource(self.source.K, weights / weights.sum())
+        return ExactKernelView(self.source.K, self.expansion, weights)
 
     def hyperplane(self, result: MarginResult) -> KernelHyperplane:
         """Return dual coefficients and intercept.

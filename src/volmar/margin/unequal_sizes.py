@@ -1,0 +1,165 @@
+r"""Clusters of unequal size: whether a start has them, and the weights that make them equal.
+
+A mean score near zero is half of the rows on either side, unless rows weigh differently. So the
+margin methods do not loosen their balance for data without one. They give both sides of a start
+the same weight, in the centre of the rows and in the loss alike. The balance and C then mean what
+they mean for equal halves: the centre is midway between the means of the sides, and 1/C of the
+weight is inside the margin.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.engine import MarginResult, maximise_margin
+from volmar.margin.losses import HingeLoss
+from volmar.margin.problem import MarginProblem
+from volmar.margin.views import View
+
+__all__ = [
+    "BALANCE",
+    "HALVES",
+    "SCREENING_C",
+    "SCREENING_TOL",
+    "UnequalStart",
+    "equal_weights",
+    "margin_between",
+    "shares_of_sides",
+    "unequal_start",
+]
+
+# How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
+BALANCE = 0.05
+# Value of C at which starts are compared, and the gap; 1 is the smallest bounded one.
+SCREENING_C = 1.2
+SCREENING_TOL = 0.1
+# Values of C at which the margin of unequal sides must be the larger one: with all rows counted,
+# and with the half that is nearest to the border.
+COMPARED_AT = (1.0, 2.0)
+HALVES = (0.5, 0.5)
+
+
+class UnequalStart(NamedTuple):
+    """A start whose sides are of unequal size.
+
+    Attributes
+    ----------
+    result : MarginResult
+        The hyperplane of the start, with its labels.
+    view : View
+        The rows with the weights of `equal_weights`, which the hyperplane belongs to.
+    """
+
+    result: MarginResult
+    view: View
+
+
+def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
+    """Return the shares of the rows (or of their weight) with label 0 and 1."""
+    is_one = labels > 0
+    if weights is None:
+        share = float(is_one.sum()) / len(labels)
+    else:
+        share = float((is_one * weights).sum()) / float(weights.sum())
+    return 1.0 - share, share
+
+
+def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:
+    """Return weights with which both sides have the same, in proportion inside each.
+
+    Their sum is that of the given weights, or the number of rows. Rows may be in memory or in
+    blocks.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,) or RowVector
+        Sides, positive or not.
+    weights : ndarray of shape (n,), RowVector or None
+        Weights of the rows.
+    shares : tuple of float
+        Those of `shares_of_sides`, both positive.
+    """
+    factors = np.where(labels > 0, 0.5 / shares[1], 0.5 / shares[0])
+    return factors if weights is None else factors * weights
+
+
+def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> float:
+    r"""Return how much of the rows' spread a hyperplane separates with a margin at C.
+
+    :math:`4 r_0 r_1 m^2`, with the shares r of its sides and the soft margin
+
+    .. math:: m = \max_\rho \; \rho - C \sum_i q_i \max\bigl(0, \rho - |f_i| / \|w\|\bigr),
+
+    where the weights q are those of `equal_weights`. That is the mean distance to the border of
+    the 1/C of the weight nearest to it. At C = 1 all rows count, and the value is that part of the
+    sum of squares between the sides that w sees: the criterion of k-means. Larger values of C ask
+    for a gap. For equal sides it is the objective -2 J of w, scaled best. The shares keep a few
+    far rows from having the largest value.
+
+    Parameters
+    ----------
+    result : MarginResult
+        A hyperplane, with scores and labels of all rows.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    C : float
+        At least 1.
+    """
+    shares = shares_of_sides(result.labels, weights)
+    if min(shares) <= 0.0 or not result.square > 0.0:
+        return 0.0
+    q = equal_weights(result.labels, weights, shares)
+    distances = np.abs(result.scores.astype(np.float64)) / np.sqrt(result.square)
+    order = np.argsort(distances)
+    below = np.cumsum(q[order]) / float(q.sum())
+    inside = np.diff(np.minimum(below, 1.0 / C), prepend=0.0)
+    margin = C * float(inside @ distances[order])
+    return 4.0 * shares[0] * shares[1] * margin**2
+
+
+def unequal_start(
+    view: View, labels: NDArray, weights: NDArray | None, even: MarginResult
+) -> UnequalStart | None:
+    """Return what labels lead to with sides of their own sizes, if that is better than halves.
+
+    One descent at the C that starts are compared at, with weights that give both sides of the
+    labels the same. It is better where its `margin_between` is larger both for all rows and for
+    the half that is nearest to the border. Groups of unequal size that lie apart have both.
+    A cut through the tail of a single group has neither, a few outliers have the second only,
+    and for these the balance is a help.
+
+    Parameters
+    ----------
+    view : View
+        The rows, in memory.
+    labels : ndarray of shape (n,)
+        Sides to start from.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    even : MarginResult
+        The best start with halves; without a hyperplane where there is none.
+
+    Returns
+    -------
+    UnequalStart or None
+        None where halves are as good, and where the labels are equal halves to within `BALANCE`.
+    """
+    shares = shares_of_sides(labels, weights)
+    if min(shares) <= 0.0 or abs(shares[1] - shares[0]) <= BALANCE:
+        return None
+    sized = view.reweighted(equal_weights(labels, weights, shares))
+    problem = MarginProblem(sized.source, HingeLoss(sized.source.shares), tau=BALANCE)
+    result = maximise_margin(
+        problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL
+    )
+    if result.normal is None:
+        return None
+    for C in COMPARED_AT:
+        found = margin_between(result, weights, C)
+        halves = 0.0 if even.normal is None else margin_between(even, weights, C)
+        if found <= halves:
+            return None
+    return UnequalStart(result, sized)
