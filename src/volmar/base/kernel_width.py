@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from volmar.base.callbacks import silent_clone
+from volmar.base.callbacks import fit_steps, silent_clone
+from volmar.base.warn import warn_user
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import BlockTable, drawn_rows, scale_gamma
 
@@ -23,7 +24,7 @@ WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
 SAMPLE = 1000
 FEWEST = 20
 # Exponents of the density in the graphs whose clusters are starts.
-EXPONENTS = (0.0, 1.0)
+EXPONENTS = (1.0, 2.0)
 # Cuts within this factor, or within the floor, of the lowest are as good.
 TIE = 1.3
 FLOOR = 0.0015
@@ -33,19 +34,26 @@ SMALLEST = 0.04
 MAX_HALVINGS = 4
 
 
+class Fitted(NamedTuple):
+    """A clusterer, and what its fit warned of."""
+
+    model: Any
+    warnings: list[warnings.WarningMessage]
+
+
 class Trial(NamedTuple):
     """A fit to the sample."""
 
     width: float
     start: NDArray | None  # None for the method's own
     cut: float
-    model: Any
+    fitted: Fitted
 
 
 def first_good(
     widths: list[float],
     starts: list[NDArray],
-    fit: Callable[[float, NDArray | None], Any],
+    fit: Callable[[float, NDArray | None], Fitted | None],
     cut: Callable[[NDArray], float],
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
@@ -61,7 +69,7 @@ def first_good(
     starts : list of ndarray
         Labels to start from.
     fit : callable
-        From a width and a start (None for the method's own) to a fitted clusterer, or to None
+        From a width and a start (None for the method's own) to a `Fitted` clusterer, or to None
         where there are no such clusters.
     cut : callable
         From labels to what is compared, infinite for labels that are no clusters.
@@ -71,10 +79,10 @@ def first_good(
     for width in widths:
         own: list[NDArray | None] = [None] if width == widths[0] or not starts else []
         for start in [*own, *starts]:
-            model = fit(width, start)
-            if model is None:
+            fitted = fit(width, start)
+            if fitted is None:
                 continue
-            trials.append(Trial(width, start, cut(model.labels_), model))
+            trials.append(Trial(width, start, cut(fitted.model.labels_), fitted))
             if trials[-1].cut <= TIE * lowest:
                 return trials[-1]
     if not trials:
@@ -90,6 +98,9 @@ class KernelWidth:
     a parameter for the width, of the name `_width_parameter`, and `init`, which may hold labels.
     """
 
+    #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
+    #: even ones: set for labels whose clusters were compared with others.
+    _keeps_sizes: bool = False
     #: Name of the parameter that may be "auto".
     _width_parameter: ClassVar[str] = "gamma"
 
@@ -119,14 +130,14 @@ class KernelWidth:
         return 0.5 * width
 
     def _widths(self, widest: float, neighborhood: float) -> list[float]:
-        """Return the widest, and its halves as long as a neighbourhood of the rows is within.
+        """Return the widest, and its halves down to half of a neighbourhood.
 
         A narrower kernel takes any labels, and joins new rows to none of them.
         """
         widths = [widest]
         while len(widths) <= MAX_HALVINGS:
             narrower = self._halved(widths[-1])
-            if not self._sigma_of(narrower) >= neighborhood > 0.0:
+            if not self._sigma_of(narrower) >= 0.5 * neighborhood > 0.0:
                 break
             widths.append(narrower)
         return widths
@@ -135,9 +146,35 @@ class KernelWidth:
         if not self._chooses_width():
             super()._fit_once(X, weights)  # type: ignore[misc]
             return
-        chosen = self._width_and_start(X, weights)
-        with self._set_for_now(**chosen):
+        widest = self._widest(X, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
+        is_whole = chosen.size == X.shape[0] and not isinstance(X, BlockTable)
+        rows = X if is_whole else X[chosen]
+        few = None if weights is None else np.asarray(weights[chosen])
+        best = self._best_trial(rows, few, chosen, widest, seed)
+        if best is not None and is_whole:
+            self._adopt(best.fitted, X)
+            return
+        params: dict[str, Any] = {self._width_parameter: widest}
+        if best is not None:
+            params = {
+                self._width_parameter: best.width,
+                "init": _labels_of(best.fitted.model, X),
+                "_keeps_sizes": True,
+            }
+        with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
+
+    def _adopt(self, fitted: Fitted, X: Any) -> None:
+        """Take over what was fitted to the same rows, with its warnings."""
+        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}  # type: ignore[attr-defined]
+        for _ in fit_steps(self, X, 1):
+            for name, value in vars(fitted.model).items():
+                if name not in own and not name.startswith("_skl_"):
+                    setattr(self, name, value)
+        for warning in fitted.warnings:
+            warn_user(str(warning.message), warning.category)
 
     @contextmanager
     def _set_for_now(self, **params: Any) -> Iterator[None]:
@@ -149,22 +186,6 @@ class KernelWidth:
         finally:
             for name, value in given.items():
                 setattr(self, name, value)
-
-    def _width_and_start(self, X: Any, weights: Any) -> dict[str, Any]:
-        """Return the parameters to fit with: the width, and `init` where the graph is better."""
-        widest = self._widest(X, weights)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
-        is_whole = chosen.size == X.shape[0] and not isinstance(X, BlockTable)
-        rows = X if is_whole else X[chosen]
-        few = None if weights is None else np.asarray(weights[chosen])
-        best = self._best_trial(rows, few, chosen, widest, seed)
-        if best is None:
-            return {self._width_parameter: widest}
-        params = {self._width_parameter: best.width}
-        if best.start is not None:
-            params["init"] = best.start if is_whole else _labels_of(best.model, X)
-        return params
 
     def _best_trial(
         self, rows: Any, weights: NDArray | None, chosen: NDArray, widest: float, seed: int
@@ -184,21 +205,25 @@ class KernelWidth:
         own = given if isinstance(given, str) or given is None else np.asarray(given)[chosen]
         starts: list[NDArray] = []
         if isinstance(own, str) and own == "auto":
-            starts = [graph.labels(k, b) for b in EXPONENTS]
-            starts = [start for start in starts if np.isfinite(cut(start))]
+            found = [graph.labels(k, b) for b in EXPONENTS]
+            if np.array_equal(*found):
+                found.pop()
+            starts = [start for start in found if np.isfinite(cut(start))]
 
-        def fit(width: float, start: NDArray | None) -> Any:
+        def fit(width: float, start: NDArray | None) -> Fitted | None:
             model = silent_clone(self).set_params(
                 **{self._width_parameter: width},
                 init=own if start is None else start,
                 random_state=seed,
             )
+            model._keeps_sizes = start is not None
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    return model.fit(rows, sample_weight=weights)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    model.fit(rows, sample_weight=weights)
             except ValueError:  # no clusters at this width, or from this start
                 return None
+            return Fitted(model, caught)
 
         return first_good(self._widths(widest, graph.scale), starts, fit, cut)
 

@@ -17,12 +17,13 @@ from volmar.graphs.neighbors import NeighborSearch
 
 __all__ = ["CutGraph"]
 
-# Neighbours of the graph that judges, and the one whose distance is a row's scale.
-N_NEIGHBORS = 15
-SCALE_NEIGHBOR = 7
 # Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
 # for its eigenvectors: a cut of a few stray rows is no longer free.
-JOINED = 0.01
+JOINED = 0.001
+# Eigenvectors along which two clusters are looked for: on rings the first follow the rings.
+N_VECTORS = 3
+# Smallest share of the rows on a side of such a cut.
+SMALLEST_SIDE = 0.02
 # Rows up to which eigenvectors are LAPACK's.
 DENSE = 100
 
@@ -30,14 +31,15 @@ DENSE = 100
 class CutGraph:
     r"""Graphs of the nearest neighbours of the distinct rows.
 
-    With :math:`s_i` the distance of row i to its 7th neighbour and s the median of them, rows have
-    similarities
+    With :math:`s_i` the distance of row i to its neighbour number :math:`q = \log_2 n - 2` and s
+    the median of them, each row and its 2 q + 1 nearest neighbours have similarities
 
     .. math:: W^{(b)}_{ij} = m_i m_j \exp\Bigl(-\frac{|x_i - x_j|^2}{s_i s_j}\Bigr)
               \Bigl(\frac{s^2}{s_i s_j}\Bigr)^b ,
 
     where :math:`m_i` is the number of copies of a row, or their weight. At b = 0 an edge is as
-    strong in a sparse place as in a dense one; b = 1 makes a valley of the density cheap to cut.
+    strong in a sparse place as in a dense one; b > 0 makes a valley of the density cheap to cut.
+    The number of neighbours grows with n: few rows of a thin ring have few neighbours on it.
     Rows are distinct: copies of a row neither use up its neighbours nor leave it without a scale,
     and a row written twice is the same as one of weight 2.
 
@@ -63,18 +65,19 @@ class CutGraph:
         self._first = np.zeros(n, dtype=np.intp)
         self._first[self._group[::-1]] = np.arange(X.shape[0])[::-1]
         self.masses = np.bincount(self._group, weights, n).astype(np.float64)
-        k = min(N_NEIGHBORS, n - 1)
+        q = max(3, round(np.log2(n)) - 2)
+        k = min(2 * q + 1, n - 1)
         near = NeighborSearch(distinct, neighbors="exact").graph(k)
         self._distances = near.data.astype(np.float64).reshape(n, k)
         self._neighbors = near.indices.reshape(n, k)
-        scales = self._distances[:, min(SCALE_NEIGHBOR, k) - 1]
+        scales = self._distances[:, min(q, k) - 1]
         self.scale = float(np.median(scales))
         self._scales = np.maximum(scales, max(1e-9 * scales.max(), np.finfo(float).tiny))
-        self._judge = self._similarities(1.0, k)
+        self._judge = self._similarities(1.0)
 
-    def _similarities(self, b: float, k: int) -> Any:
-        n = self.n_distinct
-        D, columns = self._distances[:, :k], self._neighbors[:, :k]
+    def _similarities(self, b: float) -> Any:
+        n, k = self._neighbors.shape
+        D, columns = self._distances, self._neighbors
         products = self._scales[:, None] * self._scales[columns]
         W = np.exp(-(D**2) / products)
         if b > 0:
@@ -120,8 +123,8 @@ class CutGraph:
     def labels(self, k: int, b: float) -> NDArray:
         """Return k clusters of the rows: spectral clustering of the graph with exponent b.
 
-        Of about log2(n) neighbours. Two clusters are the cut along the second eigenvector with
-        the lowest normalised cut; more are those of k-means in the leading k, of unit length.
+        Two clusters are the sides of a threshold along one of the leading eigenvectors, that with
+        the lowest `cut`; more are those of k-means in the leading k, of unit length.
 
         Parameters
         ----------
@@ -135,14 +138,14 @@ class CutGraph:
         ndarray of shape (n,)
             Cluster of each row, from 0.
         """
-        n = self.n_distinct
-        n_neighbors = min(max(5, round(np.log2(n))), self._neighbors.shape[1])
-        W = self._similarities(b, n_neighbors)
+        W = self._similarities(b)
         joined = JOINED * W.sum() / self.masses.sum()
         degrees = W.sum(axis=1) + joined * self.masses
-        U = _leading_vectors(W, self.masses, joined, degrees, k)
+        n_vectors = k if k > 2 else min(1 + N_VECTORS, self.n_distinct - 1)
+        U = _leading_vectors(W, self.masses, joined, degrees, n_vectors)
         if k == 2:
-            y = _best_cut(W, self.masses, joined, degrees, U[:, 1] / np.sqrt(degrees))
+            sides = [self._best_sides(u / np.sqrt(degrees)) for u in U.T[1:]]
+            y = min(sides, key=lambda found: found[0])[1]
         else:
             U = U / np.maximum(np.linalg.norm(U, axis=1), np.finfo(float).tiny)[:, None]
             with warnings.catch_warnings():
@@ -150,6 +153,21 @@ class CutGraph:
                 model = KMeans(k, n_init=10, random_state=0)
                 y = model.fit_predict(U, sample_weight=self.masses)
         return y[self._group]
+
+    def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:
+        """Return the lowest cut of a threshold of the scores, and its sides; the first row's is 0."""
+        order = np.argsort(scores, kind="stable")
+        P = self._judge[order][:, order]
+        left = np.cumsum(self.masses[order])[:-1]
+        right = self.masses.sum() - left
+        # A row adds its edges to later rows, and removes those to earlier ones.
+        changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
+        cuts = np.maximum(np.cumsum(changes)[:-1], 0.0) * (1.0 / left + 1.0 / right)
+        cuts[np.minimum(left, right) < SMALLEST_SIDE * (left + right)] = np.inf
+        best = int(np.argmin(cuts))
+        y = np.zeros(len(scores), dtype=np.int64)
+        y[order[best + 1 :]] = 1
+        return float(cuts[best]), np.abs(y - y[0])
 
 
 def _leading_vectors(
@@ -168,20 +186,3 @@ def _leading_vectors(
         except ArpackNoConvergence:
             pass  # LAPACK is slower, and always converges
     return np.linalg.eigh(S.toarray() + np.outer(u, u))[1][:, ::-1][:, :k]
-
-
-def _best_cut(
-    W: Any, masses: NDArray, joined: float, degrees: NDArray, scores: NDArray
-) -> NDArray:
-    """Return the sides of the scores with the lowest normalised cut; the first row has side 0."""
-    order = np.argsort(scores, kind="stable")
-    P = W[order][:, order]
-    m, volumes = np.cumsum(masses[order]), np.cumsum(degrees[order])
-    total = m[-1]
-    # A row adds its edges to later rows, and removes those to earlier ones.
-    changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
-    cuts = np.cumsum(changes) + joined * m * (total - m) / total
-    low = np.maximum(cuts[:-1], 0.0) * (1.0 / volumes[:-1] + 1.0 / (volumes[-1] - volumes[:-1]))
-    y = np.zeros(len(masses), dtype=np.int64)
-    y[order[int(np.argmin(low)) + 1 :]] = 1
-    return np.abs(y - y[0])

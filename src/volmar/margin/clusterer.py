@@ -375,6 +375,9 @@ class MarginClusterer(Clusterer):
             labels = check_start_labels("init", self.init, view.source.n_rows, 2)
         if not self._takes_sizes():
             return Start(labels)
+        if getattr(self, "_keeps_sizes", False):
+            shares = shares_of_sides(labels, prepared.weights)
+            return Start(labels, abs(shares[1] - shares[0]) > BALANCE)
         part = self._part(view, prepared.weights, seed)
         few = labels if part.chosen is None else labels[part.chosen]
         even = self._screened(part.view, [few])
