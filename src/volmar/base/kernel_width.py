@@ -25,9 +25,10 @@ SAMPLE = 1000
 FEWEST = 20
 # Exponents of the density in the graphs whose clusters are starts.
 EXPONENTS = (1.0, 2.0)
-# Cuts within this factor, or within the floor, of the lowest are as good.
+# Cuts within this factor of the lowest are as good, and so is any below the edges of a tenth of a
+# row for each cluster.
 TIE = 1.3
-FLOOR = 0.0015
+FLOOR = 0.1
 # Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers.
 SMALLEST = 0.04
 # Most halvings of the widest kernel.
@@ -129,6 +130,10 @@ class KernelWidth:
         """Return the parameter of the kernel that is half as wide."""
         return 0.5 * width
 
+    def _at_width(self, width: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
+        """Return the parameters of a fit at a width."""
+        return {self._width_parameter: width}
+
     def _widths(self, widest: float, neighborhood: float) -> list[float]:
         """Return the widest, and its halves down to half of a neighbourhood.
 
@@ -156,13 +161,10 @@ class KernelWidth:
         if best is not None and is_whole:
             self._adopt(best.fitted, X)
             return
-        params: dict[str, Any] = {self._width_parameter: widest}
+        params = self._at_width(widest, widest)
         if best is not None:
-            params = {
-                self._width_parameter: best.width,
-                "init": _labels_of(best.fitted.model, X),
-                "_keeps_sizes": True,
-            }
+            params = self._at_width(best.width, widest)
+            params |= {"init": _labels_of(best.fitted.model, X), "_keeps_sizes": True}
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
@@ -195,11 +197,13 @@ class KernelWidth:
         if graph.n_distinct < max(FEWEST, 5 * k):
             return None
 
+        floor = FLOOR * k / graph.n_distinct
+
         def cut(labels: NDArray) -> float:
             shares = graph.shares(labels)
             if shares.size < k or shares.min() < SMALLEST / k:
                 return np.inf
-            return graph.cut(labels) + FLOOR
+            return graph.cut(labels) + floor
 
         given = self.init
         own = given if isinstance(given, str) or given is None else np.asarray(given)[chosen]
@@ -212,7 +216,7 @@ class KernelWidth:
 
         def fit(width: float, start: NDArray | None) -> Fitted | None:
             model = silent_clone(self).set_params(
-                **{self._width_parameter: width},
+                **self._at_width(width, widest),
                 init=own if start is None else start,
                 random_state=seed,
             )

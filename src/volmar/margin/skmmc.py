@@ -107,8 +107,10 @@ class SKMMC(KernelWidth, MarginClusterer):
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
         whose weights have both signs: where it diverges it starts anew, and `n_diverged_` counts.
-    n_basis : int, default=1
-        Basis vectors for each part of a cut.
+    n_basis : int, optional
+        Basis vectors for each part of a cut, 1 if not given. With sigma="auto" a kernel that is
+        m times narrower than "rms" has m: a cluster that is long beside the kernel has a mean
+        that no single vector is near to.
     max_basis : int, default=50
         Most basis vectors in all. More of them find a slightly lower objective, at a cost that
         grows with their number.
@@ -219,7 +221,7 @@ class SKMMC(KernelWidth, MarginClusterer):
         *,
         sigma="auto",
         basis="split",
-        n_basis=1,
+        n_basis=None,
         max_basis=50,
         C=2.0,
         threshold="adaptive",
@@ -276,7 +278,8 @@ class SKMMC(KernelWidth, MarginClusterer):
         super()._check_parameters()
         parse_sigma(self._sigma_rule())
         check_choice("basis", self.basis, ["split", "single"])
-        check_count("n_basis", self.n_basis)
+        if self.n_basis is not None:
+            check_count("n_basis", self.n_basis)
         check_count("max_basis", self.max_basis, low=2)
 
     def _view(self, X: Any, weights: NDArray | None) -> BasisView:
@@ -293,7 +296,7 @@ class SKMMC(KernelWidth, MarginClusterer):
             weights,
             gamma=0.5 / self.sigma_**2,
             basis=self.basis,
-            n_basis=self.n_basis,
+            n_basis=1 if self.n_basis is None else self.n_basis,
             max_basis=self.max_basis,
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
@@ -306,6 +309,10 @@ class SKMMC(KernelWidth, MarginClusterer):
 
     def _widest(self, X: Any, weights: Any) -> float:
         return self._width(X, weights)
+
+    def _at_width(self, width: float, widest: float) -> dict[str, Any]:
+        n_basis = round(widest / width) if self.n_basis is None else self.n_basis
+        return {"sigma": width, "n_basis": n_basis}
 
     def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
         """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
