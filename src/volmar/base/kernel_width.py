@@ -27,10 +27,12 @@ FEWEST = 20
 EXPONENTS = (1.0, 2.0)
 # Cuts within this factor of the lowest are as good, and so is any below the edges of a tenth of a
 # row for each cluster.
-TIE = 1.3
+TIE = 1.5
 FLOOR = 0.1
-# Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers.
-SMALLEST = 0.04
+# Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers. Clusters
+# that a wide kernel finds only when it starts from them must be more even: small tight groups
+# inside of large ones are common in many columns, where kernels are wide.
+SMALLEST, SMALLEST_IN_WIDE = 0.04, 0.5
 # Most halvings of the widest kernel.
 MAX_HALVINGS = 4
 
@@ -55,7 +57,9 @@ def first_good(
     widths: list[float],
     starts: list[NDArray],
     fit: Callable[[float, NDArray | None], Fitted | None],
-    cut: Callable[[NDArray], float],
+    cut: Callable[[NDArray, float], float],
+    *,
+    n_wide: int = 1,
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
 
@@ -73,9 +77,12 @@ def first_good(
         From a width and a start (None for the method's own) to a `Fitted` clusterer, or to None
         where there are no such clusters.
     cut : callable
-        From labels to what is compared, infinite for labels that are no clusters.
+        From labels, and the fewest rows of a cluster as a share of n / n_clusters, to what is
+        compared; infinite for labels that have fewer.
+    n_wide : int, default=1
+        Number of widths for which clusters found from a start must be more even.
     """
-    lowest = min((cut(start) for start in starts), default=0.0)
+    lowest = min((cut(start, SMALLEST) for start in starts), default=0.0)
     trials: list[Trial] = []
     for width in widths:
         own: list[NDArray | None] = [None] if width == widths[0] or not starts else []
@@ -83,7 +90,9 @@ def first_good(
             fitted = fit(width, start)
             if fitted is None:
                 continue
-            trials.append(Trial(width, start, cut(fitted.model.labels_), fitted))
+            is_led = start is not None and width in widths[:n_wide]
+            value = cut(fitted.model.labels_, SMALLEST_IN_WIDE if is_led else SMALLEST)
+            trials.append(Trial(width, start, value, fitted))
             if trials[-1].cut <= TIE * lowest:
                 return trials[-1]
     if not trials:
@@ -102,6 +111,8 @@ class KernelWidth:
     #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
     #: even ones: set for labels whose clusters were compared with others.
     _keeps_sizes: bool = False
+    #: Number of widths, the first of the list, that are as wide as the rows are spread.
+    _n_wide: ClassVar[int] = 1
     #: Name of the parameter that may be "auto".
     _width_parameter: ClassVar[str] = "gamma"
 
@@ -135,16 +146,21 @@ class KernelWidth:
         return {self._width_parameter: width}
 
     def _widths(self, widest: float, neighborhood: float) -> list[float]:
-        """Return the widest, and its halves down to half of a neighbourhood.
+        """Return the wide widths, and their halves down to half of a neighbourhood.
 
-        A narrower kernel takes any labels, and joins new rows to none of them.
+        A narrower kernel takes any labels, and joins new rows to none of them. There are no halves
+        where the first is narrower than a neighbourhood, as it is in many columns.
         """
         widths = [widest]
-        while len(widths) <= MAX_HALVINGS:
-            narrower = self._halved(widths[-1])
-            if not self._sigma_of(narrower) >= 0.5 * neighborhood > 0.0:
-                break
-            widths.append(narrower)
+        for _ in range(self._n_wide - 1):
+            widths.append(self._halved(widths[-1]))
+        narrower = self._halved(widths[-1])
+        if self._sigma_of(narrower) >= neighborhood > 0.0:
+            while len(widths) < self._n_wide + MAX_HALVINGS:
+                if self._sigma_of(narrower) < 0.5 * neighborhood:
+                    break
+                widths.append(narrower)
+                narrower = self._halved(narrower)
         return widths
 
     def _fit_once(self, X: Any, weights: Any) -> None:
@@ -164,7 +180,8 @@ class KernelWidth:
         params = self._at_width(widest, widest)
         if best is not None:
             params = self._at_width(best.width, widest)
-            params |= {"init": _labels_of(best.fitted.model, X), "_keeps_sizes": True}
+            params |= {"init": _labels_of(best.fitted.model, X)}
+            params["_keeps_sizes"] = best.fitted.model._keeps_sizes
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
@@ -197,11 +214,12 @@ class KernelWidth:
         if graph.n_distinct < max(FEWEST, 5 * k):
             return None
 
+        widths = self._widths(widest, graph.scale)
         floor = FLOOR * k / graph.n_distinct
 
-        def cut(labels: NDArray) -> float:
+        def cut(labels: NDArray, smallest: float) -> float:
             shares = graph.shares(labels)
-            if shares.size < k or shares.min() < SMALLEST / k:
+            if shares.size < k or shares.min() < smallest / k:
                 return np.inf
             return graph.cut(labels) + floor
 
@@ -212,7 +230,7 @@ class KernelWidth:
             found = [graph.labels(k, b) for b in EXPONENTS]
             if np.array_equal(*found):
                 found.pop()
-            starts = [start for start in found if np.isfinite(cut(start))]
+            starts = [start for start in found if np.isfinite(cut(start, SMALLEST))]
 
         def fit(width: float, start: NDArray | None) -> Fitted | None:
             model = silent_clone(self).set_params(
@@ -220,7 +238,7 @@ class KernelWidth:
                 init=own if start is None else start,
                 random_state=seed,
             )
-            model._keeps_sizes = start is not None
+            model._keeps_sizes = width not in widths[: self._n_wide]
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
@@ -229,7 +247,7 @@ class KernelWidth:
                 return None
             return Fitted(model, caught)
 
-        return first_good(self._widths(widest, graph.scale), starts, fit, cut)
+        return first_good(widths, starts, fit, cut, n_wide=self._n_wide)
 
 
 def _labels_of(model: Any, X: Any) -> Any:

@@ -211,6 +211,7 @@ class SKMMC(KernelWidth, MarginClusterer):
     """
 
     _width_parameter = "sigma"
+    _n_wide = 2  # "rms" is twice as wide as gamma="scale"
     _max_clusters = None
     _is_binary = True
     _takes_blocks = True
