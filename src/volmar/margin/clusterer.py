@@ -350,7 +350,9 @@ class MarginClusterer(Clusterer):
         unequal = None
         if self._takes_sizes():
             informed = [c for c, kind in zip(candidates, kinds, strict=True) if kind != "random"]
-            for labels in informed or [best.labels]:
+            if not informed and best.normal is not None:
+                informed = [best.labels]
+            for labels in informed:
                 found = unequal_start(part.view, labels, part.weights, best)
                 if found is not None:
                     unequal, (best, of) = found, found

@@ -36,9 +36,8 @@ BALANCE = 0.05
 # Value of C at which starts are compared, and the gap; 1 is the smallest bounded one.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
-# Values of C at which the margin of unequal sides must be the larger one: with all rows counted,
-# and with the half that is nearest to the border.
-COMPARED_AT = (1.0, 2.0)
+# Share of `margin_between` within which two descents to the same labels differ.
+SAME = 0.01
 HALVES = (0.5, 0.5)
 
 
@@ -126,10 +125,11 @@ def unequal_start(
     """Return what labels lead to with sides of their own sizes, if that is better than halves.
 
     One descent at the C that starts are compared at, with weights that give both sides of the
-    labels the same. It is better where its `margin_between` is larger both for all rows and for
-    the half that is nearest to the border. Groups of unequal size that lie apart have both.
-    A cut through the tail of a single group has neither, a few outliers have the second only,
-    and for these the balance is a help.
+    labels the same. It is better where its `margin_between` is larger for the half of the weight
+    that is nearest to the border (C = 2), and no smaller for all rows (C = 1). Groups of unequal
+    size that lie apart have both. A cut through the tail of a single group has neither, a few
+    outliers have the first only, and for these the balance is a help. Under kernels with
+    k(x, x) = 1 no row is far, outliers do not have the first either, and that is enough.
 
     Parameters
     ----------
@@ -157,9 +157,11 @@ def unequal_start(
     )
     if result.normal is None:
         return None
-    for C in COMPARED_AT:
-        found = margin_between(result, weights, C)
-        halves = 0.0 if even.normal is None else margin_between(even, weights, C)
-        if found <= halves:
+    if even.normal is not None:
+        spread, margin = (
+            margin_between(result, weights, C) / margin_between(even, weights, C)
+            for C in (1.0, 2.0)
+        )
+        if margin <= 1.0 + SAME or (spread < 1.0 - SAME and not view.has_equal_lengths):
             return None
     return UnequalStart(result, sized)
