@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.losses import HingeLoss
 from volmar.margin.problem import MarginProblem
+from volmar.margin.starts import best_start, random_start
 from volmar.margin.views import View
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "UnequalStart",
     "equal_weights",
     "margin_between",
+    "own_sizes",
     "shares_of_sides",
     "unequal_start",
 ]
@@ -39,6 +41,8 @@ SCREENING_TOL = 0.1
 # Share of `margin_between` within which two descents to the same labels differ.
 SAME = 0.01
 HALVES = (0.5, 0.5)
+# Random directions that a start with halves may come from.
+N_RANDOM = 3
 
 
 class UnequalStart(NamedTuple):
@@ -165,3 +169,20 @@ def unequal_start(
         if margin <= 1.0 + SAME or (spread < 1.0 - SAME and not view.has_equal_lengths):
             return None
     return UnequalStart(result, sized)
+
+
+def own_sizes(
+    view: View, labels: NDArray, weights: NDArray | None, seed: int
+) -> UnequalStart | None:
+    """Return `unequal_start` of labels beside the best of several starts with halves.
+
+    For methods that do not compare starts by the margin themselves.
+    """
+    shares = shares_of_sides(labels, weights)
+    if min(shares) <= 0.0 or abs(shares[1] - shares[0]) <= BALANCE:
+        return None
+    source, rng = view.source, np.random.default_rng(seed)
+    starts = [labels, *(random_start(source, rng) for _ in range(N_RANDOM))]
+    problem = MarginProblem(source, HingeLoss(source.shares), tau=BALANCE)
+    even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
+    return unequal_start(view, labels, weights, even)
