@@ -13,12 +13,10 @@ from volmar.base import Clusterer, Status
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_starts import kernel_k_means_start
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.starts import k_means_start
-from volmar.margin.unequal_sizes import HALVES, own_sizes, shares_of_sides
+from volmar.margin.unequal_sizes import HALVES, own_sizes, shares_of_sides, size_start
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
@@ -312,11 +310,7 @@ class LGMMC(KernelView, Clusterer):
     def _take_sizes(self, prepared: Prepared, seed: int) -> None:
         """Give both sides of k-means the same weight where they are unequal and lie apart."""
         view, weights = prepared.view, prepared.weights
-        rows = view.start_rows()
-        if rows is None:
-            labels = kernel_k_means_start(view.source, np.random.default_rng(seed))
-        else:
-            labels = k_means_start(rows, weights, seed)
+        labels = size_start(view, weights, seed)
         found = own_sizes(view, labels, weights, seed)
         if found is not None:
             prepared.view = found.view

@@ -14,22 +14,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.losses import HingeLoss
+from volmar.margin.kernel_starts import kernel_k_means_start
 from volmar.margin.problem import MarginProblem
-from volmar.margin.starts import best_start, random_start
-from volmar.margin.views import View
+from volmar.margin.starts import best_start, k_means_start, random_start
+from volmar.margin.views import ExactKernelView, View
 
 __all__ = [
     "BALANCE",
     "HALVES",
+    "KernelShares",
     "SCREENING_C",
     "SCREENING_TOL",
     "UnequalStart",
     "equal_weights",
     "margin_between",
     "own_sizes",
+    "shares_of_kernel",
     "shares_of_sides",
+    "size_start",
     "unequal_start",
 ]
 
@@ -43,6 +48,21 @@ SAME = 0.01
 HALVES = (0.5, 0.5)
 # Random directions that a start with halves may come from.
 N_RANDOM = 3
+
+
+class KernelShares(NamedTuple):
+    """What `shares_of_kernel` returns.
+
+    Attributes
+    ----------
+    q : ndarray of shape (n,) or None
+        Shares of the rows, of sum 1, with which both sides have the same; None for 1/n.
+    sides : tuple of float
+        Shares of the two sides that count as balanced.
+    """
+
+    q: NDArray | None = None
+    sides: tuple[float, float] = HALVES
 
 
 class UnequalStart(NamedTuple):
@@ -186,3 +206,25 @@ def own_sizes(
     problem = MarginProblem(source, HingeLoss(source.shares), tau=BALANCE)
     even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
     return unequal_start(view, labels, weights, even)
+
+
+def size_start(view: View, weights: NDArray | None, seed: int) -> NDArray:
+    """Return labels that know of sizes: of k-means, in the feature space where rows are not."""
+    rows = view.start_rows()
+    if rows is None:
+        return kernel_k_means_start(view.source, np.random.default_rng(seed))
+    return k_means_start(rows, weights, seed)
+
+
+def shares_of_kernel(K: NDArray, expansion: KernelExpansion, seed: int = 0) -> KernelShares:
+    """Return shares of the rows of a kernel matrix by which to centre it.
+
+    For relaxations, which have no start and whose rows all count alike: the hyperplane of a start
+    of unequal size goes through the mean by these shares, midway between its sides.
+    """
+    view = ExactKernelView(K, expansion)
+    labels = size_start(view, None, seed)
+    found = own_sizes(view, labels, None, seed)
+    if found is None:
+        return KernelShares()
+    return KernelShares(found.view.source.shares, shares_of_sides(labels, None))
