@@ -182,4 +182,4 @@ class GMMCProblem:
         """Return alpha and the intercept b of f(x) = sum_j alpha_j k(x_j, x) + b."""
         alpha = beta - float(beta.sum()) * self._q
         constant = float(beta.sum()) / (self.balance_weight * self.n**2)
-        return alpha, constant - float(self._q @ (self.K @ alpha))
+        return alpha, constant - float(self._q @ (self.K @ alpha + self.shift * alpha))

@@ -24,7 +24,13 @@ from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
-from volmar.margin.unequal_sizes import HALVES, own_sizes, shares_of_sides
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    equal_weights,
+    own_sizes,
+    principal_starts,
+    shares_of_sides,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
@@ -352,17 +358,17 @@ class IterSVR(KernelView, Clusterer):
             return KernelSpace(source.K, weights)
         return FeatureSpace(source.rows)
 
-    def _take_sizes(self, prepared: Prepared, labels: NDArray, seed: int) -> None:
+    def _take_sizes(self, prepared: Prepared, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""
-        weights = prepared.weights
-        found = own_sizes(prepared.view, labels, weights, seed)
+        view, weights = prepared.view, prepared.weights
+        found = own_sizes(view, labels, weights, principal_starts(view.source))
         if found is None:
             return
-        source: Any = found.view.source
-        total = float(labels.size if weights is None else weights.sum())
-        prepared.view, prepared.space = found.view, self._space(found.view, total * source.shares)
+        prepared.balance = shares_of_sides(found, weights)
+        equal = equal_weights(found, weights, prepared.balance)
+        prepared.view = view.reweighted(equal)
+        prepared.space = self._space(prepared.view, equal)
         prepared.C, prepared.floor = self._price_and_floor(prepared.space)
-        prepared.balance = shares_of_sides(labels, weights)
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
@@ -372,7 +378,7 @@ class IterSVR(KernelView, Clusterer):
         try:
             starts = [self._start(prepared, seed) for seed in seeds]
             if self.min_cluster_size is None:
-                self._take_sizes(prepared, starts[0], seed)
+                self._take_sizes(prepared, starts[0])
             results = [self._descend(prepared, labels) for labels in starts]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error

@@ -16,7 +16,14 @@ from volmar.margin.engine import MarginResult
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.unequal_sizes import HALVES, own_sizes, shares_of_sides, size_start
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    equal_weights,
+    own_sizes,
+    principal_starts,
+    shares_of_sides,
+    size_start,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
@@ -307,19 +314,19 @@ class LGMMC(KernelView, Clusterer):
         limit = _largest_sum(balance, n) if w is None else _largest_weight(balance, w)
         return float(self.C) / (n * spread), limit
 
-    def _take_sizes(self, prepared: Prepared, seed: int) -> None:
+    def _take_sizes(self, prepared: Prepared) -> None:
         """Give both sides of k-means the same weight where they are unequal and lie apart."""
         view, weights = prepared.view, prepared.weights
-        labels = size_start(view, weights, seed)
-        found = own_sizes(view, labels, weights, seed)
-        if found is not None:
-            prepared.view = found.view
+        start = size_start(view, weights)
+        labels = own_sizes(view, start, weights, principal_starts(view.source))
+        if labels is not None:
             prepared.balance = shares_of_sides(labels, weights)
+            prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
 
     def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
         try:
             if self.balance is None:
-                self._take_sizes(prepared, seed)
+                self._take_sizes(prepared)
             C, limit = self._formula(prepared)
             result = generate_labels(
                 prepared.view.source,

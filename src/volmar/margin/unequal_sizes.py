@@ -19,8 +19,10 @@ from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.losses import HingeLoss
 from volmar.margin.kernel_starts import kernel_k_means_start
 from volmar.margin.problem import MarginProblem
-from volmar.margin.starts import best_start, k_means_start, random_start
+from volmar.margin.sources import CutSource, LinearSource
+from volmar.margin.starts import best_start, principal_scores
 from volmar.margin.views import ExactKernelView, View
+from volmar.rows import as_rows
 
 __all__ = [
     "BALANCE",
@@ -29,9 +31,11 @@ __all__ = [
     "SCREENING_C",
     "SCREENING_TOL",
     "UnequalStart",
+    "are_unequal",
     "equal_weights",
     "margin_between",
     "own_sizes",
+    "principal_starts",
     "shares_of_kernel",
     "shares_of_sides",
     "size_start",
@@ -40,14 +44,16 @@ __all__ = [
 
 # How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
 BALANCE = 0.05
+# Difference of the shares of two sides up to which they count as halves.
+UNEQUAL = 0.1
 # Value of C at which starts are compared, and the gap; 1 is the smallest bounded one.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
 # Share of `margin_between` within which two descents to the same labels differ.
 SAME = 0.01
 HALVES = (0.5, 0.5)
-# Random directions that a start with halves may come from.
-N_RANDOM = 3
+# Principal components whose sides a start with halves may come from.
+N_OTHERS = 3
 
 
 class KernelShares(NamedTuple):
@@ -88,6 +94,12 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
     else:
         share = float((is_one * weights).sum()) / float(weights.sum())
     return 1.0 - share, share
+
+
+def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
+    """Tell whether sides are further from halves than 55 to 45 %, and neither is empty."""
+    shares = shares_of_sides(labels, weights)
+    return min(shares) > 0.0 and abs(shares[1] - shares[0]) > UNEQUAL
 
 
 def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:
@@ -169,11 +181,11 @@ def unequal_start(
     Returns
     -------
     UnequalStart or None
-        None where halves are as good, and where the labels are equal halves to within `BALANCE`.
+        None where halves are as good, or where the labels are equal halves (`are_unequal`).
     """
-    shares = shares_of_sides(labels, weights)
-    if min(shares) <= 0.0 or abs(shares[1] - shares[0]) <= BALANCE:
+    if not are_unequal(labels, weights):
         return None
+    shares = shares_of_sides(labels, weights)
     sized = view.reweighted(equal_weights(labels, weights, shares))
     problem = MarginProblem(sized.source, HingeLoss(sized.source.shares), tau=BALANCE)
     result = maximise_margin(
@@ -192,39 +204,57 @@ def unequal_start(
 
 
 def own_sizes(
-    view: View, labels: NDArray, weights: NDArray | None, seed: int
-) -> UnequalStart | None:
-    """Return `unequal_start` of labels beside the best of several starts with halves.
+    view: View, labels: NDArray, weights: NDArray | None, others: list[NDArray]
+) -> NDArray | None:
+    """Return the labels of `unequal_start` beside the best of several starts with halves.
 
-    For methods that do not compare starts by the margin themselves.
+    For methods that do not compare starts by the margin themselves. None where halves are taken.
+
+    Parameters
+    ----------
+    view : View
+        The rows, in memory.
+    labels : ndarray of shape (n,)
+        Labels that know of sizes.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    others : list of ndarray of shape (n,)
+        Other starts.
     """
-    shares = shares_of_sides(labels, weights)
-    if min(shares) <= 0.0 or abs(shares[1] - shares[0]) <= BALANCE:
+    if not are_unequal(labels, weights):
         return None
-    source, rng = view.source, np.random.default_rng(seed)
-    starts = [labels, *(random_start(source, rng) for _ in range(N_RANDOM))]
-    problem = MarginProblem(source, HingeLoss(source.shares), tau=BALANCE)
-    even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-    return unequal_start(view, labels, weights, even)
+    problem = MarginProblem(view.source, HingeLoss(view.source.shares), tau=BALANCE)
+    even = best_start(
+        problem, [labels, *others], C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL
+    )
+    found = unequal_start(view, labels, weights, even)
+    return None if found is None else found.result.labels
 
 
-def size_start(view: View, weights: NDArray | None, seed: int) -> NDArray:
-    """Return labels that know of sizes: of k-means, in the feature space where rows are not."""
+def principal_starts(source: CutSource) -> list[NDArray]:
+    """Return the sides of the mean along a few principal components."""
+    return list((principal_scores(source, N_OTHERS, np.random.default_rng(0)) > 0).T)
+
+
+def size_start(view: View, weights: NDArray | None) -> NDArray:
+    """Return labels of two-means: of the rows where there are any, and in the feature space else.
+
+    From the sides of the leading principal component: nothing is left to chance.
+    """
     rows = view.start_rows()
-    if rows is None:
-        return kernel_k_means_start(view.source, np.random.default_rng(seed))
-    return k_means_start(rows, weights, seed)
+    source = view.source if rows is None else LinearSource(as_rows(rows, sample_weight=weights))
+    return kernel_k_means_start(source, np.random.default_rng(0)).astype(np.int64)
 
 
-def shares_of_kernel(K: NDArray, expansion: KernelExpansion, seed: int = 0) -> KernelShares:
+def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
     """Return shares of the rows of a kernel matrix by which to centre it.
 
     For relaxations, which have no start and whose rows all count alike: the hyperplane of a start
     of unequal size goes through the mean by these shares, midway between its sides.
     """
     view = ExactKernelView(K, expansion)
-    labels = size_start(view, None, seed)
-    found = own_sizes(view, labels, None, seed)
-    if found is None:
+    labels = own_sizes(view, size_start(view, None), None, principal_starts(view.source))
+    if labels is None:
         return KernelShares()
-    return KernelShares(found.view.source.shares, shares_of_sides(labels, None))
+    sides = shares_of_sides(labels, None)
+    return KernelShares(equal_weights(labels, None, sides) / len(K), sides)
