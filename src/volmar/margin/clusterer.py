@@ -29,6 +29,7 @@ from volmar.margin.unequal_sizes import (
     HALVES,
     SCREENING_C,
     SCREENING_TOL,
+    are_unequal,
     equal_weights,
     shares_of_sides,
     unequal_start,
@@ -350,7 +351,9 @@ class MarginClusterer(Clusterer):
         unequal = None
         if self._takes_sizes():
             informed = [c for c, kind in zip(candidates, kinds, strict=True) if kind != "random"]
-            for labels in informed or [best.labels]:
+            if not informed and best.normal is not None:
+                informed = [best.labels]
+            for labels in informed:
                 found = unequal_start(part.view, labels, part.weights, best)
                 if found is not None:
                     unequal, (best, of) = found, found
@@ -376,8 +379,7 @@ class MarginClusterer(Clusterer):
         if not self._takes_sizes():
             return Start(labels)
         if getattr(self, "_keeps_sizes", False):
-            shares = shares_of_sides(labels, prepared.weights)
-            return Start(labels, abs(shares[1] - shares[0]) > BALANCE)
+            return Start(labels, are_unequal(labels, prepared.weights))
         part = self._part(view, prepared.weights, seed)
         few = labels if part.chosen is None else labels[part.chosen]
         even = self._screened(part.view, [few])

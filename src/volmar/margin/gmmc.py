@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.gmmc_problem import GMMCProblem
+from volmar.margin.unequal_sizes import KernelShares, shares_of_kernel
 from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
@@ -24,6 +25,8 @@ TIED = 1e-3
 EQUAL = 1e-6
 # Kernel values that differ by less, relative to the largest, are one value with rounding on it.
 CONSTANT = 1e-14
+# The paper's C_e.
+BALANCE_WEIGHT = 1e4
 
 # ----------------------------------------------------------------------------------- solver
 
@@ -136,6 +139,7 @@ class Prepared(NamedTuple):
 
     problem: GMMCProblem
     expansion: KernelExpansion
+    balance: tuple[float, float]
 
 
 class GMMC(KernelMixin, Clusterer):
@@ -268,7 +272,7 @@ class GMMC(KernelMixin, Clusterer):
         coef0=1,
         kernel_params=None,
         C=1.0,
-        balance_weight=1e4,
+        balance_weight=None,
         shift=None,
         tol=1e-7,
         max_iter=100,
@@ -310,7 +314,8 @@ class GMMC(KernelMixin, Clusterer):
         self._check_kernel()
         if self.C is not None:
             check_number("C", self.C, low=0.0, open_low=True)
-        check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
+        if self.balance_weight is not None:
+            check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
         if self.shift is not None:
             check_number("shift", self.shift, low=0.0)
         check_number("tol", self.tol, low=0.0, open_low=True)
@@ -333,9 +338,14 @@ class GMMC(KernelMixin, Clusterer):
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
-        problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
+        weight = BALANCE_WEIGHT if self.balance_weight is None else float(self.balance_weight)
+        problem = GMMCProblem(K, C, weight, float(shift))
         problem.check_scales()
-        return Prepared(problem, expansion)
+        taken = KernelShares()
+        if self.balance_weight is None:
+            taken = shares_of_kernel(K, expansion)
+        problem = replace(problem, shares=taken.q)
+        return Prepared(problem, expansion, taken.sides)
 
     def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
@@ -346,6 +356,7 @@ class GMMC(KernelMixin, Clusterer):
         self.dual_coef_ = result.alpha
         self.intercept_ = result.intercept
         self.smallest_C_ = prepared.problem.smallest_price
+        self.balance_ = prepared.balance
         _warn(prepared.problem, result)
 
 

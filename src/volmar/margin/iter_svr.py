@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,14 @@ from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    are_unequal,
+    equal_weights,
+    own_sizes,
+    principal_starts,
+    shares_of_sides,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
@@ -36,16 +45,36 @@ LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
+# Share of the weight on each side where no size is given.
+LEAST_SHARE = 0.3
 
 
-class Prepared(NamedTuple):
-    """What all starts share."""
+@dataclass
+class Prepared:
+    """What all starts share.
+
+    Attributes
+    ----------
+    view : View
+        The rows. A run that takes the sizes of its start leaves them here with its weights.
+    space : RegressionSpace
+        The same for the regressions.
+    C : float
+        Price of the loss.
+    floor : float
+        Least weight of a side.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    balance : tuple of float
+        Shares of the two sides that count as balanced.
+    """
 
     view: View
     space: RegressionSpace
     C: float
-    weights: NDArray | None
     floor: float
+    weights: NDArray | None
+    balance: tuple[float, float] = HALVES
 
 
 class IterSVR(GammaWidth, KernelView, Clusterer):
@@ -196,7 +225,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         n_landmarks=100,
         C="scale",
         bias="gap",
-        min_cluster_size=0.3,
+        min_cluster_size=None,
         init="auto",
         n_init=1,
         tol=1e-3,
@@ -255,7 +284,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         size = self.min_cluster_size
         if isinstance(size, Integral):
             check_count("min_cluster_size", size)
-        else:
+        elif size is not None:
             check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
@@ -274,8 +303,11 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
+    def _least_share(self) -> Any:
+        return LEAST_SHARE if self.min_cluster_size is None else self.min_cluster_size
+
     def _least_weight(self, n: int, total: float) -> float:
-        size = self.min_cluster_size
+        size = self._least_share()
         share = int(size) / n if isinstance(size, Integral) else float(size)
         if share > 0.5:
             raise ValueError(
@@ -287,15 +319,23 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     # ------------------------------------------------------------------ fit
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
-        view, space = self._spaces(X, weights)
-        total = float(X.shape[0] if weights is None else weights.sum())
-        variance = float(space.mean_squared_norm())
+        view = self._view(X, weights)
+        space = self._space(view, weights)
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
-        if variance < -space.rounding() or not (definite or space.is_gram()):
+        if not (definite or space.is_gram()):
+            raise self._not_a_kernel()
+        return Prepared(view, space, *self._price_and_floor(space), weights)
+
+    def _price_and_floor(self, space: RegressionSpace) -> tuple[float, float]:
+        """Return C and the least weight of a side."""
+        n = space.n_rows
+        total = float(n if space.weights is None else space.weights.sum())
+        variance = float(space.mean_squared_norm())
+        if variance < -space.rounding():
             raise self._not_a_kernel()
         if variance <= space.rounding():
             raise ValueError(
-                f"all {X.shape[0]} rows of X are the same (under kernel={self.kernel!r}), there "
+                f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
                 "is nothing to separate. Check that X was loaded rightly, or use another kernel."
             )
         C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
@@ -305,19 +345,35 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
                 f"C={C:g} is more than floating point can tell from an infinite price for these "
                 f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
             )
-        return Prepared(view, space, C, weights, self._least_weight(X.shape[0], total))
+        return C, self._least_weight(n, total)
 
-    def _spaces(self, X: Any, weights: NDArray | None) -> tuple[View, RegressionSpace]:
+    def _view(self, X: Any, weights: NDArray | None) -> View:
+        if self._is_linear():
+            return LinearView(X, weights)
+        if self.method == "exact":
+            return self._exact_view(X, weights)
+        return self._nystroem_view(X, weights, self.n_landmarks)
+
+    def _space(self, view: View, weights: NDArray | None) -> RegressionSpace:
+        source: Any = view.source
         if self.method == "exact" and not self._is_linear():
-            view = self._exact_view(X, weights)
-            return view, KernelSpace(view.source.K, weights)
-        rows: LinearView = (
-            LinearView(X, weights)
-            if self._is_linear()
-            else self._nystroem_view(X, weights, self.n_landmarks)
-        )
-        source: Any = rows.source
-        return rows, FeatureSpace(source.rows)
+            return KernelSpace(source.K, weights)
+        return FeatureSpace(source.rows)
+
+    def _take_sizes(self, prepared: Prepared, labels: NDArray) -> None:
+        """Give both sides of the start the same weight where they are unequal and lie apart."""
+        view, weights = prepared.view, prepared.weights
+        if self._keeps_sizes:
+            found = labels if are_unequal(labels, weights) else None
+        else:
+            found = own_sizes(view, labels, weights, principal_starts(view.source))
+        if found is None:
+            return
+        prepared.balance = shares_of_sides(found, weights)
+        equal = equal_weights(found, weights, prepared.balance)
+        prepared.view = view.reweighted(equal)
+        prepared.space = self._space(prepared.view, equal)
+        prepared.C, prepared.floor = self._price_and_floor(prepared.space)
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
@@ -325,7 +381,10 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         more = self.n_init - 1 if several else 0
         seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
         try:
-            results = [self._one_start(prepared, seed) for seed in seeds]
+            starts = [self._start(prepared, seed) for seed in seeds]
+            if self.min_cluster_size is None:
+                self._take_sizes(prepared, starts[0])
+            results = [self._descend(prepared, labels) for labels in starts]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
@@ -337,10 +396,10 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
             )
         return result
 
-    def _one_start(self, prepared: Prepared, seed: int) -> IterSVRResult:
+    def _descend(self, prepared: Prepared, labels: NDArray) -> IterSVRResult:
         return iterate_svr(
             prepared.space,
-            self._start(prepared, seed),
+            labels,
             prepared.C,
             RULES[self.bias],
             floor=prepared.floor,
@@ -377,6 +436,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         plane = MarginResult(result.objective, normal=result.normal, rho=1.0, t=result.bias)
         self._hyperplane = prepared.view.hyperplane(plane)
         self.C_ = prepared.C
+        self.balance_ = prepared.balance
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = self._hyperplane.coef[None, :]
@@ -390,7 +450,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
             warn_user(
                 f"The regression on the labels found is no better than a constant, at "
                 f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
-                f"Raise min_cluster_size (now {self.min_cluster_size}) or C.",
+                f"Raise min_cluster_size (now {self._least_share():g}) or C.",
                 ConvergenceWarning,
             )
         elif result.status is Status.FAILED:

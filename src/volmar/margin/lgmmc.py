@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,15 @@ from volmar.margin.engine import MarginResult
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    are_unequal,
+    equal_weights,
+    own_sizes,
+    principal_starts,
+    shares_of_sides,
+    size_start,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
@@ -25,14 +35,30 @@ LEAST_C, MOST_C = 1e-10, 1e10
 ROUNDINGS = 64
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
+# Largest mean of a labelling where none is given.
+BALANCE = 0.5
 
 
-class Prepared(NamedTuple):
-    """What the search needs."""
+@dataclass
+class Prepared:
+    """What the search needs.
+
+    Attributes
+    ----------
+    view : View
+        The rows. A run that takes the sizes of k-means leaves them here with its weights.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    n : int
+        Number of rows that weigh.
+    balance : tuple of float
+        Shares of the two sides that count as balanced.
+    """
 
     view: View
-    C: float  # of the formula
-    limit: float
+    weights: NDArray | None
+    n: int
+    balance: tuple[float, float] = HALVES
 
 
 class LGMMC(GammaWidth, KernelView, Clusterer):
@@ -201,7 +227,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         method="exact",
         n_landmarks=100,
         C=30.0,
-        balance=0.5,
+        balance=None,
         init="auto",
         n_starts=10,
         tol=0.01,
@@ -252,16 +278,17 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     def _check_parameters(self) -> None:
         self._check_representation()
         check_number("C", self.C, low=LEAST_C, high=MOST_C)
-        check_number("balance", self.balance, low=0.0)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto"])
         check_count("n_starts", self.n_starts)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
-        if self.balance >= 1.0:
+        if self.balance is not None and self.balance >= 1.0:
             raise ValueError(
-                f"balance={self.balance:g} allows all rows on one side. Use a balance below 1 "
-                "(0.5 by default)."
+                f"balance={self.balance:g} allows all rows on one side. Use a balance below 1, or "
+                "leave it out."
             )
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
@@ -272,25 +299,50 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
             view = self._exact_view(X, weights)
         else:
             view = self._nystroem_view(X, weights, self.n_landmarks)
-        spread = _mean_square(view.source)
+        prepared = Prepared(view, weights, n)
+        self._formula(prepared)
+        return prepared
+
+    def _formula(self, prepared: Prepared) -> tuple[float, float]:
+        """Return C of the formula and the limit of a labelling's sum."""
+        source, n = prepared.view.source, prepared.n
+        spread = _mean_square(source)
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
-            which = "" if weights is None else " with a positive sample_weight"
+            which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
                 f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
                 "part. Check that the rows of X differ, or use another kernel or gamma."
             )
-        w = row_weights(view.source)
-        limit = _largest_sum(self.balance, n) if w is None else _largest_weight(self.balance, w)
-        return Prepared(view, float(self.C) / (n * spread), limit)
+        w = row_weights(source)
+        balance = BALANCE if self.balance is None else self.balance
+        limit = _largest_sum(balance, n) if w is None else _largest_weight(balance, w)
+        return float(self.C) / (n * spread), limit
+
+    def _take_sizes(self, prepared: Prepared) -> None:
+        """Give both sides of k-means the same weight where they are unequal and lie apart."""
+        view, weights = prepared.view, prepared.weights
+        given = self._start(prepared)
+        labels: NDArray | None
+        if self._keeps_sizes and given is not None:
+            labels = given if are_unequal(given, weights) else None
+        else:
+            start = size_start(view, weights)
+            labels = own_sizes(view, start, weights, principal_starts(view.source))
+        if labels is not None:
+            prepared.balance = shares_of_sides(labels, weights)
+            prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
 
     def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
         try:
+            if self.balance is None:
+                self._take_sizes(prepared)
+            C, limit = self._formula(prepared)
             result = generate_labels(
                 prepared.view.source,
-                C=prepared.C,
-                limit=prepared.limit,
+                C=C,
+                limit=limit,
                 start=self._start(prepared),
                 n_starts=self.n_starts,
                 tol=self.tol,
@@ -324,6 +376,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         )
         hyperplane: Any = prepared.view.hyperplane(plane)
         self._hyperplane = hyperplane
+        self.balance_ = prepared.balance
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = hyperplane.coef[None, :]

@@ -15,6 +15,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
+from volmar.margin.unequal_sizes import KernelShares, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope_rounding import (
@@ -29,6 +30,8 @@ ROUNDINGS = ("centred", "random")
 N_RANDOM = 100
 # A negative eigenvalue of K below this share of the largest is rounding.
 INDEFINITE = 1e-6
+# b of equal halves.
+HALF_SIZES = 1.0
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -131,12 +134,16 @@ def labelled(problem: SDPMMCProblem, found: ElliptopeResult, rounded: Rounded) -
 class Prepared(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows.
 
-    `means` are the row means that were taken off the kernel matrix, None for none.
+    `means` are the row means (by the shares q) that were taken off the kernel matrix, None for
+    none; `balance` is b, and `sides` are the shares of two sides that it allows for.
     """
 
     problem: SDPMMCProblem
     means: NDArray | None
+    q: NDArray
     expansion: KernelExpansion
+    balance: float | None
+    sides: tuple[float, float]
 
 
 class SDPMMC(KernelMixin, Clusterer):
@@ -282,7 +289,7 @@ class SDPMMC(KernelMixin, Clusterer):
         kernel_params=None,
         center=True,
         C=1.0,
-        balance=1.0,
+        balance="auto",
         row_balance=False,
         triangle=False,
         rounding="centred",
@@ -333,7 +340,9 @@ class SDPMMC(KernelMixin, Clusterer):
         check_choice("rounding", self.rounding, ROUNDINGS)
         for name in ("C", "tol"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
-        if self.balance is not None:
+        if isinstance(self.balance, str):
+            check_choice("balance", self.balance, ["auto"])
+        elif self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         for name in ("center", "row_balance", "triangle"):
             check_flag(name, getattr(self, name))
@@ -349,17 +358,30 @@ class SDPMMC(KernelMixin, Clusterer):
         K, expansion = self._kernel_matrix(X)
         rounding = self._rounding(X, K)
         K = K.astype(np.float64, copy=False)
-        means = None
+        balance, taken = self._sizes(K, expansion)
+        means, q = None, np.full(n, 1.0 / n) if taken.q is None else taken.q
         if self.center and self.mode != "paper":
-            means = K.mean(axis=1)
-            K = K - means - means[:, None] + means.mean()
+            means = K @ q
+            K = K - means - means[:, None] + float(q @ means)
         if (np.ptp(K) if means is None else np.abs(K).max()) <= rounding:
             raise ValueError(
                 "all rows of X are the same to this kernel (up to rounding), and nothing tells "
                 "two clusters apart. Use a narrower kernel (a larger gamma), or check X."
             )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
-        return Prepared(SDPMMCProblem(definite((K + K.T) / 2, rounding), box), means, expansion)
+        problem = SDPMMCProblem(definite((K + K.T) / 2, rounding), box)
+        return Prepared(problem, means, q, expansion, balance, taken.sides)
+
+    def _sizes(self, K: NDArray, expansion: KernelExpansion) -> tuple[float | None, KernelShares]:
+        """Return b, and the shares by which to centre the kernel matrix."""
+        if self.mode == "paper":
+            return None, KernelShares()
+        if not isinstance(self.balance, str):
+            return self.balance, KernelShares()
+        # Without centring there is no mean for the hyperplane to go through.
+        taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
+        imbalance = taken.sides[1] - taken.sides[0]
+        return HALF_SIZES + len(K) * imbalance**2, taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
         """Return what an eigenvalue of K may be off by: n times what an entry may.
@@ -377,7 +399,7 @@ class SDPMMC(KernelMixin, Clusterer):
         problem = prepared.problem
         settings: dict[str, Any] = {
             "C": problem.box,
-            "balance": None if self.mode == "paper" else self.balance,
+            "balance": prepared.balance,
             "balance_of": "rows" if self.row_balance else "mean",
             "tol": self.tol,
             "max_iter": self.max_iter,
@@ -399,16 +421,17 @@ class SDPMMC(KernelMixin, Clusterer):
 
     def _publish(self, prepared: Prepared, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
+        self.balance_ = prepared.sides
         self.alpha_ = result.a
         # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
         coefficients = result.dual * (2.0 * result.labels - 1.0)
         self.intercept_ = 0.0
         if prepared.means is not None:
-            coefficients = coefficients - coefficients.mean()
+            coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
         if result.status is Status.MAX_ITER:
-            has_balance = self.balance is not None and self.mode != "paper"
+            has_balance = prepared.balance is not None
             remedy = ", or balance (None for no such constraint)" if has_balance else ""
             warn_user(
                 f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "

@@ -55,6 +55,7 @@ class BasisView(View):
     """
 
     is_stateful = True
+    has_equal_lengths = True
 
     def __init__(self, X: Any, weights: NDArray | None = None, **settings: Any):
         self.X, self.weights, self.settings = X, weights, settings

@@ -14,32 +14,61 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult, maximise_margin
 from volmar.margin.losses import HingeLoss
+from volmar.margin.kernel_starts import kernel_k_means_start
 from volmar.margin.problem import MarginProblem
-from volmar.margin.views import View
+from volmar.margin.sources import CutSource, LinearSource
+from volmar.margin.starts import best_start, principal_scores
+from volmar.margin.views import ExactKernelView, View
+from volmar.rows import as_rows
 
 __all__ = [
     "BALANCE",
     "HALVES",
+    "KernelShares",
     "SCREENING_C",
     "SCREENING_TOL",
     "UnequalStart",
+    "are_unequal",
     "equal_weights",
     "margin_between",
+    "own_sizes",
+    "principal_starts",
+    "shares_of_kernel",
     "shares_of_sides",
+    "size_start",
     "unequal_start",
 ]
 
 # How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
 BALANCE = 0.05
+# Difference of the shares of two sides up to which they count as halves.
+UNEQUAL = 0.1
 # Value of C at which starts are compared, and the gap; 1 is the smallest bounded one.
 SCREENING_C = 1.2
 SCREENING_TOL = 0.1
-# Values of C at which the margin of unequal sides must be the larger one: with all rows counted,
-# and with the half that is nearest to the border.
-COMPARED_AT = (1.0, 2.0)
+# Share of `margin_between` within which two descents to the same labels differ.
+SAME = 0.01
 HALVES = (0.5, 0.5)
+# Principal components whose sides a start with halves may come from.
+N_OTHERS = 3
+
+
+class KernelShares(NamedTuple):
+    """What `shares_of_kernel` returns.
+
+    Attributes
+    ----------
+    q : ndarray of shape (n,) or None
+        Shares of the rows, of sum 1, with which both sides have the same; None for 1/n.
+    sides : tuple of float
+        Shares of the two sides that count as balanced.
+    """
+
+    q: NDArray | None = None
+    sides: tuple[float, float] = HALVES
 
 
 class UnequalStart(NamedTuple):
@@ -65,6 +94,12 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
     else:
         share = float((is_one * weights).sum()) / float(weights.sum())
     return 1.0 - share, share
+
+
+def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
+    """Tell whether sides are further from halves than 55 to 45 %, and neither is empty."""
+    shares = shares_of_sides(labels, weights)
+    return min(shares) > 0.0 and abs(shares[1] - shares[0]) > UNEQUAL
 
 
 def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:
@@ -126,10 +161,11 @@ def unequal_start(
     """Return what labels lead to with sides of their own sizes, if that is better than halves.
 
     One descent at the C that starts are compared at, with weights that give both sides of the
-    labels the same. It is better where its `margin_between` is larger both for all rows and for
-    the half that is nearest to the border. Groups of unequal size that lie apart have both.
-    A cut through the tail of a single group has neither, a few outliers have the second only,
-    and for these the balance is a help.
+    labels the same. It is better where its `margin_between` is larger for the half of the weight
+    that is nearest to the border (C = 2), and no smaller for all rows (C = 1). Groups of unequal
+    size that lie apart have both. A cut through the tail of a single group has neither, a few
+    outliers have the first only, and for these the balance is a help. Under kernels with
+    k(x, x) = 1 no row is far, outliers do not have the first either, and that is enough.
 
     Parameters
     ----------
@@ -145,11 +181,11 @@ def unequal_start(
     Returns
     -------
     UnequalStart or None
-        None where halves are as good, and where the labels are equal halves to within `BALANCE`.
+        None where halves are as good, or where the labels are equal halves (`are_unequal`).
     """
-    shares = shares_of_sides(labels, weights)
-    if min(shares) <= 0.0 or abs(shares[1] - shares[0]) <= BALANCE:
+    if not are_unequal(labels, weights):
         return None
+    shares = shares_of_sides(labels, weights)
     sized = view.reweighted(equal_weights(labels, weights, shares))
     problem = MarginProblem(sized.source, HingeLoss(sized.source.shares), tau=BALANCE)
     result = maximise_margin(
@@ -157,9 +193,68 @@ def unequal_start(
     )
     if result.normal is None:
         return None
-    for C in COMPARED_AT:
-        found = margin_between(result, weights, C)
-        halves = 0.0 if even.normal is None else margin_between(even, weights, C)
-        if found <= halves:
+    if even.normal is not None:
+        spread, margin = (
+            margin_between(result, weights, C) / margin_between(even, weights, C)
+            for C in (1.0, 2.0)
+        )
+        if margin <= 1.0 + SAME or (spread < 1.0 - SAME and not view.has_equal_lengths):
             return None
     return UnequalStart(result, sized)
+
+
+def own_sizes(
+    view: View, labels: NDArray, weights: NDArray | None, others: list[NDArray]
+) -> NDArray | None:
+    """Return the labels of `unequal_start` beside the best of several starts with halves.
+
+    For methods that do not compare starts by the margin themselves. None where halves are taken.
+
+    Parameters
+    ----------
+    view : View
+        The rows, in memory.
+    labels : ndarray of shape (n,)
+        Labels that know of sizes.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    others : list of ndarray of shape (n,)
+        Other starts.
+    """
+    if not are_unequal(labels, weights):
+        return None
+    problem = MarginProblem(view.source, HingeLoss(view.source.shares), tau=BALANCE)
+    even = best_start(
+        problem, [labels, *others], C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL
+    )
+    found = unequal_start(view, labels, weights, even)
+    return None if found is None else found.result.labels
+
+
+def principal_starts(source: CutSource) -> list[NDArray]:
+    """Return the sides of the mean along a few principal components."""
+    return list((principal_scores(source, N_OTHERS, np.random.default_rng(0)) > 0).T)
+
+
+def size_start(view: View, weights: NDArray | None) -> NDArray:
+    """Return labels of two-means: of the rows where there are any, and in the feature space else.
+
+    From the sides of the leading principal component: nothing is left to chance.
+    """
+    rows = view.start_rows()
+    source = view.source if rows is None else LinearSource(as_rows(rows, sample_weight=weights))
+    return kernel_k_means_start(source, np.random.default_rng(0)).astype(np.int64)
+
+
+def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
+    """Return shares of the rows of a kernel matrix by which to centre it.
+
+    For relaxations, which have no start and whose rows all count alike: the hyperplane of a start
+    of unequal size goes through the mean by these shares, midway between its sides.
+    """
+    view = ExactKernelView(K, expansion)
+    labels = own_sizes(view, size_start(view, None), None, principal_starts(view.source))
+    if labels is None:
+        return KernelShares()
+    sides = shares_of_sides(labels, None)
+    return KernelShares(equal_weights(labels, None, sides) / len(K), sides)

@@ -21,6 +21,10 @@ __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 FAR_AWAY = 30.0
 # Rows from which the spread is told, roughly.
 SPREAD_ROWS = 1000
+# Kernels with k(x, x) = 1.
+EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
+# Share of the largest kernel value below which a difference is rounding.
+ROUNDING = 1e-9
 
 
 class Shift:
@@ -48,6 +52,8 @@ class View(ABC):
     source: CutSource
     #: Whether the source keeps something of every vector that it was asked for.
     is_stateful: bool = False
+    #: Whether all rows have the same length before centring, so that none is far from the others.
+    has_equal_lengths: bool = False
 
     @abstractmethod
     def hyperplane(self, result: MarginResult) -> Hyperplane:
@@ -123,7 +129,9 @@ class LinearView(View):
     def sampled(self, chosen: NDArray) -> LinearView:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[chosen]
-        return LinearView(self.X[chosen], weights)
+        part = LinearView(self.X[chosen], weights)
+        part.has_equal_lengths = self.has_equal_lengths
+        return part
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,7 @@ class FeatureView(LinearView):
     def __init__(self, feature_map: Any, features: NDArray, weights: NDArray | None = None):
         super().__init__(features, weights)
         self.feature_map = feature_map
+        self.has_equal_lengths = getattr(feature_map, "kernel", None) in EQUAL_LENGTHS
 
     def reweighted(self, weights: NDArray) -> FeatureView:
         """Return the same rows with other weights."""
@@ -196,6 +205,7 @@ class ExactKernelView(View):
         self.expansion = expansion
         shares = None if weights is None else weights / weights.sum()
         self.source: KernelSource = KernelSource(K, shares)
+        self.has_equal_lengths = bool(np.ptp(K.diagonal()) <= ROUNDING * self.source.K.max())
 
     def reweighted(self, weights: NDArray) -> ExactKernelView:
         """Return the same rows with other weights."""
