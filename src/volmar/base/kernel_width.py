@@ -33,6 +33,8 @@ FLOOR = 0.1
 # that a wide kernel finds only when it starts from them must be more even: small tight groups
 # inside of large ones are common in many columns, where kernels are wide.
 SMALLEST, SMALLEST_IN_WIDE = 0.04, 0.5
+# Cut that halves how well a split counts to separate its part, in the order of splits.
+CUT_OF_A_SPLIT = 0.01
 # Most halvings of the widest kernel.
 MAX_HALVINGS = 4
 
@@ -111,6 +113,8 @@ class KernelWidth:
     #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
     #: even ones: set for labels whose clusters were compared with others.
     _keeps_sizes: bool = False
+    #: What the clusters found cut in the graph that widths are compared in; 0 if they were not.
+    _cut: float = 0.0
     #: Number of widths, the first of the list, that are as wide as the rows are spread.
     _n_wide: ClassVar[int] = 1
     #: Name of the parameter that may be "auto".
@@ -174,6 +178,7 @@ class KernelWidth:
         rows = X if is_whole else X[chosen]
         few = None if weights is None else np.asarray(weights[chosen])
         best = self._best_trial(rows, few, chosen, widest, seed)
+        self._cut = 0.0 if best is None else best.cut
         if best is not None and is_whole:
             self._adopt(best.fitted, X)
             return
@@ -185,12 +190,20 @@ class KernelWidth:
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
+    def _split_probability(self, model: Any, X: Any, weights: Any, /) -> float:
+        """Return how well the scores of a split separate, the less the more that it cuts.
+
+        A narrow kernel separates any labels, so that its scores alone do not compare parts.
+        """
+        separation = super()._split_probability(model, X, weights)  # type: ignore[misc]
+        return separation / (1.0 + model._cut / CUT_OF_A_SPLIT)
+
     def _adopt(self, fitted: Fitted, X: Any) -> None:
         """Take over what was fitted to the same rows, with its warnings."""
         own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}  # type: ignore[attr-defined]
         for _ in fit_steps(self, X, 1):
             for name, value in vars(fitted.model).items():
-                if name not in own and not name.startswith("_skl_"):
+                if name not in own and name != "_cut" and not name.startswith("_skl_"):
                     setattr(self, name, value)
         for warning in fitted.warnings:
             warn_user(str(warning.message), warning.category)
