@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from volmar.base.callbacks import fit_steps, silent_clone
 from volmar.base.warn import warn_user
-from volmar.graphs.cut_graph import CutGraph
+from volmar.graphs.cut_graph import CutGraph, distinct_rows
 from volmar.rows import BlockTable, drawn_rows, scale_gamma
 
 __all__ = ["GammaWidth", "KernelWidth", "Trial", "first_good"]
@@ -113,13 +114,12 @@ class KernelWidth:
     #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
     #: even ones: set for labels whose clusters were compared with others.
     _keeps_sizes: bool = False
-    #: What the clusters found cut in the graph that widths are compared in; 0 if they were not.
-    _cut: float = 0.0
     #: Number of widths, the first of the list, that are as wide as the rows are spread.
     _n_wide: ClassVar[int] = 1
     #: Name of the parameter that may be "auto".
     _width_parameter: ClassVar[str] = "gamma"
 
+    cut_: float
     init: Any
     n_clusters: int
     random_state: Any
@@ -167,6 +167,10 @@ class KernelWidth:
                 narrower = self._halved(narrower)
         return widths
 
+    def _adopts_trial(self) -> bool:
+        """Whether a fit to all rows stands; rows in blocks are fitted again, and so their peers."""
+        return True
+
     def _fit_once(self, X: Any, weights: Any) -> None:
         if not self._chooses_width():
             super()._fit_once(X, weights)  # type: ignore[misc]
@@ -174,19 +178,23 @@ class KernelWidth:
         widest = self._widest(X, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
-        is_whole = chosen.size == X.shape[0] and not isinstance(X, BlockTable)
-        rows = X if is_whole else X[chosen]
+        is_all = chosen.size == X.shape[0]
+        rows = X if is_all and not isinstance(X, BlockTable) else X[chosen]
         few = None if weights is None else np.asarray(weights[chosen])
-        best = self._best_trial(rows, few, chosen, widest, seed)
-        self._cut = 0.0 if best is None else best.cut
-        if best is not None and is_whole:
+        best = self._best_trial(rows, few, chosen, X.shape[0], widest, seed)
+        if best is not None:
+            self.cut_ = best.cut
+        if best is not None and rows is X and self._adopts_trial():
             self._adopt(best.fitted, X)
             return
         params = self._at_width(widest, widest)
         if best is not None:
             params = self._at_width(best.width, widest)
-            params |= {"init": _labels_of(best.fitted.model, X)}
             params["_keeps_sizes"] = best.fitted.model._keeps_sizes
+            if not is_all:
+                params["init"] = _labels_of(best.fitted.model, X)
+            elif best.start is not None:
+                params["init"] = best.start
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
@@ -196,36 +204,49 @@ class KernelWidth:
         A narrow kernel separates any labels, so that its scores alone do not compare parts.
         """
         separation = super()._split_probability(model, X, weights)  # type: ignore[misc]
-        return separation / (1.0 + model._cut / CUT_OF_A_SPLIT)
+        return separation / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
 
     def _adopt(self, fitted: Fitted, X: Any) -> None:
         """Take over what was fitted to the same rows, with its warnings."""
-        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_"}  # type: ignore[attr-defined]
+        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}  # type: ignore[attr-defined]
         for _ in fit_steps(self, X, 1):
             for name, value in vars(fitted.model).items():
-                if name not in own and name != "_cut" and not name.startswith("_skl_"):
+                if name not in own and not name.startswith(("_skl_callback", "_callback")):
                     setattr(self, name, value)
         for warning in fitted.warnings:
             warn_user(str(warning.message), warning.category)
 
     @contextmanager
     def _set_for_now(self, **params: Any) -> Iterator[None]:
-        given = {name: getattr(self, name) for name in params}
-        for name, value in params.items():
-            setattr(self, name, value)
+        before = {name: value for name, value in vars(self).items() if name in params}
+        vars(self).update(params)
         try:
             yield
         finally:
-            for name, value in given.items():
-                setattr(self, name, value)
+            for name in params:
+                del vars(self)[name]
+            vars(self).update(before)
 
     def _best_trial(
-        self, rows: Any, weights: NDArray | None, chosen: NDArray, widest: float, seed: int
+        self,
+        rows: Any,
+        weights: NDArray | None,
+        chosen: NDArray,
+        n_rows: int,
+        widest: float,
+        seed: int,
     ) -> Trial | None:
-        graph = CutGraph(rows, weights)
-        k = self.n_clusters
-        if graph.n_distinct < max(FEWEST, 5 * k):
+        """Return the fit to chosen rows that `first_good` takes; None if there is no choice."""
+        k, given = self.n_clusters, self.init
+        own = given
+        if not isinstance(given, str):
+            if np.ndim(given) != 1 or len(given) != n_rows:
+                return None  # the fit refuses them
+            own = np.asarray(given)[chosen]
+        distinct, group = distinct_rows(rows)
+        if distinct.shape[0] < max(FEWEST, 5 * k):
             return None
+        graph = CutGraph(distinct, group, weights)
 
         widths = self._widths(widest, graph.scale)
         floor = FLOOR * k / graph.n_distinct
@@ -236,8 +257,6 @@ class KernelWidth:
                 return np.inf
             return graph.cut(labels) + floor
 
-        given = self.init
-        own = given if isinstance(given, str) or given is None else np.asarray(given)[chosen]
         starts: list[NDArray] = []
         if isinstance(own, str) and own == "auto":
             found = [graph.labels(k, b) for b in EXPONENTS]
@@ -249,7 +268,7 @@ class KernelWidth:
             model = silent_clone(self).set_params(
                 **self._at_width(width, widest),
                 init=own if start is None else start,
-                random_state=seed,
+                random_state=self.random_state if isinstance(self.random_state, Integral) else seed,
             )
             model._keeps_sizes = width not in widths[: self._n_wide]
             try:

@@ -362,7 +362,8 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
     def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
         if isinstance(self.init, str):
-            labels = start_labels(problem, self.n_clusters, self.init, seed)
+            kind = "k-means++" if self.init == "auto" else self.init
+            labels = start_labels(problem, self.n_clusters, kind, seed)
         else:
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)

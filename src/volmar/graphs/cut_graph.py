@@ -12,10 +12,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.graphs.local_scaling import _distinct_rows
+from volmar.graphs.local_scaling import _distinct_rows as distinct_rows
 from volmar.graphs.neighbors import NeighborSearch
 
-__all__ = ["CutGraph"]
+__all__ = ["CutGraph", "distinct_rows"]
 
 # Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
 # for its eigenvectors: a cut of a few stray rows is no longer free.
@@ -45,10 +45,12 @@ class CutGraph:
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n, d)
-        Rows, two different ones at least.
+    distinct : array or sparse matrix of shape (m, d)
+        Distinct rows, two at least.
+    group : ndarray of shape (n,)
+        For each row which of them it is.
     weights : ndarray of shape (n,), optional
-        Their weights, positive.
+        Weights of the rows, positive.
 
     Attributes
     ----------
@@ -58,13 +60,12 @@ class CutGraph:
         s, a distance between neighbours; 0 where most rows are closer than float64 tells.
     """
 
-    def __init__(self, X: Any, weights: NDArray | None = None):
-        distinct, self._group = _distinct_rows(X)
-        n = distinct.shape[0]
-        self.n_distinct = n
+    def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
+        n = self.n_distinct = distinct.shape[0]
+        self._group = group
         self._first = np.zeros(n, dtype=np.intp)
-        self._first[self._group[::-1]] = np.arange(X.shape[0])[::-1]
-        self.masses = np.bincount(self._group, weights, n).astype(np.float64)
+        self._first[group[::-1]] = np.arange(group.size)[::-1]
+        self.masses = np.bincount(group, weights, n).astype(np.float64)
         q = max(3, round(np.log2(n)) - 2)
         k = min(2 * q + 1, n - 1)
         near = NeighborSearch(distinct, neighbors="exact").graph(k)

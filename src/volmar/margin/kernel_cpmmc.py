@@ -225,6 +225,9 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         super()._check_parameters()
         self._check_representation()
 
+    def _adopts_trial(self) -> bool:
+        return self.method == "exact"
+
     def _view(self, X: Any, weights: NDArray | None) -> View:
         if self.method == "exact":
             if isinstance(X, BlockTable):

@@ -309,6 +309,9 @@ class SKMMC(KernelWidth, MarginClusterer):
     def _chooses_width(self) -> bool:
         return self._is_width_open() and self.mode != "paper"
 
+    def _adopts_trial(self) -> bool:
+        return False
+
     def _widest(self, X: Any, weights: Any) -> float:
         return self._width(X, weights)
 

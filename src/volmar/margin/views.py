@@ -13,7 +13,7 @@ from scipy import sparse
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.rows import MappedRows, as_rows, features_of
+from volmar.rows import BlockTable, MappedRows, as_rows, features_of
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
@@ -143,6 +143,8 @@ class FeatureHyperplane(Hyperplane):
 
     def __call__(self, X: Any) -> NDArray:
         """Return z(x)'coef + intercept, tile by tile."""
+        if isinstance(X, BlockTable):
+            return self.linear(features_of(self.feature_map, X))
         f = MappedRows(X, self.feature_map).scores(self.linear.coef)
         return f + f.dtype.type(self.linear.intercept)
 
