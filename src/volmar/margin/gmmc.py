@@ -16,7 +16,7 @@ from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.gmmc_problem import GMMCProblem
-from volmar.margin.unequal_sizes import KernelShares, shares_of_kernel
+from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
@@ -177,9 +177,10 @@ class GMMC(KernelMixin, Clusterer):
         firm price for kernels with k(x, x) = 1: nearly the hard margin. It matters between
         `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
         the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
-    balance_weight : float, default=1e4
-        Price of scores that do not balance, the paper's :math:`C_e` and its value. 1e4 makes their
-        mean zero for all practical purposes; small values end with all rows in one cluster.
+    balance_weight : float, optional
+        Price of scores that do not balance, the paper's :math:`C_e`. Its value of 1e4 makes their
+        mean zero for all practical purposes; small values end with all rows in one cluster. If not
+        given it is 1e4, and clusters of unequal size may count as balanced (see Notes).
     shift : float, optional
         Added to the diagonal of the kernel matrix. If not given it is the mean of the diagonal
         over n: the paper's 1 / n where k(x, x) = 1. 0 is allowed.
@@ -203,6 +204,9 @@ class GMMC(KernelMixin, Clusterer):
         :math:`\alpha`, of sum zero.
     intercept_ : float
         b.
+    balance_ : tuple of float
+        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance_weight=None`` took from two-means.
     smallest_C_ : float
         C up to which no row is worth its margin; see Notes.
     objective_ : float
@@ -228,6 +232,11 @@ class GMMC(KernelMixin, Clusterer):
     space of W: where that has one dimension, it is the paper's vector. Where the two leading
     eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
     `fit` warns. There is no ``mode="paper"``: it would do the same.
+
+    *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the price
+    is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, where both sides of
+    two-means are unequal and have the wider margin, by the rule of `CPMMC`: q gives both the same
+    weight. It is eq. 24 with the kernel centred by q.
 
     *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
     all of eq. 24's :math:`\gamma` are C and W has no zero eigenvalue. Labels are those of C =
@@ -356,7 +365,7 @@ class GMMC(KernelMixin, Clusterer):
         self.dual_coef_ = result.alpha
         self.intercept_ = result.intercept
         self.smallest_C_ = prepared.problem.smallest_price
-        self.balance_ = prepared.balance
+        self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
 

@@ -30,7 +30,6 @@ from volmar.margin.unequal_sizes import (
     are_unequal,
     equal_weights,
     own_sizes,
-    principal_starts,
     shares_of_sides,
 )
 from volmar.margin.views import LinearView, View
@@ -120,8 +119,10 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
-    min_cluster_size : int or float, default=0.3
+    min_cluster_size : int or float, optional
         Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
+        If not given it is 0.3, and where the start has sides of unequal size with the wider margin
+        (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
     init : str or array of shape (n_samples,), default="k-means"
@@ -155,6 +156,9 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         Constant of the decision function, from the rule; an array for kernel="linear".
     C_ : float
         The price used.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``min_cluster_size=None`` took from the start.
     status_ : Status
         How the iteration ended.
     objective_ : float
@@ -366,7 +370,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         if self._keeps_sizes:
             found = labels if are_unequal(labels, weights) else None
         else:
-            found = own_sizes(view, labels, weights, principal_starts(view.source))
+            found = own_sizes(view, labels, weights)
         if found is None:
             return
         prepared.balance = shares_of_sides(found, weights)

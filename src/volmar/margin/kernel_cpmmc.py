@@ -63,8 +63,10 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1.
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
@@ -113,6 +115,9 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
     intercept_ : float or ndarray of shape (n_clusters,)
         Constant of the decision function.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -133,6 +138,10 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     -----
     `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
     wherever there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
+
+    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
+    weight where that has the wider margin; see `CPMMC`. Under kernels with k(x, x) = 1 a clear
+    gap decides (see `volmar.margin.unequal_sizes`).
 
     References
     ----------

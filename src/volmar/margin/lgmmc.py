@@ -21,8 +21,8 @@ from volmar.margin.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
+    in_order_of,
     own_sizes,
-    principal_starts,
     shares_of_sides,
     size_start,
 )
@@ -111,11 +111,11 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
         variance in the leading direction.
-    balance : float, default=0.5
-        Most that the mean of a generated labelling (of -1 and 1) may be away from 0: sides of
-        a quarter of the rows at least, by default. 0 asks for halves, as near as an odd number of
-        rows allows. The authors set theirs from the true classes; centred rows need no such help,
-        and a limit that binds makes for many labellings.
+    balance : float, optional
+        Most that the mean of a generated labelling (of -1 and 1) may be away from 0. 0 asks for
+        halves, as near as an odd number of rows allows. If not given it is 0.5, sides of a quarter
+        of the weight at least, and clusters of unequal size may count as balanced (see Notes and
+        `balance_`). The authors set theirs from the true classes.
     n_starts : int, default=10
         Starts of the search for each labelling.
     tol : float, default=0.01
@@ -139,6 +139,9 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         method="exact".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from two-means.
     status_ : Status
         How the search ended.
     objective_ : float
@@ -187,6 +190,11 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     there are, so that the values then differ). Starts are drawn, and not as they are for rows
     written twice: labels are the same where they do not depend on `random_state`. Rows of weight
     0 get the label of their score, and nothing depends on them.
+
+    *Unequal sizes.* Scores have the mean 0, and so halves, unless rows weigh differently. With
+    ``balance=None`` both sides of two-means (of the rows, or in the feature space of a precomputed
+    kernel) get the same weight where they are unequal and have the wider margin, by the rule of
+    `CPMMC`; the problem is then that of these weights.
 
     *Large C.* Many labellings share the solution then, far from each other, and labels may change
     with `random_state`: compare ``result_.labelled_objective``, the lower the better.
@@ -328,8 +336,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         if self._keeps_sizes and given is not None:
             labels = given if are_unequal(given, weights) else None
         else:
-            start = size_start(view, weights)
-            labels = own_sizes(view, start, weights, principal_starts(view.source))
+            labels = own_sizes(view, size_start(view, weights), weights)
         if labels is not None:
             prepared.balance = shares_of_sides(labels, weights)
             prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
@@ -376,7 +383,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         )
         hyperplane: Any = prepared.view.hyperplane(plane)
         self._hyperplane = hyperplane
-        self.balance_ = prepared.balance
+        self.balance_ = in_order_of(result.labels, prepared.weights, prepared.balance)
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = hyperplane.coef[None, :]

@@ -15,7 +15,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
-from volmar.margin.unequal_sizes import KernelShares, shares_of_kernel
+from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope_rounding import (
@@ -184,11 +184,12 @@ class SDPMMC(KernelMixin, Clusterer):
     C : float, default=1.0
         Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
         of 1/2) its effect depends on the size of the kernel.
-    balance : float or None, default=1.0
+    balance : float, None or "auto", default="auto"
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint. Where clusters do differ by more, None or a larger b is right, and faster.
-        Without effect with ``mode="paper"``.
+        "auto" is 1, or what the sizes of two-means need, where these are unequal and have the
+        wider margin; see Notes. Without effect with ``mode="paper"``.
     row_balance : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
@@ -218,6 +219,9 @@ class SDPMMC(KernelMixin, Clusterer):
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
+    balance_ : tuple of float
+        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance="auto"`` took from two-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -252,6 +256,11 @@ class SDPMMC(KernelMixin, Clusterer):
     constant out, and makes labels independent of the origin of the rows for a linear kernel.
     ``center=False`` is for kernels whose origin has a meaning, and for narrow ones, whose rows are
     nearly orthogonal and have no common direction to remove.
+
+    *Unequal sizes.* A hyperplane through the mean has about half of the rows on either side.
+    ``balance="auto"`` looks at the sides of two-means. Where they are unequal and have the wider
+    margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give both
+    the same, and b allows for their sizes. Without `center` b is 1.
 
     *New rows.* `decision_function` is the machine trained on the labels,
     :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
@@ -380,8 +389,8 @@ class SDPMMC(KernelMixin, Clusterer):
             return self.balance, KernelShares()
         # Without centring there is no mean for the hyperplane to go through.
         taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
-        imbalance = taken.sides[1] - taken.sides[0]
-        return HALF_SIZES + len(K) * imbalance**2, taken
+        imbalance = abs(taken.sides[1] - taken.sides[0])
+        return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
         """Return what an eigenvalue of K may be off by: n times what an entry may.
@@ -421,7 +430,7 @@ class SDPMMC(KernelMixin, Clusterer):
 
     def _publish(self, prepared: Prepared, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
-        self.balance_ = prepared.sides
+        self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
         # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
         coefficients = result.dual * (2.0 * result.labels - 1.0)

@@ -120,8 +120,10 @@ class SKMMC(KernelWidth, MarginClusterer):
         C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 (the paper's SKMMCv2).
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
@@ -165,6 +167,9 @@ class SKMMC(KernelWidth, MarginClusterer):
         Width of the kernel.
     n_diverged_ : int
         Fixed-point iterations of Algorithm 4 that were given up.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -188,6 +193,10 @@ class SKMMC(KernelWidth, MarginClusterer):
     One Gaussian bump cannot be near the difference of two means, which a cut is, so that the
     printed basis="single" loses much of each cut. All cuts share one basis here, onto whose
     span each is projected, which makes the cuts hold exactly and the bound a true one.
+
+    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
+    weight where that has a clear gap between them (see `CPMMC`, and
+    `volmar.margin.unequal_sizes` for the rule).
 
     Of a dask collection at most 2000 rows are brought here to search for basis vectors. A step is
     one pass over the blocks, and another where it found some; kernel values are computed in each.

@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult, maximise_margin
-from volmar.margin.losses import HingeLoss
 from volmar.margin.kernel_starts import kernel_k_means_start
+from volmar.margin.losses import HingeLoss
 from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import CutSource, LinearSource
-from volmar.margin.starts import best_start, principal_scores
+from volmar.margin.sources import LinearSource
+from volmar.margin.starts import best_start, principal_start
 from volmar.margin.views import ExactKernelView, View
 from volmar.rows import as_rows
 
 __all__ = [
     "BALANCE",
     "HALVES",
-    "KernelShares",
     "SCREENING_C",
     "SCREENING_TOL",
+    "KernelShares",
     "UnequalStart",
     "are_unequal",
     "equal_weights",
+    "in_order_of",
     "margin_between",
     "own_sizes",
-    "principal_starts",
     "shares_of_kernel",
     "shares_of_sides",
     "size_start",
@@ -52,8 +52,8 @@ SCREENING_TOL = 0.1
 # Share of `margin_between` within which two descents to the same labels differ.
 SAME = 0.01
 HALVES = (0.5, 0.5)
-# Principal components whose sides a start with halves may come from.
-N_OTHERS = 3
+# C and the factor at which a gap is one, under kernels that bound all distances.
+GAP_C, GAP_GAIN = 10.0, 3.0
 
 
 class KernelShares(NamedTuple):
@@ -94,6 +94,12 @@ def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
     else:
         share = float((is_one * weights).sum()) / float(weights.sum())
     return 1.0 - share, share
+
+
+def in_order_of(labels: NDArray, weights: NDArray | None, sides: tuple[float, float]) -> Any:
+    """Return the shares of two sides in the order of the clusters that they led to."""
+    share = shares_of_sides(labels, weights)[1]
+    return sides if abs(share - sides[1]) <= abs(share - sides[0]) else (sides[1], sides[0])
 
 
 def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
@@ -164,8 +170,12 @@ def unequal_start(
     labels the same. It is better where its `margin_between` is larger for the half of the weight
     that is nearest to the border (C = 2), and no smaller for all rows (C = 1). Groups of unequal
     size that lie apart have both. A cut through the tail of a single group has neither, a few
-    outliers have the first only, and for these the balance is a help. Under kernels with
-    k(x, x) = 1 no row is far, outliers do not have the first either, and that is enough.
+    outliers have the first only, and for these the balance is a help.
+
+    Kernels with k(x, x) = 1 bound all distances. A small group has little of the spread then,
+    however far it is, and no row is an outlier. There the gap decides: the value for the tenth of
+    the weight nearest to the border (C = 10) must be three times that of halves. Two cuts through
+    a lump, or through a bent group, differ by less.
 
     Parameters
     ----------
@@ -188,52 +198,39 @@ def unequal_start(
     shares = shares_of_sides(labels, weights)
     sized = view.reweighted(equal_weights(labels, weights, shares))
     problem = MarginProblem(sized.source, HingeLoss(sized.source.shares), tau=BALANCE)
-    result = maximise_margin(
-        problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL
-    )
+    result = maximise_margin(problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
     if result.normal is None:
         return None
-    if even.normal is not None:
-        spread, margin = (
-            margin_between(result, weights, C) / margin_between(even, weights, C)
-            for C in (1.0, 2.0)
-        )
-        if margin <= 1.0 + SAME or (spread < 1.0 - SAME and not view.has_equal_lengths):
-            return None
+    if even.normal is not None and not _is_better(view, weights, result, even):
+        return None
     return UnequalStart(result, sized)
 
 
-def own_sizes(
-    view: View, labels: NDArray, weights: NDArray | None, others: list[NDArray]
-) -> NDArray | None:
-    """Return the labels of `unequal_start` beside the best of several starts with halves.
+def _is_better(
+    view: View, weights: NDArray | None, unequal: MarginResult, even: MarginResult
+) -> bool:
+    def gain(C: float) -> float:
+        return margin_between(unequal, weights, C) / margin_between(even, weights, C)
 
-    For methods that do not compare starts by the margin themselves. None where halves are taken.
+    if view.has_equal_lengths:
+        return gain(GAP_C) > GAP_GAIN
+    return gain(2.0) > 1.0 + SAME and gain(1.0) >= 1.0 - SAME
 
-    Parameters
-    ----------
-    view : View
-        The rows, in memory.
-    labels : ndarray of shape (n,)
-        Labels that know of sizes.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    others : list of ndarray of shape (n,)
-        Other starts.
+
+def own_sizes(view: View, labels: NDArray, weights: NDArray | None) -> NDArray | None:
+    """Return the labels of `unequal_start`, for methods that compare no starts themselves.
+
+    Halves start from the labels, too, and from the sides of the leading principal component. None
+    where they are taken.
     """
     if not are_unequal(labels, weights):
         return None
-    problem = MarginProblem(view.source, HingeLoss(view.source.shares), tau=BALANCE)
-    even = best_start(
-        problem, [labels, *others], C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL
-    )
+    source = view.source
+    starts = [labels, principal_start(source, np.random.default_rng(0))]
+    problem = MarginProblem(source, HingeLoss(source.shares), tau=BALANCE)
+    even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
     found = unequal_start(view, labels, weights, even)
     return None if found is None else found.result.labels
-
-
-def principal_starts(source: CutSource) -> list[NDArray]:
-    """Return the sides of the mean along a few principal components."""
-    return list((principal_scores(source, N_OTHERS, np.random.default_rng(0)) > 0).T)
 
 
 def size_start(view: View, weights: NDArray | None) -> NDArray:
@@ -253,7 +250,7 @@ def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
     of unequal size goes through the mean by these shares, midway between its sides.
     """
     view = ExactKernelView(K, expansion)
-    labels = own_sizes(view, size_start(view, None), None, principal_starts(view.source))
+    labels = own_sizes(view, size_start(view, None), None)
     if labels is None:
         return KernelShares()
     sides = shares_of_sides(labels, None)
