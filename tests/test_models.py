@@ -74,7 +74,13 @@ def cases():
             landmarks = {"kernel": "rbf", "method": "nystroem", "n_landmarks": 8}
             yield f"{name}-landmarks", name, landmarks, X, NEW
         if "affinity" in parameters:
-            for affinity in ("local_scaling", "gaussian", "cosine_knn", "nearest_neighbors"):
+            for affinity in (
+                "density_scaling",
+                "local_scaling",
+                "gaussian",
+                "cosine_knn",
+                "nearest_neighbors",
+            ):
                 yield f"{name}-{affinity}", name, {"affinity": affinity}, X, NEW
             given = {"affinity": "precomputed"}
             yield f"{name}-given", name, given, similarities(X), similarities(NEW)

@@ -184,7 +184,7 @@ def test_two_components_are_found_exactly():
 def test_more_components_than_clusters_warn_and_are_degenerate():
     X, _ = make_blobs(150, centers=[[-30, 0], [30, 0], [0, 50]], random_state=0)
     with pytest.warns(UserWarning, match="3 connected components"):
-        model = SoftLabelMVC().fit(X)
+        model = SoftLabelMVC(affinity="local_scaling").fit(X)
     assert model.degenerate_ is True
     assert model.result_.status is Status.DEGENERATE
     assert set(model.labels_) == {0, 1}
@@ -241,7 +241,7 @@ def test_two_and_three_rows(mode):
         ({"max_iter": 1.5}, "max_iter must be"),
         ({"mode": "jmlr"}, "mode must be one of"),
         ({"n_clusters": 3, "mode": "paper"}, "multiway='recursive'"),
-        ({"sigma": 1.0}, "sigma=1.0 has no meaning for affinity='local_scaling'"),
+        ({"sigma": 1.0}, "sigma=1.0 has no meaning for affinity='density_scaling'"),
         ({"mode": "paper", "n_neighbors": 3}, "n_neighbors=3 has no meaning"),
         ({"affinity": "rbf"}, "affinity must be one of"),
     ],
@@ -400,7 +400,7 @@ def test_it_starts_where_spectral_clustering_ends():
     """The same graph: what the refinement adds is seen on noisy moons."""
     errors = np.zeros(2)
     for seed in range(3):
-        X, y = make_two_moons(3000, noise=0.1, random_state=seed)
+        X, y = make_two_moons(3000, noise=0.15, random_state=seed)
         models = (NormalizedSpectralClustering(random_state=0), SoftLabelMVC())
         errors += [clustering_error(y, quiet_fit(model, X).labels_) for model in models]
     assert errors[1] < errors[0]

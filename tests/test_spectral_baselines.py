@@ -222,7 +222,7 @@ def test_equal_coordinates_are_not_cut_apart():
         (
             lambda: NormalizedCut(affinity="gaussian", n_neighbors=3),
             ValueError,
-            "Leave it out, or use affinity='local_scaling' or 'cosine_knn'",
+            "Leave it out, or use affinity='density_scaling' or 'local_scaling'",
         ),
         (
             lambda: NormalizedCut(affinity=GaussianSimilarity(), sigma=2.0),

@@ -14,7 +14,12 @@ from sklearn.datasets import make_blobs
 
 from volmar import SoftLabelMVC
 from volmar.base.graph import Graph
-from volmar.graphs import gaussian_similarity, laplacian, local_scaling_similarity
+from volmar.graphs import (
+    density_scaling_similarity,
+    gaussian_similarity,
+    laplacian,
+    local_scaling_similarity,
+)
 from volmar.metrics import clustering_error, normalized_cut
 from volmar.operators import DenseOperator, EigenPairs, Solution, as_operator
 from volmar.solvers import Status
@@ -302,7 +307,7 @@ def test_sparse_rows_and_given_similarities_are_the_same():
     dense = SoftLabelMVC(4, random_state=0).fit(X)
     rows = SoftLabelMVC(4, random_state=0).fit(sparse.csr_matrix(X))
     assert clustering_error(dense.labels_, rows.labels_) == 0
-    W = local_scaling_similarity(X, graph="knn", self_loops=False)
+    W = density_scaling_similarity(X)
     for matrix in (W, W.toarray()):
         given_W = SoftLabelMVC(4, affinity="precomputed", random_state=0).fit(matrix)
         assert clustering_error(dense.labels_, given_W.labels_) == 0
@@ -402,13 +407,14 @@ def test_a_part_of_rows_that_differ_follows_the_widest_coordinate():
 def test_as_many_components_as_clusters_are_the_clusters():
     X, y = blobs(4, 120)
     X += 1e3 * y[:, None]
-    model = quiet_fit(SoftLabelMVC(4, random_state=0), X)
+    in_pieces = {"affinity": "local_scaling", "random_state": 0}
+    model = quiet_fit(SoftLabelMVC(4, **in_pieces), X)
     assert clustering_error(y, model.labels_) == 0
     assert model.objective_ == pytest.approx(0.0, abs=1e-12)
     assert model.result_.gap == pytest.approx(0.0, abs=1e-8)
     assert model.degenerate_ is False
     with pytest.warns(UserWarning, match="more than n_clusters=3"):
-        three = SoftLabelMVC(3, random_state=0).fit(X)
+        three = SoftLabelMVC(3, **in_pieces).fit(X)
     assert three.degenerate_
 
 

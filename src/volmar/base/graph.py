@@ -33,6 +33,7 @@ MAX_NULL_VECTORS = 50
 SMALLEST_DIVISOR = 0.05
 # The parameter that each named affinity takes from an estimator.
 OWN_PARAMETER = {
+    "density_scaling": "n_neighbors",
     "local_scaling": "n_neighbors",
     "gaussian": "sigma",
     "cosine_knn": "n_neighbors",
@@ -54,6 +55,11 @@ class Graph:
 
     W: Any
     row_weights: Callable[[Any], Any]
+
+    @property
+    def n_neighbors(self) -> int | None:
+        """Number of neighbours that the similarity was built with, None where it has none."""
+        return getattr(getattr(self.row_weights, "__self__", None), "n_neighbors", None)
 
     @cached_property
     def degrees(self) -> NDArray:
@@ -179,11 +185,11 @@ def spectral_graph(graph: Graph, n_clusters: int, n_pairs: int) -> SpectralGraph
 def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = None) -> Graph:
     """Build the graph of an estimator's `affinity`, `sigma` and `n_neighbors`.
 
-    None leaves a parameter to the affinity; n_neighbors is then 7, or all others of fewer rows.
-    Named affinities come without self-loops, and "local_scaling" on the graph of nearest
-    neighbours at every size: dense below some n and sparse above would be two methods under one
-    name. A recipe of `volmar.graphs`, a callable f(X, Y) or a precomputed matrix is used as given;
-    a recipe that can be called is a recipe.
+    None leaves a parameter to the affinity; n_neighbors is then log2(n) + 3 for "density_scaling"
+    and 7 for the others, or all others of fewer rows. Named affinities come without self-loops,
+    and "local_scaling" on the graph of nearest neighbours at every size: dense below some n and
+    sparse above would be two methods under one name. A recipe of `volmar.graphs`, a callable
+    f(X, Y) or a precomputed matrix is used as given; a recipe that can be called is a recipe.
     """
     given = {"sigma": sigma, "n_neighbors": n_neighbors}
     params = {name: value for name, value in given.items() if value is not None}
@@ -232,7 +238,7 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
                 f"{name}={value!r} has no meaning for affinity={affinity!r}. Leave it out, or use "
                 f"affinity={users}."
             )
-    if affinity == "gaussian":
+    if affinity in ("gaussian", "density_scaling"):
         return {"self_loops": False, **params}
     defaults: dict[str, Any] = {"n_neighbors": min(DEFAULT_NEIGHBORS, n_samples - 1)}
     if affinity == "local_scaling":

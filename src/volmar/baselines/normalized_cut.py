@@ -111,15 +111,17 @@ class NormalizedCut(Clusterer):
     n_clusters : int, default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`).
-    affinity : str, callable or Similarity, default="local_scaling"
-        How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
-        "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
-        without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
-        f(X, Y) of similarities or a matrix is used as given.
+    affinity : str, callable or Similarity, default="density_scaling"
+        How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
+        `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
+        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Named ones
+        come without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a
+        function f(X, Y) of similarities or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; 7 if not given.
+        Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     min_cluster_size : int or float, default=1
         Fewest rows of a cluster, a count or a fraction of all rows of at most 0.5.
     random_state : int, RandomState or None, default=None
@@ -132,6 +134,8 @@ class NormalizedCut(Clusterer):
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray of shape (2,)
         The two smallest eigenvalues of :math:`L_{sym}`.
     objective_ : float
@@ -174,7 +178,7 @@ class NormalizedCut(Clusterer):
         self,
         n_clusters=2,
         *,
-        affinity="local_scaling",
+        affinity="density_scaling",
         sigma=None,
         n_neighbors=None,
         min_cluster_size=1,
@@ -230,4 +234,5 @@ class NormalizedCut(Clusterer):
 
     def _publish(self, problem: SpectralGraph, result: CutResult) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values
+        self.n_neighbors_ = problem.graph.n_neighbors
         self._spectral_graph = problem

@@ -68,15 +68,17 @@ class NormalizedSpectralClustering(Clusterer):
     ----------
     n_clusters : int, default=2
         Number of clusters.
-    affinity : str, callable or Similarity, default="local_scaling"
-        How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
-        "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
-        without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
-        f(X, Y) of similarities or a matrix is used as given.
+    affinity : str, callable or Similarity, default="density_scaling"
+        How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
+        `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
+        neighbours), "gaussian", "cosine_knn", "nearest_neighbors" or "precomputed". Named ones
+        come without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a
+        function f(X, Y) of similarities or a matrix is used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; 7 if not given.
+        Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     n_init : int, default=10
         Starts of k-means.
     random_state : int, RandomState or None, default=None
@@ -86,6 +88,8 @@ class NormalizedSpectralClustering(Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Smallest eigenvalues of :math:`L_{sym}`, one more than was used: a wide step from the last
         but one to the last speaks for the number of clusters.
@@ -134,7 +138,7 @@ class NormalizedSpectralClustering(Clusterer):
         self,
         n_clusters=2,
         *,
-        affinity="local_scaling",
+        affinity="density_scaling",
         sigma=None,
         n_neighbors=None,
         n_init=10,
@@ -184,5 +188,6 @@ class NormalizedSpectralClustering(Clusterer):
 
     def _publish(self, problem: SpectralGraph, result: SpectralResult) -> None:
         self.eigenvalues_ = problem.pairs.values
+        self.n_neighbors_ = problem.graph.n_neighbors
         self.embedding_ = result.embedding
         self._spectral_graph = problem

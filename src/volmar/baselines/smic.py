@@ -227,6 +227,8 @@ class SMIC(Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row. A cluster that no row goes to is left out, with a warning.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Largest eigenvalues of K, one more than was used.
     objective_ : float
@@ -341,4 +343,5 @@ class SMIC(Clusterer):
 
     def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.values
+        self.n_neighbors_ = problem.graph.n_neighbors
         self._row_weights = problem.graph.row_weights

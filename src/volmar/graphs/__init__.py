@@ -3,6 +3,10 @@
 from volmar.graphs.bandwidth import distance_range, mean_distance, resolve_sigma, rms_distance
 from volmar.graphs.callable_similarity import CallableSimilarity
 from volmar.graphs.cosine_knn import CosineKNNSimilarity, cosine_knn_similarity
+from volmar.graphs.density_scaling import (
+    DensityScalingSimilarity,
+    density_scaling_similarity,
+)
 from volmar.graphs.gaussian import GaussianSimilarity, gaussian_similarity
 from volmar.graphs.laplacian import (
     component_message,
@@ -23,6 +27,7 @@ from volmar.graphs.validation import check_similarity
 __all__ = [
     "CallableSimilarity",
     "CosineKNNSimilarity",
+    "DensityScalingSimilarity",
     "Extension",
     "GaussianSimilarity",
     "LocalScalingSimilarity",
@@ -34,6 +39,7 @@ __all__ = [
     "connected_components",
     "cosine_knn_similarity",
     "degrees",
+    "density_scaling_similarity",
     "distance_range",
     "gaussian_similarity",
     "laplacian",

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar.graphs.copies import distinct_rows
 from volmar.graphs.distances import scale_exponents, squared_distances, symmetric_exponentials
 from volmar.graphs.gaussian import exp_rows, require_dense, require_extension, softmax_rows
 from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
@@ -184,7 +185,7 @@ def _positive_scales(scales: NDArray, search: NeighborSearch) -> NDArray:
     zero = scales == 0
     if not zero.any():
         return scales
-    distinct, group = _distinct_rows(search.rows)
+    distinct, group = distinct_rows(search.rows)
     apart = NeighborSearch(distinct).graph(1).data.astype(np.float64)
     scales[zero] = apart[group[zero]]
     # Points that differ by less than 1e-160 are still at distance zero when squared.
@@ -192,22 +193,3 @@ def _positive_scales(scales: NDArray, search: NeighborSearch) -> NDArray:
         positive = scales[scales > 0]
         scales[scales == 0] = positive.min() if positive.size else 1.0
     return scales
-
-
-def _distinct_rows(rows: Any) -> tuple[Any, NDArray]:
-    """Find the different rows, and for every row which of them it is."""
-    if not sp.issparse(rows):
-        distinct, group = np.unique(rows, axis=0, return_inverse=True)
-        return distinct, group.ravel()
-    rows = rows.copy()
-    rows.eliminate_zeros()
-    seen: dict[bytes, int] = {}
-    first: list[int] = []
-    group = np.empty(rows.shape[0], dtype=np.intp)
-    for i, (start, stop) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
-        key = rows.indices[start:stop].tobytes() + rows.data[start:stop].tobytes()
-        if key not in seen:
-            seen[key] = len(first)
-            first.append(i)
-        group[i] = seen[key]
-    return rows[first], group

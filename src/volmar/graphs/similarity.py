@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from volmar.graphs.callable_similarity import CallableSimilarity
 from volmar.graphs.cosine_knn import CosineKNNSimilarity
+from volmar.graphs.density_scaling import DensityScalingSimilarity
 from volmar.graphs.gaussian import GaussianSimilarity
 from volmar.graphs.local_scaling import LocalScalingSimilarity
 from volmar.graphs.nearest_neighbors import NearestNeighborsSimilarity
@@ -18,6 +19,7 @@ __all__ = ["Extension", "Similarity", "make_similarity"]
 _SIMILARITIES: dict[str, type] = {
     "gaussian": GaussianSimilarity,
     "local_scaling": LocalScalingSimilarity,
+    "density_scaling": DensityScalingSimilarity,
     "cosine_knn": CosineKNNSimilarity,
     "nearest_neighbors": NearestNeighborsSimilarity,
 }
@@ -51,12 +53,12 @@ def make_similarity(
     Parameters
     ----------
     affinity : str, callable or Similarity, default="local_scaling"
-        "gaussian", "local_scaling", "cosine_knn" or "nearest_neighbors"; a function f(X, Y) of
-        similarities (see `CallableSimilarity`); or any object with a `build` method, which is
-        handed back, whether it can be called or not.
+        "gaussian", "local_scaling", "density_scaling", "cosine_knn" or "nearest_neighbors"; a
+        function f(X, Y) of similarities (see `CallableSimilarity`); or any object with a `build`
+        method, which is handed back, whether it can be called or not.
     **params
         Parameters of the named similarity: see `gaussian_similarity`, `local_scaling_similarity`,
-        `cosine_knn_similarity` and `nearest_neighbors_similarity`.
+        `density_scaling_similarity`, `cosine_knn_similarity` and `nearest_neighbors_similarity`.
 
     Returns
     -------

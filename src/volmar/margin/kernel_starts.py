@@ -47,12 +47,12 @@ def kernel_k_means_start(source: CutSource, rng: np.random.Generator) -> NDArray
 def spectral_start(X: Any) -> NDArray:
     """Return the sides of the mean of the second eigenvector of the rows' graph.
 
-    The graph is the house's own: locally scaled similarities of the nearest neighbours.
+    The graph is the default of the graph methods: similarities of the nearest neighbours, locally
+    scaled and weighted by the density.
     """
     with warnings.catch_warnings():
-        # A graph in pieces is a fine start.
-        warnings.simplefilter("ignore")
-        graph = build_graph(X, "local_scaling")
+        warnings.simplefilter("ignore")  # rough eigenvectors are a fine start
+        graph = build_graph(X, "density_scaling")
         pairs = graph.normalized_operator(1.0 / X.shape[0]).smallest_eigenpairs(2, tol=1e-3)
     vector = pairs.vectors[:, 1] * graph.inverse_roots
     return vector > np.average(vector, weights=graph.degrees + np.finfo(float).tiny)

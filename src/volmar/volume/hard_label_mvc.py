@@ -131,6 +131,8 @@ class HardLabelMVC(Clusterer):
         Inner maximiser: how much each row takes part.
     reg_ : float
         :math:`\gamma`.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     objective_ : float
         Value of the relaxation.
     result_ : HardLabelResult
@@ -314,6 +316,7 @@ class HardLabelMVC(Clusterer):
         # New rows are compared with the training rows; W is not needed for it.
         self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg
+        self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
         if result.status is Status.MAX_ITER:
             remedy = "" if self._balance() is None else ", or balance"

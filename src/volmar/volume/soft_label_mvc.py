@@ -89,17 +89,19 @@ class SoftLabelMVC(Clusterer):
     n_clusters : int, default=2
         Number of clusters.
     affinity : str, callable or Similarity, optional
-        How similar rows are: "local_scaling" (default of the fast mode, on the graph of nearest
-        neighbours), "gaussian" (default of the paper mode, ``sigma="mean/10"``), "cosine_knn"
-        (default of the AISTATS mode), "nearest_neighbors", "precomputed", a function of two blocks
-        of rows, or a recipe such as ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`).
-        Named ones come without self-loops in the fast mode; in the paper modes they are the
-        paper's (dense, with :math:`W_{ii} = 1`, but for the k-NN graphs). Recipes and matrices are
-        used as given.
+        How similar rows are: "density_scaling" (default of the fast mode: locally scaled and
+        weighted by the density, see `volmar.graphs.density_scaling_similarity`), "local_scaling"
+        (the same without the density), "gaussian" (default of the paper mode,
+        ``sigma="mean/10"``), "cosine_knn" (default of the AISTATS mode), "nearest_neighbors",
+        "precomputed", a function of two blocks of rows, or a recipe such as
+        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones come without
+        self-loops in the fast mode; in the paper modes they are the paper's (dense, with
+        :math:`W_{ii} = 1`, but for the k-NN graphs). Recipes and matrices are used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; 7 if not given.
+        Neighbours of the affinities that have them; if not given, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     reg : float, default=0.01
         :math:`\gamma`, the weight of smoothness. It has no influence on the labels from 1e-6 up to
         about sqrt(n); far above, h turns into the eigenvector of Q.
@@ -145,6 +147,8 @@ class SoftLabelMVC(Clusterer):
     field_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         The smooth field behind them; its magnitude does say how deep inside its cluster a row is.
         More clusters have a field each, of :math:`x'Qx = 1`; the largest of a row is its cluster.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
     balance_ : float or ndarray of shape (n_clusters,)
@@ -390,7 +394,7 @@ class SoftLabelMVC(Clusterer):
         affinity = self.affinity
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
         if self.mode == "fast":
-            return build_graph(X, "local_scaling" if affinity is None else affinity, **given)
+            return build_graph(X, "density_scaling" if affinity is None else affinity, **given)
         affinity = PAPER_AFFINITY[self.mode] if affinity is None else affinity
         if not isinstance(affinity, str) or affinity not in PAPER_SIMILARITY:
             return build_graph(X, affinity, **given)
@@ -427,6 +431,7 @@ class SoftLabelMVC(Clusterer):
         self.h_ = result.h
         self.field_ = result.field
         self.eigenvalues_ = problem.pairs.values
+        self.n_neighbors_ = problem.graph.n_neighbors
         self.balance_ = float(result.h.sum()) if result.h.ndim == 1 else result.h.sum(axis=0)
         self.n_moved_ = result.n_moved
         if not result.labels.any():

@@ -43,14 +43,17 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     affinity : str, callable or Similarity, default="local_scaling"
-        How similar rows are: "local_scaling" (on the graph of nearest neighbours), "gaussian",
-        "cosine_knn", "nearest_neighbors", "precomputed", a function of two blocks of rows, or a
-        recipe such as ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones
-        come without self-loops; recipes and matrices are used as given.
+        How similar rows are: "local_scaling" (on the graph of nearest neighbours),
+        "density_scaling" (the default of the clusterers; labels show where the border is, and it
+        is no better on average here), "gaussian", "cosine_knn", "nearest_neighbors",
+        "precomputed", a function of two blocks of rows, or a recipe such as
+        ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones come without
+        self-loops; recipes and matrices are used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; 7 if not given.
+        Neighbours of the affinities that have them; if not given, 7, and log2(n) + 3 for
+        "density_scaling".
     reg : float, default=1.0
         :math:`\gamma`, the weight of smoothness: the larger it is, the further labels spread. At
         the default `scale` and Q, labels keep to their rows and those next to them below 1/2, and
@@ -82,6 +85,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         Soft responses, positive for `classes_[1]`; a column a class where there are more than
         two. They are no probabilities, and there is no `predict_proba`: their size says how far a
         row is from the labels.
+    n_neighbors_ : int or None
+        Number of neighbours that the similarity was built with; None where it has none.
     objective_ : float
         Objective at `h_`, summed over the columns.
     result_ : AVRResult
@@ -198,6 +203,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.transduction_ = self._classes_of(result.h)
         self.objective_ = result.objective
         self.result_ = result
+        self.n_neighbors_ = graph.n_neighbors
         self._row_weights = graph.row_weights
         self._warn_of(result)
         return self

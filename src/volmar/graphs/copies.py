@@ -1,0 +1,120 @@
+"""Rows that coincide: one point of a graph each, and the edges of a point shared by its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["Copies", "distinct_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Which rows are copies of the same point.
+
+    Attributes
+    ----------
+    point : ndarray of shape (n,)
+        The point of each row, 0 to p - 1.
+    counts : ndarray of shape (p,)
+        Number of rows of each point.
+    """
+
+    point: NDArray
+    counts: NDArray
+
+    @classmethod
+    def none(cls, n: int) -> Copies:
+        """Every row is a point of its own."""
+        return cls(np.arange(n), np.ones(n, dtype=np.intp))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.point.size
+
+    @property
+    def exist(self) -> bool:
+        """Whether any two rows coincide."""
+        return self.counts.size < self.point.size
+
+    @cached_property
+    def first(self) -> NDArray:
+        """The first row of each point."""
+        return self._rows[self._starts]
+
+    @cached_property
+    def _rows(self) -> NDArray:
+        """Rows in the order of their points."""
+        return np.argsort(self.point, kind="stable")
+
+    @cached_property
+    def _starts(self) -> NDArray:
+        return np.cumsum(self.counts) - self.counts
+
+    @cached_property
+    def _rank(self) -> NDArray:
+        """Position of each row among the rows of its point."""
+        rank = np.empty(self.n_rows, dtype=np.intp)
+        rank[self._rows] = np.arange(self.n_rows) - np.repeat(self._starts, self.counts)
+        return rank
+
+    def spread(self, graph: Any) -> Any:
+        """Directed edges of rows, from those of points.
+
+        Row t of a point gets all edges of the point, to row ``t mod m`` of a neighbour with m
+        rows: as many edges for a row as for a point, and those that lead to a point with many
+        copies reach all of them.
+        """
+        if not self.exist:
+            return graph
+        lengths = np.diff(graph.indptr)[self.point]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        own = np.repeat(np.arange(self.n_rows), lengths)
+        at = np.repeat(graph.indptr[self.point] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        there = graph.indices[at]
+        columns = self._rows[self._starts[there] + self._rank[own] % self.counts[there]]
+        return sp.csr_array((graph.data[at], columns, indptr), shape=(self.n_rows,) * 2)
+
+    def ties(self, weights: NDArray) -> Any:
+        """Directed edges between the copies of a point, of the weight given for it.
+
+        Row t is joined to rows t + 1, t + 2, t + 4 and so on (modulo the number of copies), so
+        that m copies hang together closely by about m log2(m) edges.
+        """
+        rows, columns = [], []
+        counts = self.counts[self.point]
+        step = 1
+        while (many := np.flatnonzero(counts > step)).size:
+            rank = (self._rank[many] + step) % counts[many]
+            rows.append(many)
+            columns.append(self._rows[self._starts[self.point[many]] + rank])
+            step *= 2
+        row = np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
+        column = np.concatenate(columns) if columns else np.empty(0, dtype=np.intp)
+        data = weights[self.point[row]]
+        return sp.coo_array((data, (row, column)), shape=(self.n_rows,) * 2).tocsr()
+
+
+def distinct_rows(rows: Any) -> tuple[Any, NDArray]:
+    """Find the different rows, and for every row which of them it is."""
+    if not sp.issparse(rows):
+        distinct, group = np.unique(rows, axis=0, return_inverse=True)
+        return distinct, group.ravel()
+    rows = rows.copy()
+    rows.eliminate_zeros()
+    seen: dict[bytes, int] = {}
+    first: list[int] = []
+    group = np.empty(rows.shape[0], dtype=np.intp)
+    for i, (start, stop) in enumerate(zip(rows.indptr[:-1], rows.indptr[1:], strict=True)):
+        key = rows.indices[start:stop].tobytes() + rows.data[start:stop].tobytes()
+        if key not in seen:
+            seen[key] = len(first)
+            first.append(i)
+        group[i] = seen[key]
+    return rows[first], group

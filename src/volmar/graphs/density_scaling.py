@@ -1,0 +1,416 @@
+"""The locally scaled similarity with the density put back, on a connected graph of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from volmar.graphs.copies import Copies, distinct_rows
+from volmar.graphs.gaussian import exp_rows, softmax_rows
+from volmar.graphs.joining import joining_edges
+from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, is_constant
+
+__all__ = [
+    "DensityScalingSimilarity",
+    "default_n_neighbors",
+    "density_scaling_similarity",
+]
+
+# Neighbours as far away as the last are kept too, up to this many times the number of edges.
+MAX_TIED = 4
+SAME = 1.0 + 1e-9
+# Width of the kernel: k / USUAL_NEIGHBORS times the distance of nearest neighbours.
+USUAL_NEIGHBORS = 9
+# It is never wider than the local scale, nor narrower than the mean distance of rows on a curve,
+# 2 / k of the local scale: random gaps between few rows are no borders.
+MAX_WIDTH = 1.0
+MIN_RANK = 2.0
+# From here on the kernel falls as a power: see `_log_kernel`.
+TAIL = 9.0
+# Local scales over their median, as they count for the density: dense places all alike, and those
+# whose neighbours are a hundred times as far away.
+DENSEST, SPARSEST = 0.8, 100.0
+
+
+def default_n_neighbors(n: int) -> int:
+    """Return the number of neighbours for n rows: log2(n) + 3, rounded, n - 1 at most.
+
+    The scale of a row is noisy by 1 / sqrt(k) of its density, and blind to whatever is narrower
+    than k neighbours are: k grows with n, and slowly, because a search takes longer for more.
+    """
+    return min(round(np.log2(n)) + 3, n - 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DensityScalingSimilarity:
+    """Recipe for the density-scaled similarity; parameters as in `density_scaling_similarity`."""
+
+    n_neighbors: int | None = None
+    n_edges: int = 10
+    exponent: float = 3.0
+    self_loops: bool = False
+    neighbors: Any = "auto"
+    random_state: int | np.random.RandomState | None = None
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n_edges, bool) or not isinstance(self.n_edges, Integral):
+            raise TypeError(f"n_edges must be an integer; got {self.n_edges!r}.")
+        if self.n_edges < 1:
+            raise ValueError(f"n_edges must be at least 1; got {self.n_edges}.")
+        if not self.exponent >= 0 or not np.isfinite(self.exponent):
+            raise ValueError(f"exponent must be a number of at least 0; got {self.exponent!r}.")
+        check_neighbors(self.neighbors)
+        if sp.issparse(self.neighbors):
+            raise TypeError(
+                "neighbors must be a name or a transformer here, not a graph: copies of a row are "
+                "searched as one. Use local_scaling_similarity with a graph of neighbours."
+            )
+
+    def build(self, X: MatrixLike) -> tuple[Any, DensityScalingExtension]:
+        """Build the similarity, and its extension to new points."""
+        X = check_points(X)
+        n = X.shape[0]
+        k = default_n_neighbors(n) if self.n_neighbors is None else self.n_neighbors
+        k = check_n_neighbors(k, n)
+        if is_constant(X):
+            raise ValueError(
+                f"all {n} rows of X are the same point, so there is no local scale. Check that X "
+                "was loaded correctly."
+            )
+        search, copies, near = self._neighbors(X, max(k, int(self.n_edges)))
+        scales = _local_scales(near, copies.counts, k, X.shape[1])
+        edges = _nearest(near, int(self.n_edges))
+        extra = joining_edges(search.rows, edges)
+        if extra.nnz:
+            edges = _with_edges(edges, extra)
+        points = edges.copy()
+        points.data = np.exp(scales.log_similarities(edges, self.exponent))
+        W = copies.spread(points)
+        if copies.exist:
+            W = W.maximum(copies.ties(np.exp(-2 * self.exponent * np.log(scales.relative))))
+        W = symmetrize(_with_short_indices(W), "union").astype(X.dtype, copy=False)
+        if self.self_loops:
+            loops = np.exp(-2 * self.exponent * np.log(scales.relative))[copies.point]
+            W = sp.csr_array(W + sp.diags_array(loops.astype(W.dtype), format="csr"))
+        n_near = min(max(k, int(self.n_edges)), copies.counts.size - 1)
+        extension = DensityScalingExtension(
+            search, copies, scales, k, n_near, float(self.exponent)
+        )
+        return W, extension
+
+    def _neighbors(self, X: Any, n_edges: int) -> tuple[NeighborSearch, Copies, Any]:
+        """Search for the nearest different points; where rows coincide, among the points."""
+        search = self._search(X)
+        copies = Copies.none(X.shape[0])
+        near = self._near(search, X, n_edges)
+        if near.data.min() == 0:
+            points, group = distinct_rows(X)
+            copies = Copies(group, np.bincount(group))
+            if copies.exist:
+                search = self._search(points)
+                near = self._near(search, points, n_edges)
+        return search, copies, near
+
+    def _search(self, X: Any) -> NeighborSearch:
+        return NeighborSearch(
+            X, neighbors=self.neighbors, random_state=self.random_state, n_jobs=self.n_jobs
+        )
+
+    def _near(self, search: NeighborSearch, points: Any, n_edges: int) -> Any:
+        """Distances to the nearest neighbours, and to those that are no farther than the last."""
+        n = points.shape[0]
+        n_edges = min(n_edges, n - 1)
+        # A transformer may name as many as are needed, and no more.
+        if n_edges == n - 1 or not isinstance(self.neighbors, str):
+            return search.graph(n_edges)
+        found = search.graph(n_edges + 1)
+        distances = found.data.reshape(n, n_edges + 1)
+        tied = np.flatnonzero(distances[:, -1] <= distances[:, -2] * SAME)
+        keep = np.ones(distances.shape, dtype=bool)
+        keep[:, -1] = False
+        if not tied.size:
+            return _kept(found, keep)
+        width = min(MAX_TIED * n_edges, n - 1)
+        more = search.query(points[tied], width)
+        radius = distances[tied, -2]
+        wide = more.data.reshape(tied.size, width)
+        wanted = (wide <= radius[:, None] * SAME) & (
+            more.indices.reshape(wide.shape) != tied[:, None]
+        )
+        keep[tied] = False
+        return _with_edges(_kept(found, keep), _placed(_kept(more, wanted), tied, n))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalScales:
+    """Local scales of the points.
+
+    Attributes
+    ----------
+    radius : ndarray of shape (p,)
+        Distance within which a point has k neighbours, copies counted; never zero.
+    relative : ndarray of shape (p,)
+        The scale of the density, over its median, between DENSEST and SPARSEST.
+    width : float
+        Width of the kernel in units of the radius.
+    """
+
+    radius: NDArray
+    relative: NDArray
+    width: float
+
+    def log_similarities(self, edges: Any, exponent: float) -> NDArray:
+        """Logarithms of the similarities along edges that hold distances."""
+        rows = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
+        columns = edges.indices
+        logs = np.log(self.relative)
+        return _log_kernel(
+            edges.data, self.radius[rows], self.radius[columns], self.width
+        ) - exponent * (logs[rows] + logs[columns])
+
+
+@dataclass(frozen=True, eq=False)
+class DensityScalingExtension:
+    """Density-scaled similarities of new points to the training points.
+
+    A new point's scale is the distance within which it has k training points; where k of them
+    coincide with it, it takes theirs. (A training point passed as new counts itself as the first
+    of its neighbours.) Copies of a training point count as often as there are, and stand at the
+    first of them. The density at the new point itself is left out: it is the same for all its
+    similarities.
+    """
+
+    search: NeighborSearch
+    copies: Copies
+    scales: LocalScales
+    n_neighbors: int
+    n_edges: int
+    exponent: float
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities of shape (m, n), CSR with the graph's edges in a row."""
+        return self._rows(X_new, exp_rows)
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Similarities divided by their row sums; far points do not underflow to 0/0."""
+        return self._rows(X_new, softmax_rows)
+
+    def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
+        near = self.search.query(X_new, self.n_edges)
+        m = near.shape[0]
+        columns = near.indices.reshape(m, self.n_edges)
+        distances = near.data.reshape(m, self.n_edges).astype(np.float64)
+        counts = self.copies.counts[columns]
+        short = (np.cumsum(counts, axis=1) < self.n_neighbors).sum(axis=1)
+        rank = np.minimum(short, self.n_edges - 1)
+        own = np.take_along_axis(distances, rank[:, None], axis=1).ravel()
+        own = np.where(own > 0, own, self.scales.radius[columns[:, 0]])
+        logs = _log_kernel(distances, own[:, None], self.scales.radius[columns], self.scales.width)
+        logs += np.log(counts) - self.exponent * np.log(self.scales.relative[columns])
+        data = function(logs).ravel().astype(near.dtype, copy=False)
+        columns = self.copies.first[near.indices].astype(near.indices.dtype)
+        return sp.csr_array((data, columns, near.indptr), shape=(m, self.copies.n_rows))
+
+
+def density_scaling_similarity(
+    X: MatrixLike,
+    *,
+    n_neighbors: int | None = None,
+    n_edges: int = 10,
+    exponent: float = 3.0,
+    self_loops: bool = False,
+    neighbors: Any = "auto",
+    random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
+) -> Any:
+    r"""Locally scaled similarity of nearest neighbours, weighted by the density.
+
+    .. math:: W_{ij} = \exp\left(-\frac{|x_i - x_j|^2}{2 c^2 s_i s_j}\right)
+              \left(\frac{\bar s^2}{s_i s_j}\right)^b
+
+    with :math:`s_i` the distance from :math:`x_i` to its k-th nearest neighbour, :math:`\bar s`
+    the median of them and b the `exponent`.
+
+    *Density.* In d dimensions :math:`s \propto \rho^{-1/d}` for a density :math:`\rho`, and the
+    graph of nearest neighbours measures the roughness of a function f by
+    :math:`\int \rho^{1 + (2b - 2) / d} |\nabla f|^2`. With b = 0 (local scaling) in the plane that
+    is :math:`\int |\nabla f|^2`: a valley of the density costs as much to cut as a mode. b = 1 is
+    :math:`\int \rho |\nabla f|^2` in any number of dimensions, and b = 2 is
+    :math:`\int \rho^2 |\nabla f|^2` in the plane, as with a Gaussian similarity of one width. In
+    many dimensions, where densities vary by orders of magnitude, any b is close to b = 1.
+    :math:`s_i / \bar s` is taken between 0.8 and 100 here: sparse places lose weight, and dense
+    ones are all alike. Otherwise one of them could hold most of the weight of the graph. For the
+    same reason the default, b = 3, can be higher than 2.
+
+    *Width.* c is the root mean square of (distance to the nearest neighbour) / :math:`s_i`, times
+    k / 9, at least 2 / k and at most 1: the kernel is about as wide as neighbours are apart, in
+    any dimension, so that few rows on a curve do not reach across to the next, and wider for many
+    rows, to bridge random gaps. Where the exponent is below -9, the kernel falls as a power of the
+    distance instead, :math:`9 e^{-9} / |\text{exponent}|`, so that outliers and far pieces stay
+    joined.
+
+    *Connected.* Edges are those of the `n_edges` nearest neighbours of either end, and of others
+    as near as the last. Pieces of the graph are joined by short edges (see
+    `volmar.graphs.joining`).
+
+    *Copies.* Neighbours are different points. Rows that coincide are joined to each other and
+    count as often as they are there: :math:`s_i` is scaled by :math:`(k / m)^{1/d}` for the
+    density, where m > k rows are within the distance that has k.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The points.
+    n_neighbors : int, optional
+        k of the local scale. log2(n) + 3, rounded, if not given.
+    n_edges : int, default=10
+        Nearest neighbours that a row is joined to.
+    exponent : float, default=3
+        b, the weight of the density.
+    self_loops : bool, default=False
+        Whether to take the formula at i = j as well, instead of 0.
+    neighbors : str or transformer, default="auto"
+        As in `NeighborSearch`.
+    random_state, n_jobs
+        As in `NeighborSearch`.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        In X's float dtype, equal to its transpose to the last bit.
+
+    Examples
+    --------
+    >>> from volmar.graphs import density_scaling_similarity
+    >>> density_scaling_similarity([[0.0], [1.0], [3.0]], n_neighbors=1).toarray().round(3)
+    array([[0.   , 0.607, 0.013],
+           [0.607, 0.   , 0.046],
+           [0.013, 0.046, 0.   ]])
+    """
+    spec = DensityScalingSimilarity(
+        n_neighbors=n_neighbors,
+        n_edges=n_edges,
+        exponent=exponent,
+        self_loops=self_loops,
+        neighbors=neighbors,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    return spec.build(X)[0]
+
+
+def _log_kernel(
+    distances: NDArray, row_radius: NDArray, column_radius: NDArray, width: float
+) -> NDArray:
+    """Logarithm of the kernel: -t, t = d² / (2 c² s_i s_j), up to TAIL, then log(TAIL / t) - TAIL.
+
+    The two meet at t = TAIL. A Gaussian alone would cut every outlier off, and leave nothing to
+    tell which of several far pieces are nearer.
+    """
+    # Divided one by one, so that no product under- or overflows.
+    with np.errstate(over="ignore"):
+        ratio = (distances / row_radius) * (distances / column_radius)
+        t = np.minimum(ratio / (2 * width**2), np.finfo(np.float64).max)
+    return -np.minimum(t, TAIL) - np.log(np.maximum(t / TAIL, 1.0))
+
+
+def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalScales:
+    """Scales from the distances to the nearest points, nearest first, and their copies."""
+    lengths = np.diff(near.indptr)
+    starts = near.indptr[:-1]
+    distances, mass = near.data.astype(np.float64), counts[near.indices]
+    total = np.cumsum(mass)
+    within = total - np.repeat(total[starts] - mass[starts] - (counts - 1), lengths)
+    # The first neighbour with which there are k, and the last that is no farther.
+    first = np.minimum(_count(within < k, starts), lengths - 1)
+    radius = distances[starts + first]
+    last = _count(distances <= np.repeat(radius * SAME, lengths), starts) - 1
+    found = np.maximum(within[starts + last], k)
+    positive = radius[radius > 0]
+    smallest = positive.min() if positive.size else 1.0
+    nearest = np.maximum(distances[starts], np.where(radius > 0, 0.0, smallest))
+    radius = np.maximum(radius, smallest)
+    scale = radius
+    if (found > k).any():
+        end = starts + lengths - 1
+        dimension = _dimension(within[end] / found, distances[end] / radius, n_features)
+        scale = radius * (k / found) ** (1 / dimension)
+    # Of all rows, so that a point counts as often as it is there.
+    median = _weighted_median(scale, counts)
+    apart = np.sqrt(np.average((nearest / radius) ** 2, weights=counts))
+    width = float(apart * k / USUAL_NEIGHBORS)
+    return LocalScales(
+        radius,
+        np.clip(scale / median, DENSEST, SPARSEST),
+        min(max(width, MIN_RANK / k), MAX_WIDTH),
+    )
+
+
+def _count(mask: NDArray, starts: NDArray) -> NDArray:
+    """Count the true entries of each segment."""
+    return np.add.reduceat(mask, starts, dtype=np.intp)
+
+
+def _dimension(mass_ratio: NDArray, radius_ratio: NDArray, n_features: int) -> float:
+    """Exponent by which the number of rows within a distance grows with it, 1 to n_features."""
+    wider = radius_ratio > SAME
+    if not wider.any():
+        return float(n_features)
+    growth = np.log(mass_ratio[wider]).sum() / np.log(radius_ratio[wider]).sum()
+    return float(np.clip(growth, 1.0, max(1, n_features)))
+
+
+def _weighted_median(values: NDArray, counts: NDArray) -> float:
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(counts[order])
+    return float(values[order[np.searchsorted(total, total[-1] / 2)]])
+
+
+def _nearest(near: Any, n_edges: int) -> Any:
+    """Edges to the first neighbours of each row, and to those no farther than the last of them."""
+    lengths = np.diff(near.indptr)
+    if lengths.max() <= n_edges:
+        return near
+    last = near.data[near.indptr[:-1] + np.minimum(n_edges, lengths) - 1]
+    return _kept(near, near.data <= np.repeat(last * SAME, lengths))
+
+
+def _kept(near: Any, keep: NDArray) -> Any:
+    """Entries of a graph where `keep` is true."""
+    mask = keep.ravel()
+    indptr = np.concatenate([[0], np.cumsum(mask)])[near.indptr].astype(near.indptr.dtype)
+    return sp.csr_array((near.data[mask], near.indices[mask], indptr), shape=near.shape)
+
+
+def _placed(part: Any, rows: NDArray, n: int) -> Any:
+    """Put rows at their places among n."""
+    lengths = np.zeros(n, dtype=part.indptr.dtype)
+    lengths[rows] = np.diff(part.indptr)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(part.indptr.dtype)
+    return sp.csr_array((part.data, part.indices, indptr), shape=(n, n))
+
+
+def _with_edges(near: Any, extra: Any) -> Any:
+    """Both graphs' edges, a row's of the second after those of the first; stored zeros stay."""
+    a, b = near.tocoo(), extra.tocoo()
+    coords = tuple(np.concatenate(pair) for pair in zip(a.coords, b.coords, strict=True))
+    data = np.concatenate([a.data, b.data])
+    order = np.argsort(coords[0], kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(coords[0], minlength=near.shape[0]))])
+    return sp.csr_array((data[order], coords[1][order], indptr), shape=near.shape)
+
+
+def _with_short_indices(graph: Any) -> Any:
+    """Hold indices in 32 bits where they fit: longer ones double the graph, and solvers refuse."""
+    if max(graph.nnz, graph.shape[0]) >= 2**30:  # edges are mirrored after this
+        return graph
+    indices, indptr = (a.astype(np.int32, copy=False) for a in (graph.indices, graph.indptr))
+    return sp.csr_array((graph.data, indices, indptr), shape=graph.shape)

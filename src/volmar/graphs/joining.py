@@ -1,0 +1,98 @@
+"""Short edges that make a graph in pieces connected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse import csgraph
+from sklearn.metrics import pairwise_distances_argmin_min
+from sklearn.neighbors import NearestNeighbors
+
+from volmar.graphs.distances import candidate_distances
+
+__all__ = ["joining_edges"]
+
+# The nearest outside row of a piece up to this size is among its rows' nearest SMALL + 1.
+SMALL = 32
+# Rows of a larger piece that the search for its way out starts from, and its maximum of steps.
+N_TRIED = 100
+MAX_STEPS = 10
+
+
+def joining_edges(rows: Any, graph: Any) -> Any:
+    """Find edges that join the connected components of a graph, the largest to none.
+
+    Borůvka's minimum spanning tree of the pieces: every piece but the largest is joined to the
+    row that is nearest to it from outside, and again with what has become one, until all are.
+    Of a piece of more than `SMALL` rows the nearest pair is found by alternation: from the best
+    of `N_TRIED` of its rows, to the nearest row outside, to the row of the piece nearest to
+    that. It ends at a pair that are each other's nearest, which is short, and nearly always the
+    shortest.
+
+    Parameters
+    ----------
+    rows : ndarray or csr_array of shape (n, d)
+        The points.
+    graph : sparse matrix of shape (n, n)
+        Edges, in either direction; stored zeros count.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        Distances along the new edges, in one direction each; empty for a connected graph.
+    """
+    n = rows.shape[0]
+    edges = sp.csr_array((np.ones(graph.indices.size), graph.indices, graph.indptr), shape=(n, n))
+    n_pieces, piece = csgraph.connected_components(edges, directed=False)
+    found = [np.empty((0, 2), dtype=np.intp)]
+    while n_pieces > 1:
+        sizes = np.bincount(piece)
+        sizes[np.argmax(sizes)] = 0
+        small = np.flatnonzero((sizes > 0) & (sizes <= SMALL))
+        new = _ways_out_of_small(rows, piece, small)
+        new += [_way_out(rows, piece == one) for one in np.flatnonzero(sizes > SMALL)]
+        # Two pieces may have found the same edge from both sides.
+        pairs = np.unique(np.sort(new, axis=1), axis=0)
+        found.append(pairs)
+        between = sp.coo_array((np.ones(len(pairs)), tuple(piece[pairs.T])), shape=(n_pieces,) * 2)
+        n_pieces, merged = csgraph.connected_components(between, directed=False)
+        piece = merged[piece]
+    row, column = np.concatenate(found).T
+    distances = candidate_distances(rows[row], rows, column[:, None], "euclidean").ravel()
+    return sp.coo_array((distances.astype(rows.dtype), (row, column)), shape=(n, n)).tocsr()
+
+
+def _ways_out_of_small(rows: Any, piece: NDArray, small: NDArray) -> list[tuple[int, int]]:
+    """Nearest pair (inside, outside) of every small piece, by one search for all of them."""
+    inside = np.flatnonzero(np.isin(piece, small))
+    if not inside.size:
+        return []
+    k = min(SMALL + 1, rows.shape[0])
+    distances, near = NearestNeighbors(n_neighbors=k).fit(rows).kneighbors(rows[inside])
+    outside = piece[near] != piece[inside][:, None]
+    distances = np.where(outside, distances, np.inf)
+    column = np.argmin(distances, axis=1)
+    length = np.take_along_axis(distances, column[:, None], axis=1).ravel()
+    order = np.lexsort((length, piece[inside]))
+    first = order[np.unique(piece[inside][order], return_index=True)[1]]
+    return [(int(inside[i]), int(near[i, column[i]])) for i in first]
+
+
+def _way_out(rows: Any, inside: NDArray) -> tuple[int, int]:
+    """Return a pair (inside, outside) that are each other's nearest."""
+    members, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+    rows_inside, rows_outside = rows[members], rows[others]
+    tried = np.arange(0, members.size, max(1, members.size // N_TRIED))
+    near, distances = pairwise_distances_argmin_min(rows_inside[tried], rows_outside)
+    best = int(np.argmin(distances))
+    i, j = int(tried[best]), int(near[best])
+    for _ in range(MAX_STEPS):
+        back = int(pairwise_distances_argmin_min(rows_outside[[j]], rows_inside)[0][0])
+        out = int(pairwise_distances_argmin_min(rows_inside[[back]], rows_outside)[0][0])
+        if (back, out) == (i, j):
+            break
+        i, j = back, out
+    return int(members[i]), int(others[j])
