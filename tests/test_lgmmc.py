@@ -882,7 +882,7 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"method": "landmarks"}, ValueError, "method must be one of"),
         ({"n_landmarks": 1}, ValueError, "n_landmarks must be at least 2"),
-        ({"gamma": "auto"}, ValueError, "gamma must be"),
+        ({"gamma": "automatic"}, ValueError, "gamma must be"),
         ({"kernel": "precomputed", "method": "nystroem"}, ValueError, "needs rows"),
     ],
 )

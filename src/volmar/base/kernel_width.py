@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 
 from volmar.base.callbacks import fit_steps, silent_clone
 from volmar.base.warn import warn_user
-from volmar.graphs.cut_graph import CutGraph, distinct_rows
+from volmar.graphs.copies import distinct_rows
+from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import BlockTable, drawn_rows, scale_gamma
 
 __all__ = ["GammaWidth", "KernelWidth", "Trial", "first_good"]
@@ -62,13 +63,14 @@ def first_good(
     fit: Callable[[float, NDArray | None], Fitted | None],
     cut: Callable[[NDArray, float], float],
     *,
+    lowest: float,
     n_wide: int = 1,
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
 
     Every width is tried from the starts, the widest also from the method's own. The first whose
-    clusters cut at most `TIE` times as much as the best start ends the search. If there is none,
-    the first within `TIE` of the lowest cut of all is taken.
+    clusters cut at most `TIE` times as much as the lowest cut that is known ends the search. If
+    there is none, the first within `TIE` of the lowest cut of all trials is taken.
 
     Parameters
     ----------
@@ -82,10 +84,11 @@ def first_good(
     cut : callable
         From labels, and the fewest rows of a cluster as a share of n / n_clusters, to what is
         compared; infinite for labels that have fewer.
+    lowest : float
+        Lowest cut that is known, of the clusters of a graph.
     n_wide : int, default=1
         Number of widths for which clusters found from a start must be more even.
     """
-    lowest = min((cut(start, SMALLEST) for start in starts), default=0.0)
     trials: list[Trial] = []
     for width in widths:
         own: list[NDArray | None] = [None] if width == widths[0] or not starts else []
@@ -130,8 +133,12 @@ class KernelWidth:
         return isinstance(value, str) and value.strip() == "auto"
 
     def _chooses_width(self) -> bool:
-        """Whether widths are compared; otherwise "auto" is the widest."""
-        return self._is_width_open()
+        """Whether widths are compared; otherwise "auto" is the widest.
+
+        Not where labels are given to start from: a narrow kernel would keep any.
+        """
+        is_paper = getattr(self, "mode", "default") == "paper"
+        return self._is_width_open() and isinstance(self.init, str) and not is_paper
 
     def _widest(self, X: Any, weights: Any) -> float:
         """Return the parameter of the widest kernel."""
@@ -168,7 +175,7 @@ class KernelWidth:
         return widths
 
     def _adopts_trial(self) -> bool:
-        """Whether a fit to all rows stands; rows in blocks are fitted again, and so their peers."""
+        """Whether a trial with all rows is the fit; not where blocks must agree with it."""
         return True
 
     def _fit_once(self, X: Any, weights: Any) -> None:
@@ -181,7 +188,7 @@ class KernelWidth:
         is_all = chosen.size == X.shape[0]
         rows = X if is_all and not isinstance(X, BlockTable) else X[chosen]
         few = None if weights is None else np.asarray(weights[chosen])
-        best = self._best_trial(rows, few, chosen, X.shape[0], widest, seed)
+        best = self._best_trial(rows, few, widest, seed)
         if best is not None:
             self.cut_ = best.cut
         if best is not None and rows is X and self._adopts_trial():
@@ -228,21 +235,10 @@ class KernelWidth:
             vars(self).update(before)
 
     def _best_trial(
-        self,
-        rows: Any,
-        weights: NDArray | None,
-        chosen: NDArray,
-        n_rows: int,
-        widest: float,
-        seed: int,
+        self, rows: Any, weights: NDArray | None, widest: float, seed: int
     ) -> Trial | None:
         """Return the fit to chosen rows that `first_good` takes; None if there is no choice."""
-        k, given = self.n_clusters, self.init
-        own = given
-        if not isinstance(given, str):
-            if np.ndim(given) != 1 or len(given) != n_rows:
-                return None  # the fit refuses them
-            own = np.asarray(given)[chosen]
+        k = self.n_clusters
         distinct, group = distinct_rows(rows)
         if distinct.shape[0] < max(FEWEST, 5 * k):
             return None
@@ -257,18 +253,21 @@ class KernelWidth:
                 return np.inf
             return graph.cut(labels) + floor
 
-        starts: list[NDArray] = []
-        if isinstance(own, str) and own == "auto":
-            found = [graph.labels(k, b) for b in EXPONENTS]
-            if np.array_equal(*found):
-                found.pop()
-            starts = [start for start in found if np.isfinite(cut(start, SMALLEST))]
+        found = [graph.labels(k, b) for b in EXPONENTS]
+        if np.array_equal(*found):
+            found.pop()
+        found = [labels for labels in found if np.isfinite(cut(labels, SMALLEST))]
+        lowest = min((cut(labels, SMALLEST) for labels in found), default=0.0)
+        starts = found if self.init == "auto" else []
+
+        # The fit with the method's own start is then the same as with the width given.
+        own_seed = self.random_state if isinstance(self.random_state, Integral) else seed
 
         def fit(width: float, start: NDArray | None) -> Fitted | None:
             model = silent_clone(self).set_params(
                 **self._at_width(width, widest),
-                init=own if start is None else start,
-                random_state=self.random_state if isinstance(self.random_state, Integral) else seed,
+                init=self.init if start is None else start,
+                random_state=own_seed,
             )
             model._keeps_sizes = width not in widths[: self._n_wide]
             try:
@@ -279,7 +278,7 @@ class KernelWidth:
                 return None
             return Fitted(model, caught)
 
-        return first_good(widths, starts, fit, cut, n_wide=self._n_wide)
+        return first_good(widths, starts, fit, cut, lowest=lowest, n_wide=self._n_wide)
 
 
 def _labels_of(model: Any, X: Any) -> Any:
@@ -299,9 +298,8 @@ class GammaWidth(KernelWidth):
     gamma_: float
 
     def _chooses_width(self) -> bool:
-        named = self.kernel if isinstance(self.kernel, str) else None
-        is_paper = getattr(self, "mode", "default") == "paper"
-        return named == "rbf" and not is_paper and self._is_width_open()
+        is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
+        return is_gaussian and super()._chooses_width()
 
     def _widest(self, X: Any, weights: Any) -> float:
         return scale_gamma(X, weights)

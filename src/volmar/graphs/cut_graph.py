@@ -12,10 +12,9 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.graphs.local_scaling import _distinct_rows as distinct_rows
 from volmar.graphs.neighbors import NeighborSearch
 
-__all__ = ["CutGraph", "distinct_rows"]
+__all__ = ["CutGraph"]
 
 # Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
 # for its eigenvectors: a cut of a few stray rows is no longer free.
@@ -156,7 +155,7 @@ class CutGraph:
         return y[self._group]
 
     def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:
-        """Return the lowest cut of a threshold of the scores, and its sides; the first row's is 0."""
+        """Return the lowest cut of a threshold of the scores, and its sides."""
         order = np.argsort(scores, kind="stable")
         P = self._judge[order][:, order]
         left = np.cumsum(self.masses[order])[:-1]
@@ -168,12 +167,10 @@ class CutGraph:
         best = int(np.argmin(cuts))
         y = np.zeros(len(scores), dtype=np.int64)
         y[order[best + 1 :]] = 1
-        return float(cuts[best]), np.abs(y - y[0])
+        return float(cuts[best]), np.abs(y - y[0])  # the first row is in cluster 0
 
 
-def _leading_vectors(
-    W: Any, masses: NDArray, joined: float, degrees: NDArray, k: int
-) -> NDArray:
+def _leading_vectors(W: Any, masses: NDArray, joined: float, degrees: NDArray, k: int) -> NDArray:
     """Return the k leading eigenvectors of D^-1/2 (W + joined m m' / sum(m)) D^-1/2."""
     n, root = len(degrees), 1.0 / np.sqrt(degrees)
     S = (sp.diags_array(root) @ W @ sp.diags_array(root)).tocsr()

@@ -315,9 +315,6 @@ class SKMMC(KernelWidth, MarginClusterer):
     def _sigma_rule(self) -> Any:
         return "rms" if self._is_width_open() else self.sigma
 
-    def _chooses_width(self) -> bool:
-        return self._is_width_open() and self.mode != "paper"
-
     def _adopts_trial(self) -> bool:
         return False
 
