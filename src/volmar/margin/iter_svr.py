@@ -97,10 +97,11 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.
-    gamma : float, str or None, default="scale"
+    gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
+        kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -125,15 +126,16 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
-    init : str or array of shape (n_samples,), default="k-means"
-        Labels to start from: "k-means" (of the rows; of the landmarks' features; "principal" where
-        the kernel is precomputed), "kernel k-means" in the feature space of the kernel,
-        "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of their
-        landmarks' features), "principal" or "random" (the sides of the mean along the leading
-        kernel principal component or along a random direction), or those given.
+    init : str or array of shape (n_samples,), default="auto"
+        Labels to start from: "auto", which is "k-means", and clusters of a graph where the width
+        of the kernel is chosen (see Notes); "k-means" (of the rows; of the landmarks' features;
+        "principal" where the kernel is precomputed), "kernel k-means" in the feature space of the
+        kernel, "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of
+        their landmarks' features), "principal" or "random" (the sides of the mean along the
+        leading kernel principal component or along a random direction), or those given.
     n_init : int, default=1
-        Starts of "k-means" and "random", of which the one with the lowest objective is kept, and
-        a degenerate one only if all are. The others have one.
+        Starts of "auto", "k-means" and "random", of which the one with the lowest objective is
+        kept, and a degenerate one only if all are. The others have one.
     tol : float, default=1e-3
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
@@ -154,6 +156,10 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         Coefficients of k(x_j, x), of sum zero; only for method="exact" and other kernels.
     intercept_ : ndarray of shape (1,) or float
         Constant of the decision function, from the rule; an array for kernel="linear".
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     C_ : float
         The price used.
     balance_ : tuple of float
@@ -177,6 +183,17 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    k-means and two clusterings of a graph of nearest neighbours. All clusters found are compared
+    by what they cut in that graph: the ratio cut of similarities that are weighted by the density,
+    which depends on the rows and labels alone. The widest kernel is taken whose clusters cut at
+    most 1.5 times as much as the best clusters known, those of the graph included. Clusters of
+    less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     With bias="balance" regression and cut minimise the same objective over labels that respect
     `min_cluster_size`, so that it never rises (by more than `tol`) from the second regression on,
     where all rows weigh the same and none have the same score.

@@ -42,10 +42,11 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         Number of clusters. For more than two see above and `multiway`.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+    gamma : float, str or None, default="auto"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is 1
+        / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is 1 /
+        n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other kernels,
+        for mode="paper" and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -118,6 +119,10 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -136,6 +141,17 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    the method's own and two clusterings of a graph of nearest neighbours. All clusters found are
+    compared by what they cut in that graph: the ratio cut of similarities that are weighted by the
+    density, which depends on the rows and labels alone. The widest kernel is taken whose clusters
+    cut at most 1.5 times as much as the best clusters known, those of the graph included. Clusters
+    of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
     wherever there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
 

@@ -90,10 +90,11 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
-    gamma : float, str or None, default="scale"
+    gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
+        kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -116,6 +117,9 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         halves, as near as an odd number of rows allows. If not given it is 0.5, sides of a quarter
         of the weight at least, and clusters of unequal size may count as balanced (see Notes and
         `balance_`). The authors set theirs from the true classes.
+    init : "auto" or array of shape (n_samples,), default="auto"
+        Labels from which the first labelling is found. "auto": random sides, and clusters of a
+        graph where the width of the kernel is chosen (see Notes).
     n_starts : int, default=10
         Starts of the search for each labelling.
     tol : float, default=0.01
@@ -142,6 +146,10 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from two-means.
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
         How the search ended.
     objective_ : float
@@ -160,6 +168,17 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    the method's own and two clusterings of a graph of nearest neighbours. All clusters found are
+    compared by what they cut in that graph: the ratio cut of similarities that are weighted by the
+    density, which depends on the rows and labels alone. The widest kernel is taken whose clusters
+    cut at most 1.5 times as much as the best clusters known, those of the graph included. Clusters
+    of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     *What is certified.* `objective_` is an upper bound of the relaxation's value: other labellings
     can only lower it. It is within ``residuals["master gap"]`` of the optimum over the labellings
     generated. A lower bound would follow from the most violated labelling, which is NP-hard to

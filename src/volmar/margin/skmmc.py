@@ -100,10 +100,11 @@ class SKMMC(KernelWidth, MarginClusterer):
     n_clusters : int, default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`).
-    sigma : float or str, default="rms"
+    sigma : float or str, default="auto"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
-        root of the mean squared distance of two rows, the middle of the paper's grid. The others
-        need all pairs of rows, and are refused for a dask collection.
+        root of the mean squared distance of two rows, the middle of the paper's grid. "auto"
+        chooses it, see Notes; it is "rms" for mode="paper" and where `init` holds labels. The
+        other rules need all pairs of rows, and are refused for a dask collection.
     basis : {"split", "single"}, default="split"
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
@@ -165,6 +166,8 @@ class SKMMC(KernelWidth, MarginClusterer):
         Constant of the decision function.
     sigma_ : float
         Width of the kernel.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     n_diverged_ : int
         Fixed-point iterations of Algorithm 4 that were given up.
     balance_ : tuple of float
@@ -188,6 +191,18 @@ class SKMMC(KernelWidth, MarginClusterer):
 
     Notes
     -----
+    *Width of the kernel.* sigma="auto" tries "rms" and kernels half as wide, a quarter and so on,
+    at most five, until they are narrower than half of a neighbourhood of the rows. In many columns
+    a neighbourhood is nearly as wide as all rows, and "rms" and its half are the only ones. Starts
+    are those of `CPMMC` and two clusterings of a graph of nearest neighbours. All clusters found
+    are compared by what they cut in that graph: the ratio cut of similarities that are weighted by
+    the density, which depends on the rows and labels alone. The widest kernel is taken whose
+    clusters cut at most 1.5 times as much as the best clusters known, those of the graph included.
+    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do
+    not start from a clustering of the graph to clusters of less than half of n / n_clusters rows.
+    At most 1000 rows are compared, drawn at random; the fit to more rows starts from the best
+    clusters.
+
     `decision_function` is in units of the margin.
 
     One Gaussian bump cannot be near the difference of two means, which a cut is, so that the
