@@ -293,6 +293,8 @@ class GammaWidth(KernelWidth):
     Only of the Gaussian kernel: "auto" is "scale" for other kernels.
     """
 
+    _gamma_words: ClassVar[str] = "'auto', 'scale'"
+
     kernel: Any
     gamma: Any
     gamma_: float
