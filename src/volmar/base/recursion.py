@@ -14,6 +14,8 @@ from scipy import sparse
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.solvers import Result, Status
 
+# Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
+CHANCE, RANKS = 0.5, 1e-3
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 
 __all__ = ["RecursiveResult", "grow_tree", "separation_along"]
@@ -108,9 +110,10 @@ def grow_tree(
 ) -> tuple[SplitTree, RecursiveResult]:
     r"""Split the part whose split is the best, until there are enough.
 
-    Every part is split once; the one with the largest :math:`\sqrt{n}\, p` is taken, with n its
-    weight and p what `probability` says of its split. The square root weighs how well a
-    split separates against how much of the data it explains, as the error of a mean does.
+    Every part is split once; the one with the largest :math:`\sqrt{n}\, (p - \frac12)` is taken,
+    with n its weight and p what `probability` returns for its split, 1/2 for a coin. The square
+    root weighs how well a split separates against how much of the data it explains, as the error
+    of a mean does.
 
     Parameters
     ----------
@@ -185,7 +188,8 @@ def grow_tree(
             return -np.inf
         if judge is not None and not node.p_value <= alpha * node.n_rows / n:
             return -np.inf
-        return float(np.sqrt(node.weight) * node.probability)
+        above_chance = max(node.probability - CHANCE, 0.0) + RANKS * node.probability
+        return float(np.sqrt(node.weight) * above_chance)
 
     root = part(np.arange(n))
     leaves = [root]

@@ -134,11 +134,11 @@ class CPMMC(JointClusterer):
     *Unequal sizes.* A mean score near 0 puts about half of the weight on either side. With
     ``balance=None`` the k-means start (or the labels of `init`) is therefore tried twice: with
     halves, as all starts are, and with weights that give both of its sides the same. The latter
-    is taken where it separates more: with the shares r of its sides and its mean distance m to
-    the border of the nearest half of the weight, :math:`4 r_0 r_1 m^2` must be larger, and the
-    same with all of the weight no smaller (see `volmar.margin.unequal_sizes`). The problem above
-    is then solved with these weights in place of 1/n, in the mean of the rows, too: C is read as
-    before, and objective, gap and residuals are those of the weighted problem.
+    is taken where it separates more: with the shares r of its sides and the mean distance m to
+    the border of the nearest half of the weight, :math:`4 r_0 r_1 m^2` must be larger by a
+    quarter, and the same with all of the weight no smaller. The problem above is then solved with
+    these weights in place of 1/n, in the mean of the rows, too: C is read as before, and
+    objective, gap and residuals are those of the weighted problem.
 
     With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The prices b are 0
     unless a cluster would be too small (see `volmar.margin.cluster_sizes.size_prices`), and no

@@ -52,7 +52,10 @@ SCREENING_TOL = 0.1
 # Share of `margin_between` within which two descents to the same labels differ.
 SAME = 0.01
 HALVES = (0.5, 0.5)
-# C and the factor at which a gap is one, under kernels that bound all distances.
+# Factors by which the margin at C = 2 must be larger than with halves, and that at a larger C
+# under kernels which bound all distances. Starts of k-means in single lumps (normal, uniform,
+# correlated) seldom differ by more; groups of 70 and 30 % that lie five deviations apart do.
+MARGIN_GAIN = 1.25
 GAP_C, GAP_GAIN = 10.0, 3.0
 
 
@@ -167,10 +170,10 @@ def unequal_start(
     """Return what labels lead to with sides of their own sizes, if that is better than halves.
 
     One descent at the C that starts are compared at, with weights that give both sides of the
-    labels the same. It is better where its `margin_between` is larger for the half of the weight
-    that is nearest to the border (C = 2), and no smaller for all rows (C = 1). Groups of unequal
-    size that lie apart have both. A cut through the tail of a single group has neither, a few
-    outliers have the first only, and for these the balance is a help.
+    labels the same. It is better where its `margin_between` is larger by a quarter for the half
+    of the weight that is nearest to the border (C = 2), and no smaller for all rows (C = 1).
+    Groups of unequal size that lie apart have both. A cut through the tail of a single group has
+    neither, a few outliers have the first only, and for these the balance is a help.
 
     Kernels with k(x, x) = 1 bound all distances. A small group has little of the spread then,
     however far it is, and no row is an outlier. There the gap decides: the value for the tenth of
@@ -214,7 +217,7 @@ def _is_better(
 
     if view.has_equal_lengths:
         return gain(GAP_C) > GAP_GAIN
-    return gain(2.0) > 1.0 + SAME and gain(1.0) >= 1.0 - SAME
+    return gain(2.0) > MARGIN_GAIN and gain(1.0) >= 1.0 - SAME
 
 
 def own_sizes(view: View, labels: NDArray, weights: NDArray | None) -> NDArray | None:
