@@ -116,7 +116,7 @@ def _measure(name, make, X, y, seed):
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         if name == SPECTRAL:
-            W = build_graph(X, "local_scaling").W
+            W = build_graph(X, "density_scaling").W
             labels = SpectralClustering(k, affinity="precomputed", random_state=seed).fit_predict(
                 W
             )

@@ -81,7 +81,7 @@ def _many(n, d, shares, spread, least):
 
 
 def _line(n, d, shares, distance):
-    """Groups in a row along one column, the others noise."""
+    """Put groups in a row along one column, the others noise."""
 
     def draw(rng):
         y = _labels(n, shares)
@@ -107,7 +107,7 @@ def _stretched(n, share, length, distance):
 
 
 def _correlated(n, d, shares, distance, condition):
-    """Groups with one covariance, their means `distance` of its standard deviations apart."""
+    """Give groups one covariance, their means `distance` of its standard deviations apart."""
 
     def draw(rng):
         turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -140,7 +140,7 @@ def _beside(draw_rows, *columns):
 
 
 def _with_outliers(draw_rows, share, reach):
-    """Some rows far out, in a box `reach` times as wide as the rows."""
+    """Move some rows far out, into a box `reach` times as wide as the rows."""
 
     def draw(rng):
         X, y = draw_rows(rng)

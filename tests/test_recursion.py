@@ -372,3 +372,11 @@ def test_a_half_that_cannot_be_fitted_counts_against_the_split():
         raise ValueError
 
     assert cross_fit(refuse, np.eye(50), None, seed=0, level=0.05) == (1.0, 0.0)
+
+
+def test_normalized_cut_splits_clusters_before_halves_of_one():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), [400, 100, 100, 50, 50, 50, 50, 50])
+    X = rng.normal(size=(850, 8)) + 9.0 * np.eye(8)[y]
+    model = volmar.NormalizedCut(8).fit(X)
+    assert adjusted_rand_score(y, model.labels_) == 1.0

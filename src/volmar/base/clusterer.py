@@ -40,6 +40,8 @@ from volmar.solvers import Result, Status
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
 ONE_HUMP = 0.75
+# Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
+CHANCE, RANKS = 0.5, 1e-3
 # Probability of any split too many with n_clusters="auto".
 ALPHA = 0.05
 
@@ -110,6 +112,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Return how well a split of rows into two separates them, a probability."""
         scores = scores_in_graph(model, X)
         return separation_along(scores, model.labels_.astype(bool), weights)
+
+    def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
+        """Return what splits of different parts are compared by: how far they are above chance."""
+        return max(probability - CHANCE, 0.0) + RANKS * probability
 
     def _ask_first(self, rows: RowSource) -> None:
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
@@ -207,6 +213,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             weights,
             fit=self._fit_part,
             probability=self._split_probability,
+            worth=self._split_worth,
             judge=self._judge if self.n_clusters == "auto" else None,
             alpha=ALPHA,
             steps=steps,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.base.recursion import separation_along
 from volmar.evidence import combine_p_values, hump_test
+from volmar.rows import column_resolutions, dithered_scores
 
 __all__ = ["Judged", "cross_fit"]
 
@@ -41,7 +42,8 @@ def cross_fit(
     The rows are parted at random into halves; a hyperplane is learnt on each and the scores of the
     other are tested for one hump (`volmar.evidence.hump_test`). That is repeated, and the p-values
     are combined by a rule that is valid under any dependence. Scores must be linear in the rows:
-    a curved score can have two humps where the rows have one.
+    a curved score can have two humps where the rows have one. Columns of few values are dithered
+    in the rows that are tested (`volmar.rows.dithered`): a binary column is no gap by itself.
 
     Parameters
     ----------
@@ -60,6 +62,7 @@ def cross_fit(
     n = X.shape[0]
     rng = np.random.default_rng(seed)
     n_draws = max(FEWEST_DRAWS, int(np.ceil(DRAWS_FOR_LEVEL / level)))
+    resolutions = column_resolutions(X)
     p_values, separations = [], []
     for _ in range(1 if n >= LARGE else N_SPLITS):
         order = rng.permutation(n)
@@ -72,7 +75,7 @@ def cross_fit(
                 p_values.append(1.0)
                 separations.append(0.0)
                 continue
-            scores = model.decision_function(X[unseen])
+            scores = dithered_scores(model.decision_function, X[unseen], resolutions, rng)
             counted = scores if weights is None else scores[weights[unseen] > 0]
             p_values.append(hump_test(counted, rng, n_draws=n_draws).p_value)
             w = None if weights is None else weights[unseen]

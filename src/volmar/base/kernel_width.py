@@ -35,7 +35,7 @@ FLOOR = 0.1
 # that a wide kernel finds only when it starts from them must be more even: small tight groups
 # inside of large ones are common in many columns, where kernels are wide.
 SMALLEST, SMALLEST_IN_WIDE = 0.04, 0.5
-# Cut that halves how well a split counts to separate its part, in the order of splits.
+# Cut that halves the worth of a split, in the order of splits.
 CUT_OF_A_SPLIT = 0.01
 # Most halvings of the widest kernel.
 MAX_HALVINGS = 4
@@ -205,13 +205,13 @@ class KernelWidth:
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
-    def _split_probability(self, model: Any, X: Any, weights: Any, /) -> float:
-        """Return how well the scores of a split separate, the less the more that it cuts.
+    def _split_worth(self, model: Any, probability: float, /) -> float:
+        """Return what splits of different parts are compared by, the less the more that they cut.
 
         A narrow kernel separates any labels, so that its scores alone do not compare parts.
         """
-        separation = super()._split_probability(model, X, weights)  # type: ignore[misc]
-        return separation / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
+        worth = super()._split_worth(model, probability)  # type: ignore[misc]
+        return worth / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
 
     def _adopt(self, fitted: Fitted, X: Any) -> None:
         """Take over what was fitted to the same rows, with its warnings."""

@@ -14,8 +14,6 @@ from scipy import sparse
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.solvers import Result, Status
 
-# Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
-CHANCE, RANKS = 0.5, 1e-3
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 
 __all__ = ["RecursiveResult", "grow_tree", "separation_along"]
@@ -91,6 +89,7 @@ class _Part:
     rows: NDArray
     seed: int
     tried: bool = False
+    worth: float = float("nan")
     caught: tuple[warnings.WarningMessage, ...] = ()
 
 
@@ -100,6 +99,7 @@ def grow_tree(
     *,
     fit: Callable[[Any, NDArray | None, int], Any],
     probability: Callable[[Any, Any, NDArray | None], float],
+    worth: Callable[[Any, float], float] | None = None,
     judge: Callable[[Any, NDArray | None, float, int], tuple[float, float]] | None = None,
     alpha: float = 1.0,
     steps: Iterable[int],
@@ -110,10 +110,9 @@ def grow_tree(
 ) -> tuple[SplitTree, RecursiveResult]:
     r"""Split the part whose split is the best, until there are enough.
 
-    Every part is split once; the one with the largest :math:`\sqrt{n}\, (p - \frac12)` is taken,
-    with n its weight and p what `probability` returns for its split, 1/2 for a coin. The square
-    root weighs how well a split separates against how much of the data it explains, as the error
-    of a mean does.
+    Every part is split once; the one with the largest :math:`\sqrt{n}\, p` is taken, with n its
+    weight and p what `probability` says of its split, or `worth`. The square root weighs how well
+    a split separates against how much of the data it explains, as the error of a mean does.
 
     Parameters
     ----------
@@ -126,6 +125,8 @@ def grow_tree(
         `ValueError` means that the part cannot be split; that of the whole is raised.
     probability : callable
         From a fitted clusterer, the rows it was fitted to and their weights to p.
+    worth : callable, optional
+        From a fitted clusterer and p to what takes the place of p in choosing the next split.
     judge : callable, optional
         From rows of a part, their weights, a level and a seed to a p-value and p, in place of
         `probability`. A part is split only if the p-value is at most the level, which is `alpha`
@@ -179,6 +180,7 @@ def grow_tree(
                 node.reason = str(error)
                 return
         node.model = model
+        leaf.worth = node.probability if worth is None else worth(model, node.probability)
         node.leading = _leading(model, inside, w)
         leaf.caught = tuple(caught)
 
@@ -188,8 +190,7 @@ def grow_tree(
             return -np.inf
         if judge is not None and not node.p_value <= alpha * node.n_rows / n:
             return -np.inf
-        above_chance = max(node.probability - CHANCE, 0.0) + RANKS * node.probability
-        return float(np.sqrt(node.weight) * above_chance)
+        return float(np.sqrt(node.weight) * leaf.worth)
 
     root = part(np.arange(n))
     leaves = [root]

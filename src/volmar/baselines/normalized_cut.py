@@ -110,7 +110,8 @@ class NormalizedCut(Clusterer):
     ----------
     n_clusters : int, default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`).
+        separates best is split next (see `tree_`): by the root of its size over its normalised
+        cut.
     affinity : str, callable or Similarity, default="density_scaling"
         How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
@@ -231,6 +232,14 @@ class NormalizedCut(Clusterer):
                 f"has {n}. Lower it to at most {n // 2}."
             )
         return normalized_cut_search(problem, counted)
+
+    def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002 -- one signature
+        """Return the reciprocal of the normalised cut.
+
+        The separation along an eigenvector is no guide: a part of several clusters has a level
+        for each of them, and one homogeneous cluster is separated with a probability of 0.8.
+        """
+        return 1.0 / max(model.objective_, np.finfo(float).eps)
 
     def _publish(self, problem: SpectralGraph, result: CutResult) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values

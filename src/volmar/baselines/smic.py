@@ -212,14 +212,17 @@ class SMIC(Clusterer):
     n_clusters : int, default=2
         Number of clusters.
     affinity : str, callable or Similarity, default="local_scaling"
-        The kernel K: "local_scaling" (on the graph of nearest neighbours), "gaussian",
-        "cosine_knn", "nearest_neighbors" (see `volmar.graphs`) or "precomputed". Named ones come
-        without self-loops; a recipe such as ``GaussianSimilarity(sigma="mean/4")``, a function
-        f(X, Y) of similarities or a matrix is used as given. Entries must not be negative.
+        The kernel K: "local_scaling" (on the graph of nearest neighbours), "density_scaling" (the
+        default of the other graph methods; weights that differ from place to place do harm here,
+        where K is not normalised by its row sums), "gaussian", "cosine_knn", "nearest_neighbors"
+        (see `volmar.graphs`) or "precomputed". Named ones come without self-loops; a recipe such
+        as ``GaussianSimilarity(sigma="mean/4")``, a function f(X, Y) of similarities or a matrix
+        is used as given. Entries must not be negative.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
     n_neighbors : int, optional
-        Neighbours of the similarities on nearest neighbours; 7 if not given.
+        Neighbours of the similarities on nearest neighbours; if not given, 7, and log2(n) + 3 for
+        "density_scaling".
     random_state : int, RandomState or None, default=None
         Taken for the sake of one interface: the method is deterministic.
 

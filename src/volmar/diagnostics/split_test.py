@@ -22,6 +22,7 @@ from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import combine_p_values, dip_test, hump_test, valley_mass
 from volmar.evidence.humps import N_DRAWS, deepest_valley
 from volmar.metrics import clustering_error
+from volmar.rows import column_resolutions, dithered_scores
 from volmar.separation.two_group_direction import n_searched, two_group_direction
 
 __all__ = ["SplitTestResult", "split_test"]
@@ -135,8 +136,9 @@ def split_test(
     -----
     It cannot see groups that overlap so much that no direction has two humps, nor groups that no
     hyperplane shows (rings), unless `estimator` has a kernel, nor those far away with less than a
-    twentieth of the rows, which count as outliers. Humps along a direction need not be clusters: a
-    column of few values has as many humps. Copies of a row fall into both halves: drop them first.
+    twentieth of the rows, which count as outliers. Columns of few values are dithered where gaps
+    are looked for (`volmar.rows.dithered`): one alone is no evidence, several that agree are.
+    Copies of a row fall into both halves: drop them first.
 
     Scores of a curved split (kernels, graphs) may have two humps on rows that have one, where they
     level off on either side. They are compared with those of the same estimator on noise: 50 sets
@@ -169,6 +171,7 @@ def split_test(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     p_values, separations, disagreements, first = [], [], [], np.empty(0)
     noise: dict[str, NDArray] = {}
+    resolutions = column_resolutions(rows)
     wanted = n_splits or (1 if n >= LARGE else N_SPLITS)
     tell = _Progress(progress, wanted)
     split = 0
@@ -185,8 +188,10 @@ def split_test(
             )
         held_out = np.empty(n)
         everywhere = [scorer(rows) for scorer in scorers]
-        for found, unseen in zip(everywhere, halves[::-1], strict=True):
+        for scorer, found, unseen in zip(scorers, everywhere, halves[::-1], strict=True):
             scores = found[unseen]
+            if resolutions.any():
+                scores = dithered_scores(scorer, rows[unseen], resolutions, rng)
             if noise:
                 p_values.append(reference_p_value(valley_mass(scores), noise))
             elif test == "dip":
@@ -290,7 +295,7 @@ def _scorer(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
     """Fit to a half, and return what scores rows by it; zero is between the sides."""
     if estimator is None:
         direction = two_group_direction(X, rng)
-        cut = deepest_valley(direction.scores(X))
+        cut = deepest_valley(dithered_scores(direction.scores, X, column_resolutions(X), rng))
         return lambda rows: direction.scores(rows) - cut
     model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
     score, name = _raw_scorer(model), type(model).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +12,18 @@ from scipy import fft
 from scipy.optimize import isotonic_regression
 
 from volmar.evidence.dip import _sample
+from volmar.rows import column_resolutions, dithered
 
-__all__ = ["HumpTest", "deepest_valley", "density_on_grid", "fill", "hump_test", "valley_mass"]
+__all__ = [
+    "HumpTest",
+    "Valleys",
+    "deepest_valley",
+    "density_on_grid",
+    "fill",
+    "hump_test",
+    "valley_mass",
+    "valleys_at",
+]
 
 # Points of the grid, in which samples of any size are binned.
 GRID = 256
@@ -73,15 +83,23 @@ def _ends(x: NDArray) -> tuple[float, float]:
     return float(low) - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
 
 
-def _binned(u: NDArray) -> NDArray:
-    """Return the shares (m, GRID) of samples (m, n) in units of the grid's step."""
+def _binned(u: NDArray, counted: NDArray | None = None) -> NDArray:
+    """Return the shares (m, GRID) of samples (m, n) in units of the grid's step.
+
+    Of all points, or of those that are `counted`.
+    """
     m, n = u.shape
     below = np.minimum(u.astype(np.int64), GRID - 2)
     above_share = u - below
-    place = below + GRID * np.arange(m)[:, None]
-    counts = np.bincount(place.ravel(), (1.0 - above_share).ravel(), m * GRID)
-    counts += np.bincount(place.ravel() + 1, above_share.ravel(), m * GRID)[: m * GRID]
-    return counts.reshape(m, GRID) / n
+    below_share = 1.0 - above_share
+    sizes: Any = n
+    if counted is not None:
+        above_share, below_share = above_share * counted, below_share * counted
+        sizes = np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    place = (below + GRID * np.arange(m)[:, None]).ravel()
+    counts = np.bincount(place, below_share.ravel(), m * GRID)
+    counts += np.bincount(place + 1, above_share.ravel(), m * GRID)[: m * GRID]
+    return counts.reshape(m, GRID) / sizes
 
 
 def _smoothed(shares: NDArray, bandwidth: float) -> NDArray:
@@ -134,6 +152,59 @@ def valley_mass(x: NDArray) -> float:
         return 0.0
     shares, n = found
     return float(fill(_smoothed(shares[None, :], _bandwidth(n)))[0])
+
+
+class Valleys(NamedTuple):
+    """Valleys of many smoothed densities.
+
+    Attributes
+    ----------
+    mass : ndarray of shape (k,)
+        `valley_mass` of each sample.
+    depth : ndarray of shape (k,)
+        One less the density at a cut over that of the lower of the modes on its two sides: 0 at a
+        mode, 1 in an empty gap.
+    """
+
+    mass: NDArray
+    depth: NDArray
+
+
+def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
+    """Return the valleys of many samples at once, and how deep they are at given cuts.
+
+    Parameters
+    ----------
+    ordered : ndarray of shape (k, n)
+        Samples, each row sorted.
+    cuts : ndarray of shape (k,)
+        A place in each of them.
+    """
+    k, n = ordered.shape
+    low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
+    width = high - low
+    start, length = low - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
+    usable = (length > 0) & (n >= FEWEST)
+    length = np.where(usable, length, 1.0)
+    u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
+    inside = (u >= 0.0) & (u <= GRID - 1)
+    density = _smoothed(_binned(np.clip(u, 0.0, GRID - 1.0), inside), _bandwidth(n))
+    left = np.maximum.accumulate(density, axis=1)
+    right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
+    lower = np.minimum(left, right)
+    place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
+    each = np.arange(k)
+    peak, there = lower[each, place], density[each, place]
+    depth = 1.0 - np.divide(there, peak, out=np.ones(k), where=peak > 0)
+    mass = (lower - density).sum(axis=1)
+    return Valleys(np.where(usable, mass, 0.0), np.where(usable, depth, 0.0))
+
+
+def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:
+    place = share * (ordered.shape[1] - 1)
+    below = int(place)
+    above = min(below + 1, ordered.shape[1] - 1)
+    return ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
 
 
 def _bandwidth(n: int) -> float:
@@ -195,8 +266,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     Far points are left out, those beyond the middle nine tenths and six tenths of their width on
     either side: a group of less than a twentieth of the sample that lies there is not seen.
 
-    The bandwidth falls with the size of the sample. Rounded values, or any with gaps as wide as it
-    is, have a hump each.
+    The bandwidth falls with the size of the sample. A sample with ties is dithered first: noise of
+    the width of its resolution (`volmar.rows.column_resolutions`) closes the gaps that rounding
+    left.
 
     Examples
     --------
@@ -219,6 +291,8 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
         raise ValueError(f"n_draws must be an integer, at least 1, got {n_draws!r}.")
     if np.abs(sample).max() > np.finfo(np.float64).max / 8:
         sample = sample / 8  # the ends of the grid have to be numbers too
+    column = sample[:, None]
+    sample = dithered(column, column_resolutions(column), rng)[:, 0]
     found = density_on_grid(sample)
     if found is None or found[1] < FEWEST:
         return HumpTest(0.0, 1.0)

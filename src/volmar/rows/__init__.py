@@ -11,6 +11,7 @@ from volmar.rows.blocks import (
 from volmar.rows.cholesky import CholeskyMap
 from volmar.rows.convert import as_rows, features_of, scale_gamma
 from volmar.rows.dense import DenseRows
+from volmar.rows.dither import column_resolutions, dithered, dithered_scores
 from volmar.rows.draw import drawn_rows
 from volmar.rows.kernel import Kernel
 from volmar.rows.kernel_pca import KernelPCAMap
@@ -39,6 +40,9 @@ __all__ = [
     "as_beside",
     "as_rows",
     "as_table",
+    "column_resolutions",
+    "dithered",
+    "dithered_scores",
     "drawn_rows",
     "evenly_scaled",
     "features_of",

@@ -14,7 +14,7 @@ from volmar.separation.relabelling import (
     relabel_until_settled,
 )
 
-__all__ = ["cluster_means", "refine_clusters"]
+__all__ = ["cluster_means", "pooled_separation", "refine_clusters"]
 
 
 def cluster_means(z: Standardized, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
@@ -85,6 +85,40 @@ def refine_clusters(
         max_iter=max_iter,
         tol=tol,
     )
+
+
+def pooled_separation(
+    z: Standardized, regularized: RegularizedCorrelation, labels: NDArray, k: int
+) -> float:
+    r"""Return how well k clusters are separated, each from its worst rival.
+
+    `volmar.metrics.separation_score` with one covariance S within all clusters in place of one for
+    each pair: with :math:`\delta_{ij}^2 = (\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i - \mu_j)`
+    Theorem 2's bound of a pair is :math:`\kappa_{ij}^2 = \tfrac12 \delta_{ij}^2 \min(r_i, r_j) /
+    (r_i + r_j)`, and the mean over clusters, by size, of the smallest :math:`\kappa_{ij}^2 / (1 +
+    \kappa_{ij}^2)` is returned. One pass over the rows, whatever k is.
+
+    Parameters
+    ----------
+    z : Standardized
+        The rows.
+    regularized : RegularizedCorrelation
+        :math:`R + \lambda I`.
+    labels : ndarray of shape (n,)
+        Clusters 0 to k - 1, none empty.
+    k : int
+        Number of clusters.
+    """
+    shares, means = cluster_means(z, labels, k)
+    directions, _ = _discriminants(regularized, shares, means)
+    inner = means.T @ directions
+    square = inner.diagonal()
+    distance = np.maximum(square[:, None] + square - inner - inner.T, 0.0)
+    smaller = np.minimum(shares[:, None], shares) / (shares[:, None] + shares)
+    kappa2 = 0.5 * distance * smaller
+    np.fill_diagonal(kappa2, np.inf)
+    worst = kappa2.min(axis=1)
+    return float(shares @ (worst / (1.0 + worst)))
 
 
 def _discriminants(

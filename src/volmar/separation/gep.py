@@ -14,6 +14,9 @@ from volmar.separation.bound import probability
 from volmar.separation.scan import ExactScan, Scan
 from volmar.solvers import Result, Status
 
+# A bound that rises by less than this share rises by rounding.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, repr=False)
 class SeparationResult(Result):
@@ -30,12 +33,22 @@ class SeparationResult(Result):
     lower_bound : float
         Theorem 2's bound on the separation probability of the labels; NaN where it was not
         computed.
+    reg : float
+        Regularisation of the objective.
+    held_out_bound : float
+        Theorem 2's bound on the separation probability along the start of the race, on held-out
+        rows and not regularised; NaN without a race.
+    held_out_score : float
+        What the race ranked it by (`held_out_scores`).
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     w: NDArray = field(default_factory=lambda: np.empty(0))
     threshold: float = 0.0
     lower_bound: float = float("nan")
+    reg: float = float("nan")
+    held_out_bound: float = float("nan")
+    held_out_score: float = float("nan")
 
 
 class RegularizedCorrelation:
@@ -43,6 +56,7 @@ class RegularizedCorrelation:
 
     def __init__(self, correlation: NDArray, reg: float):
         self.reg = reg
+        self.correlation = correlation
         self.matrix = correlation + reg * np.eye(correlation.shape[0])
         try:
             self._factor = linalg.cho_factor(self.matrix, lower=True)
@@ -55,6 +69,10 @@ class RegularizedCorrelation:
     def solve(self, right: NDArray) -> NDArray:
         """Return (R + reg I)^-1 right."""
         return linalg.cho_solve(self._factor, right)
+
+    def whitened(self, directions: NDArray) -> NDArray:
+        """Return L^-T times directions, with LL' = R + reg I: random ones of equal variance."""
+        return linalg.solve_triangular(self._factor[0], directions, lower=True, trans="T")
 
     def variance(self, w: NDArray) -> float:
         """Return w'(R + reg I)w."""
@@ -93,7 +111,7 @@ def separation_gep(
             status = Status.DEGENERATE
             break
         moves = cut.moves if history else 1.0
-        if history and cut.kappa2 <= history[-1]:
+        if history and cut.kappa2 <= (1.0 + ROUNDING) * history[-1]:
             if plain is not None:  # the longer step was too long: take the plain one
                 w, plain = plain, None
                 continue
@@ -121,4 +139,5 @@ def separation_gep(
         w=kept,
         threshold=threshold,
         lower_bound=probability(kappa2),
+        reg=regularized.reg,
     )

@@ -12,23 +12,34 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from volmar.base import Clusterer
 from volmar.base.callbacks import silent_clone
 from volmar.base.recursion import separation_along
 from volmar.base.validation import check_start_labels
-from volmar.separation.discriminants import refine_clusters
+from volmar.rows import drawn_rows
+from volmar.separation.discriminants import pooled_separation, refine_clusters
+from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.pairwise import pairwise_machines
 from volmar.separation.relabelling import MultiwaySeparationResult
 
-__all__ = ["ManyClusters"]
+__all__ = ["ONE_UNIT", "ManyClusters"]
+
+# Features whose standard deviations differ by less than this share have one unit.
+ONE_UNIT = 1e-3
+# Rows and restarts of k-means, a start of more than two clusters.
+MEANS_ROWS, MEANS_STARTS = 4000, 3
+# Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
+JUDGED_REG = 0.1
 
 
 class ManyClusters(Clusterer):
     """The part of `MSPC` that splits again, refines by discriminants, or pairs machines."""
 
     multiway: str
-    reg: float
+    reg: float | None
+    reg_: float
     init: Any
     n_init: int
     kernel: Any
@@ -63,18 +74,60 @@ class ManyClusters(Clusterer):
         if k <= 2:
             return
         prepared = self._problem(X, weights)
-        result = refine_clusters(
+        regs = [node.model.reg_ for node in self.tree_.splits()]
+        regularized = RegularizedCorrelation(prepared.z.correlation, min(regs))
+        starts = [self.labels_]
+        if not isinstance(self.n_clusters, str) and k == self.n_clusters:
+            starts += self._means_labels(prepared)
+        found = [self._refined(prepared, regularized, labels, k) for labels in starts]
+        results = [result for result in found if result.history]
+        if results:
+            judge = RegularizedCorrelation(prepared.z.correlation, JUDGED_REG)
+            best = max(
+                results, key=lambda one: pooled_separation(prepared.z, judge, one.labels, k)
+            )
+            self._set_result(best)
+            self._publish_multiway(prepared, best, regularized.reg)
+
+    def _refined(
+        self, prepared: Any, regularized: RegularizedCorrelation, labels: NDArray, k: int
+    ) -> MultiwaySeparationResult:
+        return refine_clusters(
             prepared.z,
-            prepared.regularized,
-            self.labels_,
+            regularized,
+            labels,
             k,
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
         )
-        if result.history:
-            self._set_result(result)
-            self._publish_multiway(prepared, result)
+
+    def _means_labels(self, prepared: Any) -> list[NDArray]:
+        """Return the labels of k-means on X as it is given, and on standardised rows.
+
+        Centres are those of a sample. A start with fewer than k clusters is left out.
+        """
+        if self.init != "auto" or self.mode == "paper" or self._is_pairwise():
+            return []
+        X, z, k = prepared.X, prepared.z, int(self.n_clusters)
+        n, weights = X.shape[0], z.rows.weights
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        chosen = drawn_rows(n, weights, MEANS_ROWS, rng)
+        few = None if weights is None else weights[chosen]
+        seed = int(rng.integers(2**31 - 1))
+        starts: list[NDArray] = []
+        for scale in (1.0, 1.0 / z.scale):
+            if starts and np.ptp(z.scale) <= ONE_UNIT * z.scale.max():
+                break
+            rows = _scaled(X, scale)
+            model = KMeans(k, n_init=MEANS_STARTS, random_state=seed)
+            with warnings.catch_warnings():
+                # Of too few different rows there are other starts.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                labels = model.fit(rows[chosen], sample_weight=few).predict(rows)
+            if np.count_nonzero(np.bincount(labels, weights, k)) == k:
+                starts.append(labels.astype(np.int64))
+        return starts
 
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
         model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
@@ -108,6 +161,9 @@ class ManyClusters(Clusterer):
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
         """Cross-fit: each half of the rows is judged by a hyperplane from the other half."""
+        raced = float(model.result_.held_out_bound)
+        if np.isfinite(raced) and self.n_clusters != "fast":
+            return raced  # of the race, which also cuts the half that judges: no test of 3/4
         n = X.shape[0]
         order = np.random.default_rng(model.random_state).permutation(n)
         halves = order[: n // 2], order[n // 2 :]
@@ -127,6 +183,11 @@ class ManyClusters(Clusterer):
             found.append(separation_along(scores, scores > 0, w))
         return float(np.mean(found))
 
+    def _split_worth(self, model: Any, probability: float) -> float:
+        """Return the held-out score: a part without a valley is split after those with one."""
+        score = model.result_.held_out_score
+        return float(score) if np.isfinite(score) else probability
+
     # ------------------------------------------------------------------ pairs
 
     def _run_pairwise(self, prepared: Any, seed: int) -> MultiwaySeparationResult:
@@ -143,7 +204,7 @@ class ManyClusters(Clusterer):
             z,
             labels,
             k,
-            self.reg,
+            self._usual_reg(),
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
@@ -160,18 +221,18 @@ class ManyClusters(Clusterer):
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, X.shape[0], self.n_clusters)
         if self.init == "auto" and self.mode == "default":
-            # Sparse rows stay where they are: k-means does not depend on the origin.
-            is_sparse = sparse.issparse(X)
-            scaled = X.multiply(1.0 / z.scale).tocsr() if is_sparse else (X - z.mean) / z.scale
-            X = scaled.astype(X.dtype, copy=False)
+            X = _scaled(X, 1.0 / z.scale)
         kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=seed)
         with warnings.catch_warnings():
             # Of too few different rows the caller says so itself.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return kmeans.fit_predict(X, sample_weight=z.rows.weights)
 
-    def _publish_multiway(self, prepared: Any, result: MultiwaySeparationResult) -> None:
+    def _publish_multiway(
+        self, prepared: Any, result: MultiwaySeparationResult, reg: float
+    ) -> None:
         z = prepared.z
+        self.reg_ = reg
         self._z_mean, self._feature_map_ = z.mean, prepared.feature_map
         self._coefficients = z.coefficients(result.directions)
         self._unit, self._threshold = 1.0, -result.offsets
@@ -179,6 +240,14 @@ class ManyClusters(Clusterer):
         if prepared.feature_map is None and not result.pairs.size:
             self.coef_ = np.ascontiguousarray(self._coefficients.T)
             self.intercept_ = result.offsets - self.coef_ @ z.mean
+
+
+def _scaled(X: Any, scale: Any) -> Any:
+    """Return rows in other units, where they are: k-means does not depend on the origin."""
+    if np.ndim(scale) == 0:
+        return X
+    scaled = X.multiply(scale).tocsr() if sparse.issparse(X) else X * scale
+    return scaled.astype(X.dtype, copy=False)
 
 
 def _part(X: Any, rows: NDArray, columns: NDArray, pairwise: bool) -> Any:

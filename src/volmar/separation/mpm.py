@@ -148,4 +148,5 @@ def separation_mpm(
         labels=labels,
         w=w,
         threshold=threshold,
+        reg=reg,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ from volmar.rows import (
     SparseRows,
     Standardized,
     as_rows,
+    column_resolutions,
+    dithered,
     evenly_scaled,
     features_of,
     scale_gamma,
@@ -40,12 +43,13 @@ from volmar.separation.gep import (
     SeparationResult,
     separation_gep,
 )
-from volmar.separation.many_clusters import ManyClusters
+from volmar.separation.many_clusters import ONE_UNIT, ManyClusters
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.pairwise import least_scores
+from volmar.separation.race import REG, race
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
-from volmar.separation.starts import race, sample_size, start_directions
+from volmar.separation.starts import StartRows, sample_size
 
 # Up to here a kernel is represented exactly, beyond by landmarks.
 EXACT_KERNEL_UP_TO = 1000
@@ -86,24 +90,29 @@ class MSPC(ManyClusters):
         that a symmetric density with one hump can reach; see the notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
-        split next, each split judged on rows that had no part in finding it (see `tree_`); then
-        all clusters compete for all rows by the linear discriminants :math:`\mu_j' (S +
-        \lambda\Lambda)^{-1} (x - \mu_j / 2)`, S the covariance within clusters, until the labels
-        settle. "pairwise": from k-means or given labels, the minimax probability machines of all
-        pairs, a row to the cluster whose worst rival it beats by most.
+        split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
+        all rows by the linear discriminants :math:`\mu_j' (S + \lambda\Lambda)^{-1} (x - \mu_j /
+        2)`, S the covariance within clusters, until the labels settle. With a given number of
+        clusters and init="auto" k-means is a start as well, and the better separated clusters
+        are taken (`volmar.metrics.separation_score`, with the covariance within all clusters).
+        "pairwise": from k-means or given labels, the minimax probability machines of all pairs, a
+        row to the cluster whose worst rival it beats by most.
     solver : {"gep", "mpm", "eig"}, default="gep"
         "gep" maximises Theorem 2's lower bound of p, which also penalises unequal clusters, and
         never falls. "mpm" is the paper's alternation of the minimax probability machine and its
         own labels, a fixed-point iteration (started from "gep" where init="auto"). "eig" is the
         paper's relaxation, which is the first principal component of the standardised rows cut
         at its mean, for every reg.
-    reg : float, default=1.0
+    reg : float, optional
         Regularisation lambda, in units of the features' variances. Small values drift to
-        splits of the noise; 0 needs regular covariances.
+        splits of the noise; 0 needs regular covariances. Not given, it is 1, or 0.1 where
+        init="auto" finds no valley with 1 and one with 0.1 (see `reg_`): groups beside each
+        other in strongly correlated features.
     init : {"auto", "k-means"} or array of shape (n_samples,), default="auto"
-        "auto": single features, principal and random directions and k-means on standardised
-        rows, raced on a sample and ranked by the bound on held-out rows. "k-means": k-means on X
-        as it is given, as in the paper. Or the labels to start from.
+        "auto": single features, principal and random directions, and k-means on standardised
+        rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
+        halves by the bound without `reg` and by the valley of the density at the cut. "k-means":
+        k-means on X as it is given, as in the paper. Or the labels to start from.
     n_init : int, default=16
         Directions of the race with init="auto", restarts of k-means with init="k-means" and
         with multiway="pairwise".
@@ -155,6 +164,8 @@ class MSPC(ManyClusters):
         that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
         `coef_`, not regularised). It speaks about the moments of the labels found, not about the
         truth.
+    reg_ : float
+        The `reg` that was used; of more than two clusters that of their discriminants or machines.
     status_ : Status
         How the solver ended.
     objective_ : float
@@ -206,7 +217,7 @@ class MSPC(ManyClusters):
         *,
         multiway="recursive",
         solver="gep",
-        reg=1.0,
+        reg=None,
         init="auto",
         n_init=16,
         kernel="linear",
@@ -264,7 +275,8 @@ class MSPC(ManyClusters):
         check_choice("multiway", self.multiway, ["recursive", "pairwise"])
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("scan", self.scan, ["auto", "exact", "histogram"])
-        check_number("reg", self.reg, low=0.0)
+        if self.reg is not None:
+            check_number("reg", self.reg, low=0.0)
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
         check_number("tol", self.tol, low=0.0, high=1.0)
@@ -278,6 +290,9 @@ class MSPC(ManyClusters):
 
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
+
+    def _usual_reg(self) -> float:
+        return REG if self.reg is None else float(self.reg)
 
     def _least_share(self, n: int) -> float:
         """Return the least share of a cluster, of all n rows."""
@@ -319,7 +334,7 @@ class MSPC(ManyClusters):
         return Prepared(
             X,
             z,
-            RegularizedCorrelation(z.correlation, self.reg),
+            RegularizedCorrelation(z.correlation, self._usual_reg()),
             feature_map,
             self._least_share(X.shape[0]) * z.rows.total_weight,
         )
@@ -375,28 +390,39 @@ class MSPC(ManyClusters):
     def _solve(self, prepared: Prepared, seed: int) -> SeparationResult:
         z = prepared.z
         if self.solver == "eig":
-            return separation_eig(z, unscaled=self.mode == "paper")
+            unscaled = self.mode == "paper"
+            return replace(separation_eig(z, unscaled=unscaled), reg=self._usual_reg())
         labels = self._start_labels(prepared, seed)
-        if self.solver == "gep" and labels is not None:
-            return self._gep(prepared, prepared.regularized.solve(mean_difference(z, labels)))
         if labels is None:
             raced = self._raced(prepared, seed)
             if self.solver == "gep":
                 return raced
-            labels = raced.labels
+            return replace(
+                self._mpm(prepared, raced.labels, raced.reg),
+                held_out_bound=raced.held_out_bound,
+                held_out_score=raced.held_out_score,
+            )
+        if self.solver == "gep":
+            regularized = prepared.regularized
+            return self._gep(prepared, regularized, regularized.solve(mean_difference(z, labels)))
+        return self._mpm(prepared, labels, self._usual_reg())
+
+    def _mpm(self, prepared: Prepared, labels: Any, reg: float) -> SeparationResult:
         return separation_mpm(
-            z,
+            prepared.z,
             labels,
-            self.reg,
+            reg,
             min_weight=prepared.min_weight,
             max_iter=self.max_iter,
             tol=0.0 if self.mode == "paper" else self.tol,
         )
 
-    def _gep(self, prepared: Prepared, w: NDArray) -> SeparationResult:
+    def _gep(
+        self, prepared: Prepared, regularized: RegularizedCorrelation, w: NDArray
+    ) -> SeparationResult:
         return separation_gep(
             prepared.z,
-            prepared.regularized,
+            regularized,
             w,
             min_weight=prepared.min_weight,
             scan=self._scan(prepared),
@@ -438,19 +464,27 @@ class MSPC(ManyClusters):
             chosen = np.arange(n)
         sample = X[chosen]
         sample = sample.toarray() if sparse.issparse(sample) else sample
-        Z = ((sample - z.mean) / z.scale).astype(X.dtype, copy=False)[:, z.kept]
+        rows = _start_rows(sample, z, rng)
         share = prepared.min_weight / z.rows.total_weight
-        W = start_directions(Z, prepared.regularized, z.correlation, self.n_init, seed, share)
-        return self._gep(prepared, race(Z, prepared.regularized, W, share, seed))
+        winner = race(rows, self.reg, self.n_init, share, seed, chosen)
+        regularized = prepared.regularized
+        if self.reg is None and winner.reg != regularized.reg:
+            regularized = RegularizedCorrelation(z.correlation, winner.reg)
+        return replace(
+            self._gep(prepared, regularized, winner.w),
+            held_out_bound=probability(max(winner.kappa2, 0.0)),
+            held_out_score=winner.score,
+        )
 
     # ------------------------------------------------------------------ fitted
 
     def _publish(self, prepared: Prepared, result: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
-            self._publish_multiway(prepared, result)
+            self._publish_multiway(prepared, result, self._usual_reg())
             return
         z = prepared.z
         self._set_hyperplane(prepared, result)
+        self.reg_ = result.reg
         self._describe(prepared, result, result.labels.astype(bool))
         if prepared.feature_map is None:
             coefficients = self._coefficients / self._unit
@@ -485,9 +519,12 @@ class MSPC(ManyClusters):
         spread = np.maximum(variances, 0.0) + gaps**2
         self.side_probability_ = np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0)
         share = part.weight / z.rows.total_weight
-        explained = share * (1 - share) * difference @ prepared.regularized.solve(difference)
+        regularized = prepared.regularized
+        if result.reg != regularized.reg:
+            regularized = RegularizedCorrelation(z.correlation, result.reg)
+        explained = share * (1 - share) * difference @ regularized.solve(difference)
         self.msp_lower_bound_ = probability(float(bound(np.array(explained), np.array(share))))
-        self.msp_ = separation_machine(z, part, self.reg)[0].probability
+        self.msp_ = separation_machine(z, part, result.reg)[0].probability
 
     def _scores(self, X: Any) -> NDArray:
         if self._feature_map_ is not None:
@@ -499,3 +536,15 @@ class MSPC(ManyClusters):
         if self._pairs is None:
             return scores
         return least_scores(scores, self._pairs, int(self._pairs.max()) + 1)
+
+
+def _start_rows(sample: NDArray, z: Standardized, rng: np.random.Generator) -> StartRows:
+    """Return the rows of the race: standardised, dithered, and in the units of the user."""
+    centred = (sample - z.mean).astype(sample.dtype, copy=False)
+    scale = z.scale
+    if z.kept.size < scale.size:
+        centred, scale = centred[:, z.kept], scale[z.kept]
+    Z = (centred / scale).astype(sample.dtype, copy=False)
+    noisy = dithered(Z, column_resolutions(Z), rng)
+    has_one_unit = np.ptp(scale) <= ONE_UNIT * scale.max()
+    return StartRows(Z, noisy, None if has_one_unit else centred)

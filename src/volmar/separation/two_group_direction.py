@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
 from volmar.evidence.humps import GRID, density_on_grid
 from volmar.evidence.mixture import two_group_index
-from volmar.rows import as_rows, standardized
+from volmar.rows import as_rows, column_resolutions, dithered, standardized
 from volmar.separation.gep import RegularizedCorrelation, separation_gep
-from volmar.separation.starts import start_directions
+from volmar.separation.starts import StartRows, start_directions
 
 __all__ = ["Direction", "n_searched", "two_group_direction"]
 
@@ -50,7 +48,8 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
     The directions looked at are the starts of the race of `volmar.MSPC` (single features,
     principal and random directions, two-means), where Theorem 2's bound leads from each of them,
     and all single features where there are few. The bound itself prefers groups of equal size, so
-    that a small one far away would lose to a cut through the middle of the noise.
+    that a small one far away would lose to a cut through the middle of the noise. Columns of few
+    values are dithered where the index is computed (`volmar.rows.dithered`).
 
     Parameters
     ----------
@@ -81,11 +80,8 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
         return Direction(np.zeros(d), z.mean)
     regularized = RegularizedCorrelation(z.correlation, reg)
     Z = ((X - z.mean) / z.scale)[:, z.kept]
-    seed = int(rng.integers(2**31 - 1))
-    with warnings.catch_warnings():
-        # Two-means of a few rows that are all the same: one start less.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        starts = start_directions(Z, regularized, z.correlation, N_STARTS, seed, LEAST_SHARE)
+    rows = StartRows(Z, dithered(Z, column_resolutions(Z), rng), None)
+    starts = start_directions(rows, regularized, N_STARTS, rng, LEAST_SHARE)
     found = [
         separation_gep(
             z, regularized, w, min_weight=LEAST_SHARE * len(X), max_iter=MAX_ITER, tol=1e-3
@@ -95,7 +91,7 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
     directions = np.column_stack([starts, *found])
     if z.kept.size <= MOST_FEATURES:
         directions = np.hstack([directions, np.eye(z.kept.size)])
-    index = _indices(Z @ directions)
+    index = _indices(rows.dithered @ directions)
     return Direction(z.coefficients(directions[:, int(np.argmax(index))]), z.mean)
 
 

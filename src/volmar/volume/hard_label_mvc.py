@@ -90,7 +90,8 @@ class HardLabelMVC(Clusterer):
     sigma : float or str, optional
         Width of the Gaussian similarity; "mean/10" if not given, as in the paper.
     n_neighbors : int, optional
-        Neighbours of the affinities that have them; 7 if not given.
+        Neighbours of the affinities that have them; if not given, log2(n) + 3 for
+        "density_scaling" and 7 for the others.
     reg : float, optional
         :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation means
         nothing, and `fit` says so. If not given, 1, or where that might be too large (rows in

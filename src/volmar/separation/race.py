@@ -1,0 +1,208 @@
+"""The race of starts: directions learnt on one half of a sample, ranked on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.separation.bound import best_splits
+from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.held_out import HeldOut, held_out_scores
+from volmar.separation.normal_groups import normal_group_directions
+from volmar.separation.starts import StartRows, start_directions
+from volmar.separation.two_means import both_sides, mean_differences
+
+__all__ = ["Winner", "race"]
+
+# With fewer rows there are no halves: directions are ranked on the rows that they come from.
+FEWEST_ROWS = 16
+# Alternations before the first ranking, and of the better ones before the second.
+N_ROUNDS, N_MORE_ROUNDS = 2, 4
+# At this depth of the valley at the cut nothing else is looked for.
+CLEAR = 0.5
+# Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
+# Both need as many rows of the half for each feature.
+EM_REG, EM_STEPS, ROWS_PER_FEATURE = 0.03, 20, 10
+# The regularisations to choose from where none is given, and how much better the smaller one must
+# be: it also fits more of the noise.
+REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
+# Halves may have a singular correlation where the whole has not.
+LEAST_REG = 1e-3
+
+
+class Winner(NamedTuple):
+    """The direction that held-out rows prefer.
+
+    Attributes
+    ----------
+    w : ndarray of shape (p,)
+        Direction in standardised coordinates.
+    reg : float
+        Regularisation it was found with.
+    score : float
+        What it was ranked by (see `held_out_scores`).
+    kappa2 : float
+        Theorem 2's bound on kappa^2 along it on held-out rows, not regularised.
+    depth : float
+        Depth of the valley at its cut there.
+    """
+
+    w: NDArray
+    reg: float
+    score: float
+    kappa2: float
+    depth: float
+
+
+class _Half(NamedTuple):
+    """Rows to learn from, those of the other half (dithered), and where the first may start."""
+
+    rows: StartRows
+    held_out: NDArray
+    regularized: RegularizedCorrelation
+    starts: NDArray
+
+
+def race(
+    rows: StartRows,
+    reg: float | None,
+    n_starts: int,
+    min_share: float,
+    seed: int,
+    numbers: NDArray | None = None,
+) -> Winner:
+    """Alternate from many directions on each half of the rows; return what the other prefers.
+
+    The alternation is that of `separation_gep`: it maximises the regularised bound on the rows of
+    its half. All directions of a half go through its rows together, as matrix products. Which of
+    the local optima is taken is decided by rows that had no part in finding them, by the bound
+    without the regulariser and the valley at the cut (`held_out_scores`): the regularised bound of
+    the same rows prefers halves of the noise to small groups, and rises with every direction that
+    fits noise.
+
+    Where no direction has a clear valley, and there are rows enough, directions of two normal
+    groups with one covariance are tried as well (`normal_group_directions`): groups beside each
+    other in strongly correlated features are hidden from the others.
+
+    Parameters
+    ----------
+    rows : StartRows
+        Rows of the sample.
+    reg : float or None
+        Regularisation. None is 1, or 0.1 where only that finds a valley.
+    n_starts : int
+        Number of starts.
+    min_share : float
+        Minimum share of a cluster.
+    seed : int
+        Seed of the halves and of random directions.
+    numbers : ndarray of shape (n,), optional
+        Which row each row of the sample is; copies of a row go to the same half.
+    """
+    rng = np.random.default_rng(seed)
+    first = REG if reg is None else max(reg, LEAST_REG)
+    halves = [
+        _half(*parts, first, n_starts, rng, min_share) for parts in _halves(rows, rng, numbers)
+    ]
+    found = [_best(half, half.starts, first, min_share) for half in halves]
+    best = _largest(found, halves)
+    if best.depth >= CLEAR:
+        return best
+    second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
+    for half in halves:
+        if len(half.rows.Z) >= ROWS_PER_FEATURE * half.rows.Z.shape[1]:
+            started = _normal_groups(half, rng)
+            one = _best(half, started, second, min_share)
+            found.append(one._replace(score=one.score / handicap) if one is not None else None)
+    return _largest(found, halves)
+
+
+def _halves(
+    rows: StartRows, rng: np.random.Generator, numbers: NDArray | None
+) -> list[tuple[StartRows, StartRows]]:
+    """Return the pairs of rows to learn from and rows to judge by."""
+    n = len(rows.Z)
+    if n < FEWEST_ROWS:
+        return [(rows, rows)]
+    _, which = np.unique(np.arange(n) if numbers is None else numbers, return_inverse=True)
+    order = rng.permutation(int(which.max()) + 1)
+    half = (order < order.size // 2)[which]
+    if not 1 < half.sum() < n - 1:
+        return [(rows, rows)]
+    one, other = _taken(rows, half), _taken(rows, ~half)
+    return [(one, other), (other, one)]
+
+
+def _taken(rows: StartRows, mask: NDArray) -> StartRows:
+    Z, given = rows.Z[mask], None if rows.given is None else rows.given[mask]
+    is_same = rows.dithered is rows.Z
+    Z = Z - Z.mean(axis=0)
+    dithered = Z if is_same else rows.dithered[mask]
+    return StartRows(Z, dithered, None if given is None else given - given.mean(axis=0))
+
+
+def _half(
+    learn: StartRows,
+    judge: StartRows,
+    reg: float,
+    n_starts: int,
+    rng: np.random.Generator,
+    min_share: float,
+) -> _Half:
+    correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
+    regularized = RegularizedCorrelation(correlation, reg)
+    starts = start_directions(learn, regularized, n_starts, rng, min_share)
+    return _Half(learn, judge.dithered, regularized, starts)
+
+
+def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
+    """Alternate on the half, rank on the other, and again with the better ones."""
+    regularized = half.regularized
+    if reg != regularized.reg:
+        regularized = RegularizedCorrelation(regularized.correlation, reg)
+    Z = half.rows.Z
+    judged: HeldOut | None = None
+    for n_rounds in (N_ROUNDS, N_MORE_ROUNDS):
+        W = _alternated(Z, regularized, W, n_rounds, min_share)
+        if W.shape[1] == 0:
+            return None
+        judged = held_out_scores(half.held_out @ W.astype(Z.dtype), min_share)
+        order = np.argsort(-judged.score, kind="stable")[: max(4, W.shape[1] // 4)]
+        W, judged = W[:, order], HeldOut(*(values[order] for values in judged))
+    if judged is None or not np.isfinite(judged.score[0]):
+        return None
+    return Winner(W[:, 0], reg, *(float(values[0]) for values in judged))
+
+
+def _alternated(
+    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, n_rounds: int, min_share: float
+) -> NDArray:
+    """Repeat the best labels along each direction and the best direction for the labels."""
+    for _ in range(n_rounds):
+        P = Z @ W.astype(Z.dtype)
+        variances = np.einsum("ij,ij->j", W, regularized.matrix @ W)
+        ordered = np.sort(P.T.astype(np.float64, copy=False), axis=1)
+        thresholds, kappa2 = best_splits(ordered, variances, min_share)
+        masks = np.where(np.isfinite(kappa2), thresholds, np.inf) < P
+        masks = masks[:, both_sides(masks)]
+        W = regularized.solve(mean_differences(Z, masks))
+    return W
+
+
+def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
+    regularized = RegularizedCorrelation(half.regularized.correlation, EM_REG)
+    Z = half.rows.Z
+    white = regularized.whitened(rng.standard_normal((Z.shape[1], half.starts.shape[1])))
+    sides = Z @ np.hstack([half.starts, white]).astype(Z.dtype) > 0
+    sides = sides[:, both_sides(sides)]
+    return normal_group_directions(Z, regularized, sides, EM_STEPS)
+
+
+def _largest(found: Sequence[Winner | None], halves: Sequence[_Half]) -> Winner:
+    winners = [one for one in found if one is not None]
+    if not winners:
+        return Winner(halves[0].starts[:, 0], REG, -np.inf, 0.0, 0.0)
+    return max(winners, key=lambda one: one.score)
