@@ -34,9 +34,10 @@ from volmar.margin.unequal_sizes import (
     shares_of_sides,
     unequal_start,
 )
-from volmar.margin.views import ExactKernelView, LinearView
+from volmar.margin.views import ExactKernelView, FeatureView, LinearView
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
+from volmar.rows import NystroemMap
 
 # Every method, and the parameter with which halves are asked for, as before there was a default.
 HALVED = {
@@ -344,6 +345,11 @@ def test_lengths_of_kernels():
     assert not LinearView(X).has_equal_lengths
     assert ExactKernelView(rbf_kernel(X), None).has_equal_lengths
     assert not ExactKernelView(X @ X.T, None).has_equal_lengths
+    for kernel, expected in (("rbf", True), ("polynomial", False), (rbf_kernel, False)):
+        landmarks = NystroemMap(kernel, landmarks=np.arange(10)).fit(X)
+        view = FeatureView(landmarks, landmarks.transform(X))
+        assert view.has_equal_lengths == expected
+        assert view.sampled(np.arange(20)).has_equal_lengths == expected
 
 
 @pytest.mark.parametrize("kind", HALVED)

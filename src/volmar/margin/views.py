@@ -165,7 +165,8 @@ class FeatureView(LinearView):
     def __init__(self, feature_map: Any, features: NDArray, weights: NDArray | None = None):
         super().__init__(features, weights)
         self.feature_map = feature_map
-        self.has_equal_lengths = getattr(feature_map, "kernel", None) in EQUAL_LENGTHS
+        kernel = feature_map.kernel
+        self.has_equal_lengths = isinstance(kernel, str) and kernel in EQUAL_LENGTHS
 
     def reweighted(self, weights: NDArray) -> FeatureView:
         """Return the same rows with other weights."""
