@@ -258,7 +258,7 @@ def test_predict_gives_the_labels_of_training_rows(groups, kind, mode, threshold
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_coefficients_are_the_decision_function(groups, dtype):
     X = groups.astype(dtype)
-    model = CPMMC(random_state=0).fit(X)
+    model = CPMMC(balance=0.05, random_state=0).fit(X)
     assert model.coef_.shape == (1, 5)
     assert model.intercept_.shape == (1,)
     scores = X @ model.coef_[0] + model.intercept_[0]

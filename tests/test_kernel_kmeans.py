@@ -187,8 +187,8 @@ def test_scale_does_not_matter(rng, scale):
         ({"n_init": 0}, ValueError, "n_init must be at least 1, got 0"),
         ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
         ({"gamma": -1.0}, ValueError, "gamma must be greater than 0, got -1"),
-        ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
-        ({"init": "pca"}, ValueError, "init must be one of 'k-means"),
+        ({"gamma": "automatic"}, ValueError, "gamma must be a positive number"),
+        ({"init": "pca"}, ValueError, "init must be one of 'auto', 'k-means"),
         ({"init": [0, 1]}, ValueError, "init must hold one label a row"),
         ({"kernel": "gauss"}, ValueError, "kernel='gauss' is not known"),
         ({"n_clusters": 40}, ValueError, "n_clusters=40 is more than the number of rows"),
@@ -286,7 +286,7 @@ def test_multiples_of_the_scale_of_gamma():
         one = KernelKMeans(gamma=rule, random_state=0).fit(X)
         other = KernelKMeans(gamma=factor * scale, random_state=0).fit(X)
         assert one.objective_ == pytest.approx(other.objective_)
-    for rule in ("auto", "scale/0", "1..2*scale", "scale*4", "-1*scale"):
+    for rule in ("automatic", "scale/0", "1..2*scale", "scale*4", "-1*scale"):
         with pytest.raises(ValueError, match="gamma must be"):
             KernelKMeans(gamma=rule).fit(X)
 

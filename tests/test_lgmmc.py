@@ -360,7 +360,7 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
 def test_groups(groups, options):
-    model = LGMMC(random_state=0, n_landmarks=30, **options).fit(groups)
+    model = LGMMC(balance=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
     assert model.status_ is Status.CONVERGED
     assert clustering_error(TRUTH, model.labels_) <= 0.02
     np.testing.assert_array_equal(model.predict(groups), model.labels_)
@@ -629,7 +629,8 @@ def test_margin_and_value_of_the_labels_with_weights(rng):
     weights = rng.integers(0, 4, 40)
     written = np.repeat(np.arange(40), weights)
     X = rng.standard_normal((40, 4))
-    one = LGMMC(kernel="linear", C=10.0, random_state=0).fit(X, sample_weight=weights)
+    model = LGMMC(kernel="linear", C=10.0, balance=0.5, random_state=0)
+    one = model.fit(X, sample_weight=weights)
     Z = X - np.average(X, axis=0, weights=weights)
     f, w = (Z @ one.result_.normal)[written], one.result_.normal
     C = 10.0 / np.square(Z[written]).sum()
@@ -881,7 +882,7 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"method": "landmarks"}, ValueError, "method must be one of"),
         ({"n_landmarks": 1}, ValueError, "n_landmarks must be at least 2"),
-        ({"gamma": "auto"}, ValueError, "gamma must be"),
+        ({"gamma": "automatic"}, ValueError, "gamma must be"),
         ({"kernel": "precomputed", "method": "nystroem"}, ValueError, "needs rows"),
     ],
 )

@@ -382,7 +382,7 @@ def test_a_far_from_two_groups_matrix_is_warned_of_but_certified():
     X = np.repeat([[0.0, 0.0], [4.0, 0.0], [2.0, 3.4]], 10, axis=0)
     X = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
     with pytest.warns(UserWarning, match=r"far from two groups.*may be one choice of several"):
-        model = SDPMMC(random_state=0).fit(X)
+        model = SDPMMC(balance=1.0, random_state=0).fit(X)
     assert model.result_.spread > 0.5
     assert model.result_.status is Status.CONVERGED
     assert model.result_.is_certified(1e-5)
@@ -396,10 +396,10 @@ def unequal(name):
 
 
 @pytest.mark.parametrize("name", ["iris", "wine", "groups"])
-def test_the_defaults_close_the_gap_on_unequal_groups(name):
+def test_balance_closes_the_gap_on_unequal_groups(name):
     """Of iris the last digit depends on the seed: there the gap, not the status, is asked for."""
     X = unequal(name)
-    model = quietly(SDPMMC(random_state=0), X)
+    model = quietly(SDPMMC(balance=1.0, random_state=0), X)
     result = model.result_
     assert result.gap <= 5e-4 * result.objective
     if name != "iris":
@@ -419,7 +419,7 @@ def test_a_bound_is_never_below_that_without_balance():
     """Few iterations: the problem without balance comes first, and its bound is kept."""
     X = load_iris().data
     free = SDPMMC(balance=None, random_state=0).fit(X).result_
-    few = quietly(SDPMMC(max_iter=400, random_state=0), X).result_
+    few = quietly(SDPMMC(balance=1.0, max_iter=400, random_state=0), X).result_
     assert few.status is Status.MAX_ITER
     assert few.lower_bound >= free.lower_bound * (1 - 1e-5)
     assert few.gap <= 0.01 * few.objective

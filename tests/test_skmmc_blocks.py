@@ -194,7 +194,7 @@ def test_a_data_frame():
 @pytest.mark.parametrize("parameters", [{}, {"C": 6.0, "max_basis": 8}, {"basis": "single"}])
 def test_a_step_is_one_pass_and_another_where_the_basis_grows(parameters):
     X, _ = clouds()
-    _, model, passes = both(X, in_blocks(X), **parameters)
+    _, model, passes = both(X, in_blocks(X), balance=0.05, **parameters)
     # Beside steps: first rows, checks, width, pilot, sample for starts, first cut, last labels.
     # Where both cuts of a relabelling find vectors, the second is asked for anew.
     assert len(passes) <= model.n_iter_ + 2 * len(model.basis_vectors_) + 8
@@ -209,7 +209,7 @@ def test_a_full_basis_needs_one_pass_a_step():
     X, _ = clouds()
     passes = []
     with report_passes(passes.append):
-        model = SKMMC(max_basis=2, C=6.0, random_state=0).fit(in_blocks(X))
+        model = SKMMC(max_basis=2, C=6.0, balance=0.05, random_state=0).fit(in_blocks(X))
     kinds = collections.Counter(tuple(sorted(set(p.figures))) for p in passes)
     assert model.n_iter_ > 10
     assert kinds["Combination",] <= 1

@@ -40,6 +40,8 @@ from volmar.solvers import Result, Status
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
 ONE_HUMP = 0.75
+# Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
+CHANCE, RANKS = 0.5, 1e-3
 # Probability of any split too many with n_clusters="auto".
 ALPHA = 0.05
 
@@ -112,8 +114,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return separation_along(scores, model.labels_.astype(bool), weights)
 
     def _split_worth(self, model: Any, probability: float, /) -> float:  # noqa: ARG002
-        """Return what splits of different parts are compared by."""
-        return probability
+        """Return what splits of different parts are compared by: how far they are above chance."""
+        return max(probability - CHANCE, 0.0) + RANKS * probability
 
     def _ask_first(self, rows: RowSource) -> None:
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
@@ -180,6 +182,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
             return
+        self._fit_once(X, weights)
+
+    def _fit_once(self, X: Any, weights: Any) -> None:
+        """Find all clusters of validated rows together."""
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)

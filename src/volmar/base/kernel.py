@@ -64,6 +64,9 @@ class KernelMixin:
     #: to their mean first keeps the digits that an offset would eat.
     _kernels_of_differences: ClassVar[tuple[str, ...]] = ("rbf", "laplacian")
 
+    #: Words that gamma may be, for an error.
+    _gamma_words: ClassVar[str] = "'scale'"
+
     kernel: Any
     gamma: Any
     degree: Any
@@ -72,10 +75,7 @@ class KernelMixin:
 
     def _check_kernel(self) -> None:
         """Raise a clear error for parameters of the kernel that no data could make right."""
-        if isinstance(self.gamma, str):
-            _factor_of_scale(self.gamma)
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        self._check_gamma()
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
             raise TypeError(
                 "kernel_params must be a dict of arguments for a callable kernel, or None, got "
@@ -86,6 +86,12 @@ class KernelMixin:
             check_number("degree", self.degree, low=0.0, open_low=True)
         if named in ("poly", "polynomial", "sigmoid"):
             check_number("coef0", self.coef0)
+
+    def _check_gamma(self) -> None:
+        if isinstance(self.gamma, str):
+            _factor_of_scale(self.gamma, self._gamma_words)
+        elif self.gamma is not None:
+            check_number("gamma", self.gamma, low=0.0, open_low=True)
 
     def _kernel_matrix(
         self, X: Any, weights: NDArray | None = None
@@ -128,7 +134,7 @@ class KernelMixin:
 _RULE = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?scale(?:\s*/\s*(?P<divisor>[\d.]+))?")
 
 
-def _factor_of_scale(gamma: str) -> float:
+def _factor_of_scale(gamma: str, words: str = "'scale'") -> float:
     """Return 4 for "4*scale", 0.25 for "scale/4" and 1 for "scale"; refuse anything else."""
     match = _RULE.fullmatch(gamma.strip())
     try:
@@ -138,7 +144,7 @@ def _factor_of_scale(gamma: str) -> float:
         value = 0.0
     if not 0.0 < value < math.inf:
         raise ValueError(
-            f"gamma must be a positive number, None, 'scale' or a multiple of it such as "
+            f"gamma must be a positive number, None, {words} or a multiple of it such as "
             f"'4*scale' or 'scale/4', got {gamma!r}."
         )
     return value

@@ -15,6 +15,7 @@ from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
+from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_start_labels
 
 # ---------------------------------------------------------------------------------- problem
@@ -213,7 +214,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
 # -------------------------------------------------------------------------------- estimator
 
 
-class KernelKMeans(KernelMixin, Clusterer):
+class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
     r"""Kernel k-means, the method KM of the maximum volume papers.
 
     Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
@@ -226,18 +227,21 @@ class KernelKMeans(KernelMixin, Clusterer):
         Number of clusters.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-    gamma : float, str or None, default="scale"
+    gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
+        kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further arguments of a callable kernel.
-    init : {"k-means++", "random"} or array of shape (n_samples,), default="k-means++"
+    init : {"auto", "k-means++", "random"} or array of shape (n_samples,), default="auto"
         How a start is drawn ("random": random rows as centres), or the labels to start from.
+        "auto": "k-means++", and clusters of a graph where the width of the kernel is chosen (see
+        Notes).
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
@@ -251,6 +255,10 @@ class KernelKMeans(KernelMixin, Clusterer):
         Cluster of each training row, 0 to n_clusters - 1.
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     n_iter_ : int
         Iterations of the start that was kept.
     result_ : KernelKMeansResult
@@ -265,13 +273,25 @@ class KernelKMeans(KernelMixin, Clusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    those of "k-means++" and two clusterings of a graph of nearest neighbours. All clusters found
+    are compared by what they cut in that graph: the ratio cut of similarities that are weighted by
+    the density, which depends on the rows and labels alone. The widest kernel is taken whose
+    clusters cut at most 1.5 times as much as the best clusters known, those of the graph included.
+    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do
+    not start from a clustering of the graph to clusters of less than half of n / n_clusters rows.
+    At most 1000 rows are compared, drawn at random; the fit to more rows starts from the best
+    clusters.
+
     `decision_function` is, for two clusters, the squared distance to the mean of cluster 0 less
     that to the mean of cluster 1, and for more the negative squared distance to each mean, up to a
     constant of each row.
 
     Scale the features first where their units differ. Time and memory are quadratic in the number
     of rows. Kernel k-means is a baseline here: on clusters that are not round it depends on the
-    width of the kernel and on its start, and nothing in the data tells which width is right.
+    width of the kernel and on its start.
 
     Examples
     --------
@@ -292,11 +312,11 @@ class KernelKMeans(KernelMixin, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
-        init="k-means++",
+        init="auto",
         n_init=10,
         max_iter=300,
         random_state=None,
@@ -339,7 +359,7 @@ class KernelKMeans(KernelMixin, Clusterer):
         check_count("max_iter", self.max_iter)
         self._check_kernel()
         if isinstance(self.init, str):
-            check_choice("init", self.init, ["k-means++", "random"])
+            check_choice("init", self.init, ["auto", "k-means++", "random"])
 
     def _n_starts(self) -> int:
         return self.n_init if isinstance(self.init, str) else 1
@@ -361,7 +381,8 @@ class KernelKMeans(KernelMixin, Clusterer):
     def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
         if isinstance(self.init, str):
-            labels = start_labels(problem, self.n_clusters, self.init, seed)
+            kind = "k-means++" if self.init == "auto" else self.init
+            labels = start_labels(problem, self.n_clusters, kind, seed)
         else:
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)

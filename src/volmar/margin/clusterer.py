@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,13 +24,20 @@ from volmar.margin.losses import HingeLoss, Loss
 from volmar.margin.nested import relabelling_outside
 from volmar.margin.problem import MarginProblem
 from volmar.margin.starts import best_start, k_means_start, principal_start, random_start
+from volmar.margin.unequal_sizes import (
+    BALANCE,
+    HALVES,
+    SCREENING_C,
+    SCREENING_TOL,
+    are_unequal,
+    equal_weights,
+    shares_of_sides,
+    unequal_start,
+)
 from volmar.margin.views import View
 from volmar.rows import BlockTable, drawn_rows
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# Price of the hinge loss at which starts are compared; 1 is the least possible.
-SCREENING_C = 1.2
-SCREENING_TOL = 0.1
 # Starts to compare.
 N_INIT = 4
 # Ratio of successive prices on the way to C.
@@ -42,11 +50,39 @@ ONE_SIDE = (
 )
 
 
-class Prepared(NamedTuple):
-    """What all starts share."""
+@dataclass
+class Prepared:
+    """What a run needs.
 
-    view: Any  # a View
+    Attributes
+    ----------
+    view : View
+        The rows. A run that takes the sizes of its start leaves them with the weights of
+        `equal_weights` here, which the fitted hyperplane belongs to.
+    weights : ndarray of shape (n,), RowVector or None
+        Sample weights.
+    balance : tuple of float
+        Shares of the two sides that count as balanced.
+    """
+
+    view: Any
     weights: NDArray | None
+    balance: tuple[float, float] = HALVES
+
+
+class Start(NamedTuple):
+    """Labels to start from, and whether sides of their own sizes count as balanced."""
+
+    labels: Any
+    is_unequal: bool = False
+
+
+class Part(NamedTuple):
+    """Rows on which starts are compared, with their weights and numbers (None for all rows)."""
+
+    view: View
+    weights: NDArray | None
+    chosen: NDArray | None = None
 
 
 class MarginClusterer(Clusterer):
@@ -59,7 +95,7 @@ class MarginClusterer(Clusterer):
 
     C: float
     threshold: str
-    balance: float
+    balance: float | None
     balance_unit: str
     anneal: Any
     init: Any
@@ -88,7 +124,8 @@ class MarginClusterer(Clusterer):
         check_choice("threshold", self.threshold, ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
         check_number("C", self.C, low=0.0, open_low=True)
-        check_number("balance", self.balance, low=0.0)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
         if self.n_init is not None:
             check_count("n_init", self.n_init)
         if self.max_iter is not None:
@@ -122,15 +159,24 @@ class MarginClusterer(Clusterer):
         if self.threshold == "adaptive":
             self._check_bounded()
 
+    def _half_width(self) -> float:
+        """Return b, how far from 0 the mean score may be."""
+        return BALANCE if self.balance is None else float(self.balance)
+
+    def _takes_sizes(self) -> bool:
+        """Whether sides of the start's own sizes may count as balanced."""
+        return self.balance is None and self.mode != "paper"
+
     def _check_bounded(self) -> None:
         """Refuse prices at which rho grows without limit, where that can be told beforehand."""
         relative = self.balance_unit == "margin" and self.mode != "paper"
-        if relative and self.balance >= 1.0:
+        b = self._half_width()
+        if relative and b >= 1.0:
             raise ValueError(
-                f"balance={self.balance:g} allows all scores to be beyond the margin on one side. "
-                "Use a balance below 1 (0.05 by default), or balance_unit='score'."
+                f"balance={b:g} allows all scores to be beyond the margin on one side. "
+                "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        least = 1.0 / (1.0 - self.balance) if relative else 1.0
+        least = 1.0 / (1.0 - b) if relative else 1.0
         if least > self.C:
             raise ValueError(
                 f"C={self.C:g} is too small: with the adaptive threshold the margin grows without "
@@ -173,7 +219,7 @@ class MarginClusterer(Clusterer):
         return MarginProblem(
             view.source,
             self._loss(view) if loss is None else loss,
-            tau=float(self.balance),
+            tau=self._half_width(),
             threshold=threshold,
             balance="relative" if relative else "absolute",
         )
@@ -189,8 +235,12 @@ class MarginClusterer(Clusterer):
             ) from error
 
     def _solve(self, prepared: Prepared, seed: int) -> MarginResult:
+        labels, is_unequal = self._start(prepared, seed)
+        if is_unequal:
+            prepared.balance = shares_of_sides(labels, prepared.weights)
+            weights = equal_weights(labels, prepared.weights, prepared.balance)
+            prepared.view = self._reweighted(prepared.view, weights)
         view = prepared.view
-        labels = self._start(prepared, seed)
         problem = self._margin_problem(view)
         if self.mode == "paper":
             result = self._paper(problem, labels)
@@ -198,6 +248,10 @@ class MarginClusterer(Clusterer):
             labels = self._hinge_labels(view, problem, labels)
             result = self._descend(problem, labels, float(self.C))
         return self._checked(result, problem)
+
+    def _reweighted(self, view: View, weights: Any) -> View:
+        """Return the rows with weights that give both sides of the start the same."""
+        return view.reweighted(weights)
 
     def _hinge_labels(self, view: View, problem: MarginProblem, labels: NDArray) -> NDArray:
         """Return labels after the first price of the path with the hinge and adaptive threshold.
@@ -239,8 +293,8 @@ class MarginClusterer(Clusterer):
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
         if result.status is Status.UNBOUNDED:
             raise ValueError(
-                f"at C={self.C:g} and balance={self.balance:g} the margin grows without limit. "
-                "Raise C, or lower balance."
+                f"at C={self.C:g} and balance={self._half_width():g} the margin grows without "
+                "limit. Raise C, or lower balance."
             )
         if result.labels.size == 0 and result.status is Status.FAILED:
             raise ValueError(
@@ -252,8 +306,9 @@ class MarginClusterer(Clusterer):
             remedy = "use threshold='adaptive'" if problem.threshold == "fixed" else "raise C"
             if absolute and problem.tau > 0:
                 raise ValueError(
-                    f"at C={self.C:g} and balance={self.balance:g}, which is in the units of the "
-                    f"scores, no hyperplane has rows on both sides. Lower balance, or {remedy}."
+                    f"at C={self.C:g} and balance={self._half_width():g}, which is in the units "
+                    "of the scores, no hyperplane has rows on both sides. Lower balance, or "
+                    f"{remedy}."
                 )
             if problem.threshold == "fixed":
                 raise ValueError(
@@ -265,13 +320,15 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ starts
 
-    def _start(self, prepared: Prepared, seed: int) -> Any:
+    def _start(self, prepared: Prepared, seed: int) -> Start:
+        """Return where to start: the best of several, and whether its sides may be unequal.
+
+        Starts are compared at a small C with halves, where J compares them. Those that know of
+        sizes, such as k-means, are tried with their own, too (see `unequal_start`).
+        """
         view = prepared.view
-        n = view.source.n_rows
         if not isinstance(self.init, str):
-            if isinstance(view.start_rows(), BlockTable):
-                return check_block_labels("init", view.start_rows(), self.init)
-            return check_start_labels("init", self.init, n, 2)
+            return self._given_start(prepared, seed)
         if self.mode == "paper" and self.init == "auto":
             if view.source.passes_are_dear:
                 refuse_blocks(
@@ -279,48 +336,83 @@ class MarginClusterer(Clusterer):
                     "it starts from k-means, which takes rows in memory; give init, the labels to "
                     "start from",
                 )
-            return self._candidates(view, prepared.weights, seed, ["k-means"])[0]
-        small, weights = self._part(view, prepared.weights, seed)
+            return Start(self._candidates(view, prepared.weights, seed, ["k-means"])[0])
+        part = self._part(view, prepared.weights, seed)
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
         if self.init != "random":
             kinds[0] = "k-means"
         if self.init == "k-means":
             kinds = ["k-means"]
-        candidates = self._candidates(small, weights, seed, kinds)
-        if len(candidates) == 1 and small is view:
-            return candidates[0]
-        best = best_start(
-            self._margin_problem(small, "adaptive", HingeLoss(small.source.shares)),
+        candidates = self._candidates(part.view, part.weights, seed, kinds)
+        is_alone = len(candidates) == 1 and part.view is view
+        if is_alone and not self._takes_sizes():
+            return Start(candidates[0])
+        best, of = self._screened(part.view, candidates), part.view
+        unequal = None
+        if self._takes_sizes():
+            informed = [c for c, kind in zip(candidates, kinds, strict=True) if kind != "random"]
+            if not informed and best.normal is not None:
+                informed = [best.labels]
+            for labels in informed:
+                found = unequal_start(part.view, labels, part.weights, best)
+                if found is not None:
+                    unequal, (best, of) = found, found
+        if best.normal is None and view.source.passes_are_dear:
+            raise ValueError(ONE_SIDE)
+        if best.normal is None:
+            return Start(self._candidates(view, prepared.weights, seed, kinds[:1])[0])
+        if is_alone and unequal is None:
+            return Start(candidates[0])
+        labels = best.labels
+        if part.view is not view:
+            labels = (of.hyperplane(best)(view.start_rows()) > 0).astype(np.int64)
+        return Start(labels, unequal is not None)
+
+    def _given_start(self, prepared: Prepared, seed: int) -> Start:
+        """Return the labels that the user gave."""
+        view = prepared.view
+        labels: Any
+        if isinstance(view.start_rows(), BlockTable):
+            labels = check_block_labels("init", view.start_rows(), self.init)
+        else:
+            labels = check_start_labels("init", self.init, view.source.n_rows, 2)
+        if not self._takes_sizes():
+            return Start(labels)
+        if getattr(self, "_keeps_sizes", False):
+            return Start(labels, are_unequal(labels, prepared.weights))
+        part = self._part(view, prepared.weights, seed)
+        few = labels if part.chosen is None else labels[part.chosen]
+        even = self._screened(part.view, [few])
+        found = unequal_start(part.view, few, part.weights, even)
+        return Start(labels, found is not None)
+
+    def _screened(self, view: View, candidates: list[NDArray]) -> MarginResult:
+        """Return the best of several starts with halves."""
+        return best_start(
+            self._margin_problem(view, "adaptive", HingeLoss(view.source.shares)),
             candidates,
             C=self._screening_price(),
             tol=SCREENING_TOL,
         )
-        if best.normal is None and view.source.passes_are_dear:
-            raise ValueError(ONE_SIDE)
-        if best.normal is None:
-            return self._candidates(view, prepared.weights, seed, kinds[:1])[0]
-        if small is view:
-            return best.labels
-        return (small.hyperplane(best)(view.start_rows()) > 0).astype(np.int64)
 
-    def _part(self, view: View, weights: NDArray | None, seed: int) -> tuple[View, NDArray | None]:
+    def _part(self, view: View, weights: NDArray | None, seed: int) -> Part:
         """Return the rows on which starts are compared: not too many, and not the fit's own."""
         n = view.source.n_rows
         is_here = not view.source.passes_are_dear
         # Rows of weight 0 are none: with any of them the others are drawn, here as in blocks.
         counts_all = weights is None or int(np.count_nonzero(weights)) == n
         if n <= SAMPLE and is_here and counts_all and not view.is_stateful:
-            return view, weights
+            return Part(view, weights)
         chosen = drawn_rows(n, weights, SAMPLE, np.random.default_rng(seed))
         part = view.sampled(chosen)
         if part is None:
-            return view, weights
-        return part, None if weights is None else weights[chosen]
+            return Part(view, weights)
+        return Part(part, None if weights is None else weights[chosen], chosen)
 
     def _screening_price(self) -> float:
         price = SCREENING_C
         if self.balance_unit == "margin" and self.mode != "paper":
-            price /= 1.0 - min(float(self.balance), 0.99)
+            price /= 1.0 - min(self._half_width(), 0.99)
         return price
 
     def _candidates(
@@ -341,6 +433,7 @@ class MarginClusterer(Clusterer):
 
     def _publish(self, prepared: Prepared, result: MarginResult) -> None:
         self._hyperplane = prepared.view.hyperplane(result)
+        self.balance_ = prepared.balance
         if result.status is Status.DEGENERATE:
             warn_user(
                 f"At C={self.C:g} no hyperplane has a margin with its own labels: the rows are "

@@ -48,8 +48,10 @@ class CPMMC(JointClusterer):
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found (SKMMC's Algorithm 1), or is 1 (the original
         CPMMC), where C depends on the scale of X.
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
@@ -59,7 +61,8 @@ class CPMMC(JointClusterer):
         on for more than two clusters: at lower prices whole ones are given up.
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         "auto": k-means and ``n_init - 1`` random directions, of which the one with the lowest
-        objective at C = 1.2 goes on, on at most 2000 rows. "k-means": that one alone. "random":
+        objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
+        sizes where `balance` is not given (see Notes). "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
         "k-means", with centres from at most 2000 rows, and "random" is refused.
     n_init : int, optional
@@ -98,6 +101,9 @@ class CPMMC(JointClusterer):
     intercept_ : ndarray of shape (1,) or (n_clusters,)
         Offset; cluster 1 is where ``X @ coef_[0] + intercept_[0] > 0``, and one of more than two
         clusters where its ``X @ coef_[p] + intercept_[p]`` is the largest.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -125,6 +131,15 @@ class CPMMC(JointClusterer):
     relabelling is worth more than another cut (see `volmar.margin.maximise_margin`), and the
     objective never rises. The objective :math:`J_o` that the paper stops on may rise.
 
+    *Unequal sizes.* A mean score near 0 puts about half of the weight on either side. With
+    ``balance=None`` the k-means start (or the labels of `init`) is therefore tried twice: with
+    halves, as all starts are, and with weights that give both of its sides the same. The latter
+    is taken where it separates more: with the shares r of its sides and the mean distance m to
+    the border of the nearest half of the weight, :math:`4 r_0 r_1 m^2` must be larger by a
+    quarter, and the same with all of the weight no smaller. The problem above is then solved with
+    these weights in place of 1/n, in the mean of the rows, too: C is read as before, and
+    objective, gap and residuals are those of the weighted problem.
+
     With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The prices b are 0
     unless a cluster would be too small (see `volmar.margin.cluster_sizes.size_prices`), and no
     part of the hinge. The objective belongs to the start, whose shares and offsets it has: it does
@@ -132,8 +147,8 @@ class CPMMC(JointClusterer):
     letters K to P and artificial groups. `threshold`, `balance`, `balance_unit` and `mode` have no
     other value than the default there.
 
-    The margin has the units of X: scale features that have different ones. The defaults C = 2 and
-    balance = 0.05 come from a prototype that saw labels; on sets that it had not seen it did not
+    The margin has the units of X: scale features that have different ones. The values C = 2 and
+    b = 0.05 come from a prototype that saw labels; on sets that it had not seen it did not
     beat k-means on average.
 
     References
@@ -167,7 +182,7 @@ class CPMMC(JointClusterer):
         *,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.gmmc_problem import GMMCProblem
+from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
@@ -24,6 +25,8 @@ TIED = 1e-3
 EQUAL = 1e-6
 # Kernel values that differ by less, relative to the largest, are one value with rounding on it.
 CONSTANT = 1e-14
+# The paper's C_e.
+BALANCE_WEIGHT = 1e4
 
 # ----------------------------------------------------------------------------------- solver
 
@@ -136,6 +139,7 @@ class Prepared(NamedTuple):
 
     problem: GMMCProblem
     expansion: KernelExpansion
+    balance: tuple[float, float]
 
 
 class GMMC(KernelMixin, Clusterer):
@@ -173,9 +177,10 @@ class GMMC(KernelMixin, Clusterer):
         firm price for kernels with k(x, x) = 1: nearly the hard margin. It matters between
         `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
         the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
-    balance_weight : float, default=1e4
-        Price of scores that do not balance, the paper's :math:`C_e` and its value. 1e4 makes their
-        mean zero for all practical purposes; small values end with all rows in one cluster.
+    balance_weight : float, optional
+        Price of scores that do not balance, the paper's :math:`C_e`. Its value of 1e4 makes their
+        mean zero for all practical purposes; small values end with all rows in one cluster. If not
+        given it is 1e4, and clusters of unequal size may count as balanced (see Notes).
     shift : float, optional
         Added to the diagonal of the kernel matrix. If not given it is the mean of the diagonal
         over n: the paper's 1 / n where k(x, x) = 1. 0 is allowed.
@@ -199,6 +204,9 @@ class GMMC(KernelMixin, Clusterer):
         :math:`\alpha`, of sum zero.
     intercept_ : float
         b.
+    balance_ : tuple of float
+        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance_weight=None`` took from two-means.
     smallest_C_ : float
         C up to which no row is worth its margin; see Notes.
     objective_ : float
@@ -224,6 +232,11 @@ class GMMC(KernelMixin, Clusterer):
     space of W: where that has one dimension, it is the paper's vector. Where the two leading
     eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
     `fit` warns. There is no ``mode="paper"``: it would do the same.
+
+    *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the price
+    is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, where both sides of
+    two-means are unequal and have the wider margin, by the rule of `CPMMC`: q gives both the same
+    weight. It is eq. 24 with the kernel centred by q.
 
     *Small C.* Up to `smallest_C_`, one over the largest eigenvalue of the centred kernel matrix,
     all of eq. 24's :math:`\gamma` are C and W has no zero eigenvalue. Labels are those of C =
@@ -268,7 +281,7 @@ class GMMC(KernelMixin, Clusterer):
         coef0=1,
         kernel_params=None,
         C=1.0,
-        balance_weight=1e4,
+        balance_weight=None,
         shift=None,
         tol=1e-7,
         max_iter=100,
@@ -310,7 +323,8 @@ class GMMC(KernelMixin, Clusterer):
         self._check_kernel()
         if self.C is not None:
             check_number("C", self.C, low=0.0, open_low=True)
-        check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
+        if self.balance_weight is not None:
+            check_number("balance_weight", self.balance_weight, low=0.0, open_low=True)
         if self.shift is not None:
             check_number("shift", self.shift, low=0.0)
         check_number("tol", self.tol, low=0.0, open_low=True)
@@ -333,9 +347,14 @@ class GMMC(KernelMixin, Clusterer):
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
-        problem = GMMCProblem(K, C, float(self.balance_weight), float(shift))
+        weight = BALANCE_WEIGHT if self.balance_weight is None else float(self.balance_weight)
+        problem = GMMCProblem(K, C, weight, float(shift))
         problem.check_scales()
-        return Prepared(problem, expansion)
+        taken = KernelShares()
+        if self.balance_weight is None:
+            taken = shares_of_kernel(K, expansion)
+        problem = replace(problem, shares=taken.q)
+        return Prepared(problem, expansion, taken.sides)
 
     def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
@@ -346,6 +365,7 @@ class GMMC(KernelMixin, Clusterer):
         self.dual_coef_ = result.alpha
         self.intercept_ = result.intercept
         self.smallest_C_ = prepared.problem.smallest_price
+        self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
 

@@ -45,6 +45,8 @@ class GMMCProblem:
         :math:`C_e`, positive.
     shift : float
         :math:`\delta`, not negative.
+    shares : ndarray of shape (n,), optional
+        q, of sum 1: the price is on :math:`(n q'u)^2`. 1/n if not given, as in the paper.
 
     Notes
     -----
@@ -72,12 +74,16 @@ class GMMCProblem:
     `volmar.solvers.solve_packing_sdp`. No inverse of K is left, and none of the instability for
     which the paper shifts it: the shift may be zero, and :math:`C_e` as large as one likes.
 
+    *Shares.* With the price on :math:`(n q'u)^2` in place of :math:`(1'u)^2` all this holds with
+    :math:`H = I - 1 q'` and :math:`M^{-1} = H K H' + 1 1' / (C_e n^2)`: q'H = 0 and
+    :math:`M = K^{-1} - K^{-1} 1 1' K^{-1} / 1'K^{-1}1 + C_e n^2 q q'`.
+
     *Back again.* :math:`W w = 0` for :math:`w = (u; \lambda)` is :math:`M u = \gamma \circ u` with
     :math:`\lambda = -1'K^{-1}u / 1'K^{-1}1`. So :math:`u = F F' \beta` with
     :math:`\beta = \gamma \circ u`, and the function is
 
-    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H \beta, \qquad
-              b = \frac{1'\beta}{C_e n^2} - \frac{1' K \alpha}{n}:
+    .. math:: f(x) = \sum_j \alpha_j k(x_j, x) + b, \qquad \alpha = H' \beta, \qquad
+              b = \frac{1'\beta}{C_e n^2} - q' K \alpha:
 
     :math:`\gamma_i |u_i|` is the multiplier of row i, and rows with :math:`\gamma_i = 0` are no
     support vectors.
@@ -87,6 +93,7 @@ class GMMCProblem:
     C: float | None
     balance_weight: float
     shift: float
+    shares: NDArray | None = None
 
     @property
     def n(self) -> int:
@@ -94,10 +101,15 @@ class GMMCProblem:
         return len(self.K)
 
     @cached_property
+    def _q(self) -> NDArray:
+        return np.full(self.n, 1.0 / self.n) if self.shares is None else self.shares
+
+    @cached_property
     def _components(self) -> tuple[NDArray, NDArray]:
-        """Positive eigenvalues of H (K + shift I) H in ascending order, and their vectors."""
-        means = self.K.mean(axis=0)
-        centred = self.K - means - means[:, None] + (means.mean() - self.shift / self.n)
+        """Positive eigenvalues of H (K + shift I) H' in ascending order, and their vectors."""
+        q = self._q
+        means = self.K @ q + self.shift * q
+        centred = self.K - means - means[:, None] + float(q @ means)
         centred.flat[:: self.n + 1] += self.shift
         values, vectors = linalg.eigh(0.5 * (centred + centred.T), overwrite_a=True)
         largest = max(abs(values[0]), values[-1])
@@ -112,7 +124,7 @@ class GMMCProblem:
 
     @cached_property
     def features(self) -> NDArray:
-        """F of shape (n, r) with F F' = H (K + shift I) H + 11' / (C_e n^2)."""
+        """F of shape (n, r) with F F' = H (K + shift I) H' + 11' / (C_e n^2)."""
         values, vectors = self._components
         constant = np.full((self.n, 1), 1.0 / (self.n * np.sqrt(self.balance_weight)))
         return np.hstack([vectors * np.sqrt(values), constant])
@@ -120,6 +132,8 @@ class GMMCProblem:
     @property
     def smallest_price(self) -> float:
         """C up to which every row is in the margin: one over the largest eigenvalue of F F'."""
+        if self.shares is not None:
+            return float(1.0 / linalg.norm(self.features, 2) ** 2)
         values, _ = self._components
         return float(1.0 / max(values.max(initial=0.0), 1.0 / (self.n * self.balance_weight)))
 
@@ -166,6 +180,6 @@ class GMMCProblem:
 
     def expansion(self, beta: NDArray) -> tuple[NDArray, float]:
         """Return alpha and the intercept b of f(x) = sum_j alpha_j k(x_j, x) + b."""
-        alpha = beta - beta.mean()
+        alpha = beta - float(beta.sum()) * self._q
         constant = float(beta.sum()) / (self.balance_weight * self.n**2)
-        return alpha, constant - float((self.K @ alpha).mean())
+        return alpha, constant - float(self._q @ (self.K @ alpha + self.shift * alpha))

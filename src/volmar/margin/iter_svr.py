@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
+from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -23,31 +25,58 @@ from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.starts import k_means_start, principal_start, random_start
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    are_unequal,
+    equal_weights,
+    own_sizes,
+    shares_of_sides,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
-STARTS = ("k-means", "kernel k-means", "spectral", "principal", "random")
+STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
 # The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
+# Share of the weight on each side where no size is given.
+LEAST_SHARE = 0.3
 
 
-class Prepared(NamedTuple):
-    """What all starts share."""
+@dataclass
+class Prepared:
+    """What all starts share.
+
+    Attributes
+    ----------
+    view : View
+        The rows. A run that takes the sizes of its start leaves them here with its weights.
+    space : RegressionSpace
+        The same for the regressions.
+    C : float
+        Price of the loss.
+    floor : float
+        Least weight of a side.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    balance : tuple of float
+        Shares of the two sides that count as balanced.
+    """
 
     view: View
     space: RegressionSpace
     C: float
-    weights: NDArray | None
     floor: float
+    weights: NDArray | None
+    balance: tuple[float, float] = HALVES
 
 
-class IterSVR(KernelView, Clusterer):
+class IterSVR(GammaWidth, KernelView, Clusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -68,10 +97,11 @@ class IterSVR(KernelView, Clusterer):
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.
-    gamma : float, str or None, default="scale"
+    gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
+        kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -90,19 +120,22 @@ class IterSVR(KernelView, Clusterer):
         How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
-    min_cluster_size : int or float, default=0.3
+    min_cluster_size : int or float, optional
         Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
+        If not given it is 0.3, and where the start has sides of unequal size with the wider margin
+        (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
-    init : str or array of shape (n_samples,), default="k-means"
-        Labels to start from: "k-means" (of the rows; of the landmarks' features; "principal" where
-        the kernel is precomputed), "kernel k-means" in the feature space of the kernel,
-        "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of their
-        landmarks' features), "principal" or "random" (the sides of the mean along the leading
-        kernel principal component or along a random direction), or those given.
+    init : str or array of shape (n_samples,), default="auto"
+        Labels to start from: "auto", which is "k-means", and clusters of a graph where the width
+        of the kernel is chosen (see Notes); "k-means" (of the rows; of the landmarks' features;
+        "principal" where the kernel is precomputed), "kernel k-means" in the feature space of the
+        kernel, "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of
+        their landmarks' features), "principal" or "random" (the sides of the mean along the
+        leading kernel principal component or along a random direction), or those given.
     n_init : int, default=1
-        Starts of "k-means" and "random", of which the one with the lowest objective is kept, and
-        a degenerate one only if all are. The others have one.
+        Starts of "auto", "k-means" and "random", of which the one with the lowest objective is
+        kept, and a degenerate one only if all are. The others have one.
     tol : float, default=1e-3
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
@@ -123,8 +156,15 @@ class IterSVR(KernelView, Clusterer):
         Coefficients of k(x_j, x), of sum zero; only for method="exact" and other kernels.
     intercept_ : ndarray of shape (1,) or float
         Constant of the decision function, from the rule; an array for kernel="linear".
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     C_ : float
         The price used.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``min_cluster_size=None`` took from the start.
     status_ : Status
         How the iteration ended.
     objective_ : float
@@ -143,6 +183,17 @@ class IterSVR(KernelView, Clusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    k-means and two clusterings of a graph of nearest neighbours. All clusters found are compared
+    by what they cut in that graph: the ratio cut of similarities that are weighted by the density,
+    which depends on the rows and labels alone. The widest kernel is taken whose clusters cut at
+    most 1.5 times as much as the best clusters known, those of the graph included. Clusters of
+    less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     With bias="balance" regression and cut minimise the same objective over labels that respect
     `min_cluster_size`, so that it never rises (by more than `tol`) from the second regression on,
     where all rows weigh the same and none have the same score.
@@ -187,7 +238,7 @@ class IterSVR(KernelView, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
@@ -195,8 +246,8 @@ class IterSVR(KernelView, Clusterer):
         n_landmarks=100,
         C="scale",
         bias="gap",
-        min_cluster_size=0.3,
-        init="k-means",
+        min_cluster_size=None,
+        init="auto",
         n_init=1,
         tol=1e-3,
         max_iter=50,
@@ -254,7 +305,7 @@ class IterSVR(KernelView, Clusterer):
         size = self.min_cluster_size
         if isinstance(size, Integral):
             check_count("min_cluster_size", size)
-        else:
+        elif size is not None:
             check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
@@ -273,8 +324,11 @@ class IterSVR(KernelView, Clusterer):
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
+    def _least_share(self) -> Any:
+        return LEAST_SHARE if self.min_cluster_size is None else self.min_cluster_size
+
     def _least_weight(self, n: int, total: float) -> float:
-        size = self.min_cluster_size
+        size = self._least_share()
         share = int(size) / n if isinstance(size, Integral) else float(size)
         if share > 0.5:
             raise ValueError(
@@ -286,15 +340,23 @@ class IterSVR(KernelView, Clusterer):
     # ------------------------------------------------------------------ fit
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
-        view, space = self._spaces(X, weights)
-        total = float(X.shape[0] if weights is None else weights.sum())
-        variance = float(space.mean_squared_norm())
+        view = self._view(X, weights)
+        space = self._space(view, weights)
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
-        if variance < -space.rounding() or not (definite or space.is_gram()):
+        if not (definite or space.is_gram()):
+            raise self._not_a_kernel()
+        return Prepared(view, space, *self._price_and_floor(space), weights)
+
+    def _price_and_floor(self, space: RegressionSpace) -> tuple[float, float]:
+        """Return C and the least weight of a side."""
+        n = space.n_rows
+        total = float(n if space.weights is None else space.weights.sum())
+        variance = float(space.mean_squared_norm())
+        if variance < -space.rounding():
             raise self._not_a_kernel()
         if variance <= space.rounding():
             raise ValueError(
-                f"all {X.shape[0]} rows of X are the same (under kernel={self.kernel!r}), there "
+                f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
                 "is nothing to separate. Check that X was loaded rightly, or use another kernel."
             )
         C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
@@ -304,27 +366,46 @@ class IterSVR(KernelView, Clusterer):
                 f"C={C:g} is more than floating point can tell from an infinite price for these "
                 f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
             )
-        return Prepared(view, space, C, weights, self._least_weight(X.shape[0], total))
+        return C, self._least_weight(n, total)
 
-    def _spaces(self, X: Any, weights: NDArray | None) -> tuple[View, RegressionSpace]:
+    def _view(self, X: Any, weights: NDArray | None) -> View:
+        if self._is_linear():
+            return LinearView(X, weights)
+        if self.method == "exact":
+            return self._exact_view(X, weights)
+        return self._nystroem_view(X, weights, self.n_landmarks)
+
+    def _space(self, view: View, weights: NDArray | None) -> RegressionSpace:
+        source: Any = view.source
         if self.method == "exact" and not self._is_linear():
-            view = self._exact_view(X, weights)
-            return view, KernelSpace(view.source.K, weights)
-        rows: LinearView = (
-            LinearView(X, weights)
-            if self._is_linear()
-            else self._nystroem_view(X, weights, self.n_landmarks)
-        )
-        source: Any = rows.source
-        return rows, FeatureSpace(source.rows)
+            return KernelSpace(source.K, weights)
+        return FeatureSpace(source.rows)
+
+    def _take_sizes(self, prepared: Prepared, labels: NDArray) -> None:
+        """Give both sides of the start the same weight where they are unequal and lie apart."""
+        view, weights = prepared.view, prepared.weights
+        if self._keeps_sizes:
+            found = labels if are_unequal(labels, weights) else None
+        else:
+            found = own_sizes(view, labels, weights)
+        if found is None:
+            return
+        prepared.balance = shares_of_sides(found, weights)
+        equal = equal_weights(found, weights, prepared.balance)
+        prepared.view = view.reweighted(equal)
+        prepared.space = self._space(prepared.view, equal)
+        prepared.C, prepared.floor = self._price_and_floor(prepared.space)
 
     def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
-        several = isinstance(self.init, str) and self.init in ("k-means", "random")
+        several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
         more = self.n_init - 1 if several else 0
         seeds = [seed, *np.random.default_rng(seed).integers(2**31 - 1, size=more).tolist()]
         try:
-            results = [self._one_start(prepared, seed) for seed in seeds]
+            starts = [self._start(prepared, seed) for seed in seeds]
+            if self.min_cluster_size is None:
+                self._take_sizes(prepared, starts[0])
+            results = [self._descend(prepared, labels) for labels in starts]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
@@ -336,10 +417,10 @@ class IterSVR(KernelView, Clusterer):
             )
         return result
 
-    def _one_start(self, prepared: Prepared, seed: int) -> IterSVRResult:
+    def _descend(self, prepared: Prepared, labels: NDArray) -> IterSVRResult:
         return iterate_svr(
             prepared.space,
-            self._start(prepared, seed),
+            labels,
             prepared.C,
             RULES[self.bias],
             floor=prepared.floor,
@@ -376,6 +457,7 @@ class IterSVR(KernelView, Clusterer):
         plane = MarginResult(result.objective, normal=result.normal, rho=1.0, t=result.bias)
         self._hyperplane = prepared.view.hyperplane(plane)
         self.C_ = prepared.C
+        self.balance_ = prepared.balance
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = self._hyperplane.coef[None, :]
@@ -389,7 +471,7 @@ class IterSVR(KernelView, Clusterer):
             warn_user(
                 f"The regression on the labels found is no better than a constant, at "
                 f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
-                f"Raise min_cluster_size (now {self.min_cluster_size}) or C.",
+                f"Raise min_cluster_size (now {self._least_share():g}) or C.",
                 ConvergenceWarning,
             )
         elif result.status is Status.FAILED:

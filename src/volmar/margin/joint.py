@@ -30,7 +30,7 @@ N_INIT = 10
 TWO_ONLY = {
     "threshold": ("adaptive", "Use threshold='adaptive'"),
     "mode": ("default", "The papers' loops are for two: use mode='default'"),
-    "balance": (0.05, "Leave it at 0.05; min_cluster_size limits the sizes"),
+    "balance": (None, "Leave it out; min_cluster_size limits the sizes"),
     "balance_unit": ("margin", "Use balance_unit='margin'"),
 }
 
@@ -38,7 +38,7 @@ TWO_ONLY = {
 class JointClusterer(MarginClusterer):
     """A `MarginClusterer` that finds more than two clusters at once, or by splitting again.
 
-    Its views can change the weights of their rows (`View.weighted_source`).
+    Its views can change the weights of their rows (`View.reweighted`).
     """
 
     _max_clusters = None
@@ -127,7 +127,7 @@ class JointClusterer(MarginClusterer):
             )
         least_share = self._least_share(sizes, weights)
         result = maximise_margins(
-            view.weighted_source(balanced_weights(labels, weights, k)),
+            view.reweighted(balanced_weights(labels, weights, k)).source,
             labels,
             k,
             C=float(self.C),

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine import MarginResult
 from volmar.margin.joint import JointClusterer
@@ -16,7 +17,7 @@ from volmar.margin.views import View
 from volmar.rows import BlockTable
 
 
-class KernelCPMMC(KernelView, JointClusterer):
+class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -41,10 +42,11 @@ class KernelCPMMC(KernelView, JointClusterer):
         Number of clusters. For more than two see above and `multiway`.
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
-    gamma : float, str or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+    gamma : float, str or None, default="auto"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is 1
+        / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is 1 /
+        n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other kernels,
+        for mode="paper" and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -62,8 +64,10 @@ class KernelCPMMC(KernelView, JointClusterer):
         C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1.
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
@@ -112,6 +116,13 @@ class KernelCPMMC(KernelView, JointClusterer):
         Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
     intercept_ : float or ndarray of shape (n_clusters,)
         Constant of the decision function.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -130,8 +141,23 @@ class KernelCPMMC(KernelView, JointClusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    the method's own and two clusterings of a graph of nearest neighbours. All clusters found are
+    compared by what they cut in that graph: the ratio cut of similarities that are weighted by the
+    density, which depends on the rows and labels alone. The widest kernel is taken whose clusters
+    cut at most 1.5 times as much as the best clusters known, those of the graph included. Clusters
+    of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     `decision_function` is in units of the margin. Equation 24 of the paper for :math:`\rho` is 0/0
     wherever there are margin errors; here :math:`\rho` is a multiplier of the quadratic programme.
+
+    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
+    weight where that has the wider margin; see `CPMMC`. Under kernels with k(x, x) = 1 a clear
+    gap decides (see `volmar.margin.unequal_sizes`).
 
     References
     ----------
@@ -155,7 +181,7 @@ class KernelCPMMC(KernelView, JointClusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
@@ -163,7 +189,7 @@ class KernelCPMMC(KernelView, JointClusterer):
         n_landmarks=100,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",
@@ -223,6 +249,9 @@ class KernelCPMMC(KernelView, JointClusterer):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_representation()
+
+    def _adopts_trial(self) -> bool:
+        return self.method == "exact"
 
     def _view(self, X: Any, weights: NDArray | None) -> View:
         if self.method == "exact":

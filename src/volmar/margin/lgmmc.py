@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.validation import check_count, check_number
+from volmar.base.kernel_width import GammaWidth
+from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.margin.engine import MarginResult
 from volmar.margin.kernel_view import KernelView
 from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
+from volmar.margin.unequal_sizes import (
+    HALVES,
+    are_unequal,
+    equal_weights,
+    in_order_of,
+    own_sizes,
+    shares_of_sides,
+    size_start,
+)
 from volmar.margin.views import LinearView, View
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
@@ -24,17 +35,33 @@ LEAST_C, MOST_C = 1e-10, 1e10
 ROUNDINGS = 64
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
+# Largest mean of a labelling where none is given.
+BALANCE = 0.5
 
 
-class Prepared(NamedTuple):
-    """What the search needs."""
+@dataclass
+class Prepared:
+    """What the search needs.
+
+    Attributes
+    ----------
+    view : View
+        The rows. A run that takes the sizes of k-means leaves them here with its weights.
+    weights : ndarray of shape (n,) or None
+        Sample weights.
+    n : int
+        Number of rows that weigh.
+    balance : tuple of float
+        Shares of the two sides that count as balanced.
+    """
 
     view: View
-    C: float  # of the formula
-    limit: float
+    weights: NDArray | None
+    n: int
+    balance: tuple[float, float] = HALVES
 
 
-class LGMMC(KernelView, Clusterer):
+class LGMMC(GammaWidth, KernelView, Clusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
@@ -63,10 +90,11 @@ class LGMMC(KernelView, Clusterer):
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
-    gamma : float, str or None, default="scale"
+    gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
-        1 / n_features. Other kernels have no use for it.
+        1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
+        kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -84,11 +112,14 @@ class LGMMC(KernelView, Clusterer):
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
         variance in the leading direction.
-    balance : float, default=0.5
-        Most that the mean of a generated labelling (of -1 and 1) may be away from 0: sides of
-        a quarter of the rows at least, by default. 0 asks for halves, as near as an odd number of
-        rows allows. The authors set theirs from the true classes; centred rows need no such help,
-        and a limit that binds makes for many labellings.
+    balance : float, optional
+        Most that the mean of a generated labelling (of -1 and 1) may be away from 0. 0 asks for
+        halves, as near as an odd number of rows allows. If not given it is 0.5, sides of a quarter
+        of the weight at least, and clusters of unequal size may count as balanced (see Notes and
+        `balance_`). The authors set theirs from the true classes.
+    init : "auto" or array of shape (n_samples,), default="auto"
+        Labels from which the first labelling is found. "auto": random sides, and clusters of a
+        graph where the width of the kernel is chosen (see Notes).
     n_starts : int, default=10
         Starts of the search for each labelling.
     tol : float, default=0.01
@@ -112,6 +143,13 @@ class LGMMC(KernelView, Clusterer):
         method="exact".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from two-means.
+    gamma_ : float
+        Kernel coefficient taken; not for kernels without one.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
         How the search ended.
     objective_ : float
@@ -130,6 +168,17 @@ class LGMMC(KernelView, Clusterer):
 
     Notes
     -----
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    the method's own and two clusterings of a graph of nearest neighbours. All clusters found are
+    compared by what they cut in that graph: the ratio cut of similarities that are weighted by the
+    density, which depends on the rows and labels alone. The widest kernel is taken whose clusters
+    cut at most 1.5 times as much as the best clusters known, those of the graph included. Clusters
+    of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
+    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
+    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+
     *What is certified.* `objective_` is an upper bound of the relaxation's value: other labellings
     can only lower it. It is within ``residuals["master gap"]`` of the optimum over the labellings
     generated. A lower bound would follow from the most violated labelling, which is NP-hard to
@@ -160,6 +209,11 @@ class LGMMC(KernelView, Clusterer):
     there are, so that the values then differ). Starts are drawn, and not as they are for rows
     written twice: labels are the same where they do not depend on `random_state`. Rows of weight
     0 get the label of their score, and nothing depends on them.
+
+    *Unequal sizes.* Scores have the mean 0, and so halves, unless rows weigh differently. With
+    ``balance=None`` both sides of two-means (of the rows, or in the feature space of a precomputed
+    kernel) get the same weight where they are unequal and have the wider margin, by the rule of
+    `CPMMC`; the problem is then that of these weights.
 
     *Large C.* Many labellings share the solution then, far from each other, and labels may change
     with `random_state`: compare ``result_.labelled_objective``, the lower the better.
@@ -193,14 +247,15 @@ class LGMMC(KernelView, Clusterer):
         n_clusters=2,
         *,
         kernel="rbf",
-        gamma="scale",
+        gamma="auto",
         degree=3,
         coef0=1,
         kernel_params=None,
         method="exact",
         n_landmarks=100,
         C=30.0,
-        balance=0.5,
+        balance=None,
+        init="auto",
         n_starts=10,
         tol=0.01,
         max_iter=50,
@@ -216,6 +271,7 @@ class LGMMC(KernelView, Clusterer):
         self.n_landmarks = n_landmarks
         self.C = C
         self.balance = balance
+        self.init = init
         self.n_starts = n_starts
         self.tol = tol
         self.max_iter = max_iter
@@ -249,14 +305,17 @@ class LGMMC(KernelView, Clusterer):
     def _check_parameters(self) -> None:
         self._check_representation()
         check_number("C", self.C, low=LEAST_C, high=MOST_C)
-        check_number("balance", self.balance, low=0.0)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["auto"])
         check_count("n_starts", self.n_starts)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
-        if self.balance >= 1.0:
+        if self.balance is not None and self.balance >= 1.0:
             raise ValueError(
-                f"balance={self.balance:g} allows all rows on one side. Use a balance below 1 "
-                "(0.5 by default)."
+                f"balance={self.balance:g} allows all rows on one side. Use a balance below 1, or "
+                "leave it out."
             )
 
     def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
@@ -267,25 +326,50 @@ class LGMMC(KernelView, Clusterer):
             view = self._exact_view(X, weights)
         else:
             view = self._nystroem_view(X, weights, self.n_landmarks)
-        spread = _mean_square(view.source)
+        prepared = Prepared(view, weights, n)
+        self._formula(prepared)
+        return prepared
+
+    def _formula(self, prepared: Prepared) -> tuple[float, float]:
+        """Return C of the formula and the limit of a labelling's sum."""
+        source, n = prepared.view.source, prepared.n
+        spread = _mean_square(source)
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
-            which = "" if weights is None else " with a positive sample_weight"
+            which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
                 f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
                 "part. Check that the rows of X differ, or use another kernel or gamma."
             )
-        w = row_weights(view.source)
-        limit = _largest_sum(self.balance, n) if w is None else _largest_weight(self.balance, w)
-        return Prepared(view, float(self.C) / (n * spread), limit)
+        w = row_weights(source)
+        balance = BALANCE if self.balance is None else self.balance
+        limit = _largest_sum(balance, n) if w is None else _largest_weight(balance, w)
+        return float(self.C) / (n * spread), limit
+
+    def _take_sizes(self, prepared: Prepared) -> None:
+        """Give both sides of k-means the same weight where they are unequal and lie apart."""
+        view, weights = prepared.view, prepared.weights
+        given = self._start(prepared)
+        labels: NDArray | None
+        if self._keeps_sizes and given is not None:
+            labels = given if are_unequal(given, weights) else None
+        else:
+            labels = own_sizes(view, size_start(view, weights), weights)
+        if labels is not None:
+            prepared.balance = shares_of_sides(labels, weights)
+            prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
 
     def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
         try:
+            if self.balance is None:
+                self._take_sizes(prepared)
+            C, limit = self._formula(prepared)
             result = generate_labels(
                 prepared.view.source,
-                C=prepared.C,
-                limit=prepared.limit,
+                C=C,
+                limit=limit,
+                start=self._start(prepared),
                 n_starts=self.n_starts,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -301,6 +385,11 @@ class LGMMC(KernelView, Clusterer):
             )
         return result
 
+    def _start(self, prepared: Prepared) -> NDArray | None:
+        if isinstance(self.init, str):
+            return None
+        return check_start_labels("init", self.init, prepared.view.source.n_rows, 2)
+
     def _no_margin(self) -> ValueError:
         return ValueError(
             f"kernel={self.kernel!r} is not positive semi-definite on these rows, so that there "
@@ -313,6 +402,7 @@ class LGMMC(KernelView, Clusterer):
         )
         hyperplane: Any = prepared.view.hyperplane(plane)
         self._hyperplane = hyperplane
+        self.balance_ = in_order_of(result.labels, prepared.weights, prepared.balance)
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = hyperplane.coef[None, :]

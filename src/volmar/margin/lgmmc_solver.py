@@ -94,6 +94,7 @@ def generate_labels(
     *,
     C: float,
     limit: float,
+    start: NDArray | None = None,
     n_starts: int = 10,
     tol: float = 1e-2,
     max_iter: int = 50,
@@ -125,6 +126,8 @@ def generate_labels(
     limit : float
         Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
         largest weight where they do not: every order of the rows can be cut that evenly.
+    start : ndarray of shape (n,), optional
+        Labels, 0 or 1, from which the first labelling is found.
     n_starts : int, default=10
         Starts of each search for a violated labelling.
     tol : float, default=1e-2
@@ -135,7 +138,7 @@ def generate_labels(
         Of the starts.
     """
     search = _Search(source, C, limit, n_starts, tol, np.random.default_rng(seed))
-    found = search.find_violated()
+    found = search.find_violated() if start is None else search.found_from(start)
     for _ in range(max_iter):
         if found is None:
             break
@@ -215,6 +218,10 @@ class _Search:
             if self.upper - self._value(found.square) > self.tol * abs(self.upper):
                 return found
         return None
+
+    def found_from(self, labels: NDArray) -> Labelling:
+        """Return the labelling that a climb from labels, as balanced as they must be, leads to."""
+        return self._climb(self.source, self._sides(np.where(labels > 0, 1.0, -1.0)))
 
     def _climb(self, source: CutSource, y: NDArray) -> Labelling:
         return climb(source, self.alpha, y, self.limit, self.weights)

@@ -69,8 +69,10 @@ class MultivariateMMC(KernelView, MarginClusterer):
         "rand"), so that a price near the least is nearest to `CPMMC` with its default.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 as in the paper.
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
@@ -109,6 +111,9 @@ class MultivariateMMC(KernelView, MarginClusterer):
         w in units of the margin; only for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Offset; only for kernel="linear".
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
         How the descent ended. CYCLE, which can happen for "fbeta" and "nmi": no hyperplane is
         better for the labels found *and* for its own labels.
@@ -136,6 +141,10 @@ class MultivariateMMC(KernelView, MarginClusterer):
     flips only. For "fbeta" and "nmi" no such theorem holds (the paper's step to it takes a
     piecewise constant function for a convex one); a relabelling is accepted only where the
     objective falls. Started alike, these losses give about the same labels as the error rate.
+
+    *Unequal sizes.* With ``balance=None`` a start of unequal size may count as balanced, as for
+    `CPMMC`. The losses count rows, which keep their weights: z is then centred midway between the
+    means of the start's sides, and no more changes.
 
     References
     ----------
@@ -172,7 +181,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         n_landmarks=100,
         C=1.2,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",
@@ -248,6 +257,12 @@ class MultivariateMMC(KernelView, MarginClusterer):
             "nmi": NMILoss(),
         }
         return losses[self.loss]
+
+    def _reweighted(self, view: View, weights: Any) -> View:
+        """Return the rows centred by these weights; in the losses all rows count alike."""
+        view = view.reweighted(weights)
+        view.source.shares = None
+        return view
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
         return cutting_planes_outside(

@@ -13,6 +13,9 @@ from volmar.margin.sources import CutSource
 
 __all__ = ["Cut", "MarginProblem", "Placed"]
 
+# A sum of shares with signs is rounding below this many units in the last place of 1.
+ROUNDINGS = 8.0
+
 
 class Cut(NamedTuple):
     """A cut in the space of w: rho m - <w, a> - t s <= xi."""
@@ -91,7 +94,11 @@ class MarginProblem:
         v *= self.loss.scale / (self.source.n_rows if self.source.shares is None else 1.0)
         if self.source.shares is not None:
             v *= self.source.shares
-        return Cut(self.source.vector(v), float(v.sum(dtype=np.float64)), violated.m)
+        s = float(v.sum(dtype=np.float64))
+        # Of sides with the same weight s is 0, and its rounding must not say where t goes.
+        if abs(s) <= ROUNDINGS * np.finfo(self.source.dtype).eps * self.loss.scale:
+            s = 0.0
+        return Cut(self.source.vector(v), s, violated.m)
 
     def labels(self, f: NDArray) -> NDArray:
         """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""

@@ -15,6 +15,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
+from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope_rounding import (
@@ -29,6 +30,8 @@ ROUNDINGS = ("centred", "random")
 N_RANDOM = 100
 # A negative eigenvalue of K below this share of the largest is rounding.
 INDEFINITE = 1e-6
+# b of equal halves.
+HALF_SIZES = 1.0
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -131,12 +134,16 @@ def labelled(problem: SDPMMCProblem, found: ElliptopeResult, rounded: Rounded) -
 class Prepared(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows.
 
-    `means` are the row means that were taken off the kernel matrix, None for none.
+    `means` are the row means (by the shares q) that were taken off the kernel matrix, None for
+    none; `balance` is b, and `sides` are the shares of two sides that it allows for.
     """
 
     problem: SDPMMCProblem
     means: NDArray | None
+    q: NDArray
     expansion: KernelExpansion
+    balance: float | None
+    sides: tuple[float, float]
 
 
 class SDPMMC(KernelMixin, Clusterer):
@@ -177,11 +184,12 @@ class SDPMMC(KernelMixin, Clusterer):
     C : float, default=1.0
         Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
         of 1/2) its effect depends on the size of the kernel.
-    balance : float or None, default=1.0
+    balance : float, None or "auto", default="auto"
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint. Where clusters do differ by more, None or a larger b is right, and faster.
-        Without effect with ``mode="paper"``.
+        "auto" is 1, or what the sizes of two-means need, where these are unequal and have the
+        wider margin; see Notes. Without effect with ``mode="paper"``.
     row_balance : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
@@ -211,6 +219,9 @@ class SDPMMC(KernelMixin, Clusterer):
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
+    balance_ : tuple of float
+        Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
+        ``balance="auto"`` took from two-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -245,6 +256,11 @@ class SDPMMC(KernelMixin, Clusterer):
     constant out, and makes labels independent of the origin of the rows for a linear kernel.
     ``center=False`` is for kernels whose origin has a meaning, and for narrow ones, whose rows are
     nearly orthogonal and have no common direction to remove.
+
+    *Unequal sizes.* A hyperplane through the mean has about half of the rows on either side.
+    ``balance="auto"`` looks at the sides of two-means. Where they are unequal and have the wider
+    margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give both
+    the same, and b allows for their sizes. Without `center` b is 1.
 
     *New rows.* `decision_function` is the machine trained on the labels,
     :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
@@ -282,7 +298,7 @@ class SDPMMC(KernelMixin, Clusterer):
         kernel_params=None,
         center=True,
         C=1.0,
-        balance=1.0,
+        balance="auto",
         row_balance=False,
         triangle=False,
         rounding="centred",
@@ -333,7 +349,9 @@ class SDPMMC(KernelMixin, Clusterer):
         check_choice("rounding", self.rounding, ROUNDINGS)
         for name in ("C", "tol"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
-        if self.balance is not None:
+        if isinstance(self.balance, str):
+            check_choice("balance", self.balance, ["auto"])
+        elif self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         for name in ("center", "row_balance", "triangle"):
             check_flag(name, getattr(self, name))
@@ -349,17 +367,30 @@ class SDPMMC(KernelMixin, Clusterer):
         K, expansion = self._kernel_matrix(X)
         rounding = self._rounding(X, K)
         K = K.astype(np.float64, copy=False)
-        means = None
+        balance, taken = self._sizes(K, expansion)
+        means, q = None, np.full(n, 1.0 / n) if taken.q is None else taken.q
         if self.center and self.mode != "paper":
-            means = K.mean(axis=1)
-            K = K - means - means[:, None] + means.mean()
+            means = K @ q
+            K = K - means - means[:, None] + float(q @ means)
         if (np.ptp(K) if means is None else np.abs(K).max()) <= rounding:
             raise ValueError(
                 "all rows of X are the same to this kernel (up to rounding), and nothing tells "
                 "two clusters apart. Use a narrower kernel (a larger gamma), or check X."
             )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
-        return Prepared(SDPMMCProblem(definite((K + K.T) / 2, rounding), box), means, expansion)
+        problem = SDPMMCProblem(definite((K + K.T) / 2, rounding), box)
+        return Prepared(problem, means, q, expansion, balance, taken.sides)
+
+    def _sizes(self, K: NDArray, expansion: KernelExpansion) -> tuple[float | None, KernelShares]:
+        """Return b, and the shares by which to centre the kernel matrix."""
+        if self.mode == "paper":
+            return None, KernelShares()
+        if not isinstance(self.balance, str):
+            return self.balance, KernelShares()
+        # Without centring there is no mean for the hyperplane to go through.
+        taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
+        imbalance = abs(taken.sides[1] - taken.sides[0])
+        return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
         """Return what an eigenvalue of K may be off by: n times what an entry may.
@@ -377,7 +408,7 @@ class SDPMMC(KernelMixin, Clusterer):
         problem = prepared.problem
         settings: dict[str, Any] = {
             "C": problem.box,
-            "balance": None if self.mode == "paper" else self.balance,
+            "balance": prepared.balance,
             "balance_of": "rows" if self.row_balance else "mean",
             "tol": self.tol,
             "max_iter": self.max_iter,
@@ -399,16 +430,17 @@ class SDPMMC(KernelMixin, Clusterer):
 
     def _publish(self, prepared: Prepared, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
+        self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
         # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
         coefficients = result.dual * (2.0 * result.labels - 1.0)
         self.intercept_ = 0.0
         if prepared.means is not None:
-            coefficients = coefficients - coefficients.mean()
+            coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
         if result.status is Status.MAX_ITER:
-            has_balance = self.balance is not None and self.mode != "paper"
+            has_balance = prepared.balance is not None
             remedy = ", or balance (None for no such constraint)" if has_balance else ""
             warn_user(
                 f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "

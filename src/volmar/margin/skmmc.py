@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel_width import KernelWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
@@ -54,6 +55,7 @@ class BasisView(View):
     """
 
     is_stateful = True
+    has_equal_lengths = True
 
     def __init__(self, X: Any, weights: NDArray | None = None, **settings: Any):
         self.X, self.weights, self.settings = X, weights, settings
@@ -69,13 +71,17 @@ class BasisView(View):
         """Return the rows."""
         return self.X
 
+    def reweighted(self, weights: NDArray) -> BasisView:
+        """Return the same rows with other weights, and a basis of their own."""
+        return BasisView(self.X, weights, **self.settings)
+
     def sampled(self, chosen: NDArray) -> BasisView:
         """Return some of the rows, with a basis of their own."""
         weights = None if self.weights is None else self.weights[chosen]
         return BasisView(self.X[chosen], weights, **self.settings)
 
 
-class SKMMC(MarginClusterer):
+class SKMMC(KernelWidth, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
@@ -94,16 +100,19 @@ class SKMMC(MarginClusterer):
     n_clusters : int, default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`).
-    sigma : float or str, default="rms"
+    sigma : float or str, default="auto"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
-        root of the mean squared distance of two rows, the middle of the paper's grid. The others
-        need all pairs of rows, and are refused for a dask collection.
+        root of the mean squared distance of two rows, the middle of the paper's grid. "auto"
+        chooses it, see Notes; it is "rms" for mode="paper" and where `init` holds labels. The
+        other rules need all pairs of rows, and are refused for a dask collection.
     basis : {"split", "single"}, default="split"
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
         whose weights have both signs: where it diverges it starts anew, and `n_diverged_` counts.
-    n_basis : int, default=1
-        Basis vectors for each part of a cut.
+    n_basis : int, optional
+        Basis vectors for each part of a cut, 1 if not given. With sigma="auto" a kernel that is
+        m times narrower than "rms" has m: a cluster that is long beside the kernel has a mean
+        that no single vector is near to.
     max_basis : int, default=50
         Most basis vectors in all. More of them find a slightly lower objective, at a cost that
         grows with their number.
@@ -112,8 +121,10 @@ class SKMMC(MarginClusterer):
         C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 (the paper's SKMMCv2).
-    balance : float, default=0.05
-        b: how far from 0 the mean score may be. 0 puts it at 0.
+    balance : float, optional
+        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
+        clusters of unequal size may count as balanced (see Notes and `balance_`); with
+        mode="paper" it is 0.05 and no more.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
@@ -155,8 +166,13 @@ class SKMMC(MarginClusterer):
         Constant of the decision function.
     sigma_ : float
         Width of the kernel.
+    cut_ : float
+        Ratio cut of the clusters by which widths were compared; only where they were.
     n_diverged_ : int
         Fixed-point iterations of Algorithm 4 that were given up.
+    balance_ : tuple of float
+        Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
+        the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
         How the descent ended.
     objective_ : float
@@ -175,11 +191,27 @@ class SKMMC(MarginClusterer):
 
     Notes
     -----
+    *Width of the kernel.* sigma="auto" tries "rms" and kernels half as wide, a quarter and so on,
+    at most five, until they are narrower than half of a neighbourhood of the rows. In many columns
+    a neighbourhood is nearly as wide as all rows, and "rms" and its half are the only ones. Starts
+    are those of `CPMMC` and two clusterings of a graph of nearest neighbours. All clusters found
+    are compared by what they cut in that graph: the ratio cut of similarities that are weighted by
+    the density, which depends on the rows and labels alone. The widest kernel is taken whose
+    clusters cut at most 1.5 times as much as the best clusters known, those of the graph included.
+    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do
+    not start from a clustering of the graph to clusters of less than half of n / n_clusters rows.
+    At most 1000 rows are compared, drawn at random; the fit to more rows starts from the best
+    clusters.
+
     `decision_function` is in units of the margin.
 
     One Gaussian bump cannot be near the difference of two means, which a cut is, so that the
     printed basis="single" loses much of each cut. All cuts share one basis here, onto whose
     span each is projected, which makes the cuts hold exactly and the bound a true one.
+
+    *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
+    weight where that has a clear gap between them (see `CPMMC`, and
+    `volmar.margin.unequal_sizes` for the rule).
 
     Of a dask collection at most 2000 rows are brought here to search for basis vectors. A step is
     one pass over the blocks, and another where it found some; kernel values are computed in each.
@@ -203,6 +235,8 @@ class SKMMC(MarginClusterer):
     True
     """
 
+    _width_parameter = "sigma"
+    _n_wide = 2  # "rms" is twice as wide as gamma="scale"
     _max_clusters = None
     _is_binary = True
     _takes_blocks = True
@@ -211,13 +245,13 @@ class SKMMC(MarginClusterer):
         self,
         n_clusters=2,
         *,
-        sigma="rms",
+        sigma="auto",
         basis="split",
-        n_basis=1,
+        n_basis=None,
         max_basis=50,
         C=2.0,
         threshold="adaptive",
-        balance=0.05,
+        balance=None,
         balance_unit="margin",
         anneal="auto",
         init="auto",
@@ -268,9 +302,10 @@ class SKMMC(MarginClusterer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        parse_sigma(self.sigma)
+        parse_sigma(self._sigma_rule())
         check_choice("basis", self.basis, ["split", "single"])
-        check_count("n_basis", self.n_basis)
+        if self.n_basis is not None:
+            check_count("n_basis", self.n_basis)
         check_count("max_basis", self.max_basis, low=2)
 
     def _view(self, X: Any, weights: NDArray | None) -> BasisView:
@@ -287,10 +322,23 @@ class SKMMC(MarginClusterer):
             weights,
             gamma=0.5 / self.sigma_**2,
             basis=self.basis,
-            n_basis=self.n_basis,
+            n_basis=1 if self.n_basis is None else self.n_basis,
             max_basis=self.max_basis,
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
+
+    def _sigma_rule(self) -> Any:
+        return "rms" if self._is_width_open() else self.sigma
+
+    def _adopts_trial(self) -> bool:
+        return False
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        return self._width(X, weights)
+
+    def _at_width(self, width: float, widest: float) -> dict[str, Any]:
+        n_basis = round(widest / width) if self.n_basis is None else self.n_basis
+        return {"sigma": width, "n_basis": n_basis}
 
     def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
         """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
@@ -306,7 +354,7 @@ class SKMMC(MarginClusterer):
         return X.toarray()
 
     def _width(self, X: Any, weights: Any) -> float:
-        rule = parse_sigma(self.sigma)
+        rule = parse_sigma(self._sigma_rule())
         if isinstance(rule, float):
             return rule
         # The digits beyond depend on the order of sums, and a basis close to dependent magnifies
@@ -321,9 +369,9 @@ class SKMMC(MarginClusterer):
                     "this rule for sigma needs all pairs of rows; 'rms' and numbers do not",
                 )
         elif weights is None:
-            return resolve_sigma(X, self.sigma)
+            return resolve_sigma(X, self._sigma_rule())
         elif name != "rms":
-            return resolve_sigma(X[weights > 0], self.sigma)
+            return resolve_sigma(X[weights > 0], self._sigma_rule())
         square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
         if square == 0.0:
             raise ValueError(

@@ -84,8 +84,11 @@ def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
 
 
 def random_start(source: CutSource, rng: np.random.Generator) -> NDArray:
-    """Return the sides of the mean along a random combination of the rows."""
-    return _scores_of(source, rng.standard_normal(source.n_rows).astype(source.dtype)) > 0
+    """Return the sides of the mean along a random combination of the rows that weigh."""
+    v = np.zeros(source.n_rows, dtype=source.dtype)
+    rows = slice(None) if source.shares is None else np.flatnonzero(source.shares)
+    v[rows] = rng.standard_normal(v[rows].size)
+    return _scores_of(source, v) > 0
 
 
 def _scores_of(source: CutSource, v: NDArray) -> NDArray:

@@ -13,7 +13,7 @@ from scipy import sparse
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine import MarginResult
 from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.rows import MappedRows, as_rows, features_of
+from volmar.rows import BlockTable, MappedRows, as_rows, features_of
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
@@ -21,6 +21,10 @@ __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 FAR_AWAY = 30.0
 # Rows from which the spread is told, roughly.
 SPREAD_ROWS = 1000
+# Kernels with k(x, x) = 1.
+EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
+# Share of the largest kernel value below which a difference is rounding.
+ROUNDING = 1e-9
 
 
 class Shift:
@@ -48,6 +52,8 @@ class View(ABC):
     source: CutSource
     #: Whether the source keeps something of every vector that it was asked for.
     is_stateful: bool = False
+    #: Whether all rows have the same length before centring, so that none is far from the others.
+    has_equal_lengths: bool = False
 
     @abstractmethod
     def hyperplane(self, result: MarginResult) -> Hyperplane:
@@ -57,9 +63,9 @@ class View(ABC):
         """Return rows in which k-means can find a start, or None."""
         return None
 
-    def weighted_source(self, weights: NDArray) -> CutSource:
+    @abstractmethod
+    def reweighted(self, weights: NDArray) -> View:
         """Return the same rows with other weights, which are their centre's, too."""
-        raise NotImplementedError(f"{type(self).__name__} cannot change its weights.")
 
     def sampled(self, chosen: NDArray) -> View | None:  # noqa: ARG002 -- for those that can
         """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot."""
@@ -95,6 +101,7 @@ class LinearView(View):
     """
 
     def __init__(self, X: Any, weights: NDArray | None = None):
+        self._given = X
         rows = as_rows(X, sample_weight=weights)
         self._mean = rows.mean()
         if not sparse.issparse(X) and X.dtype == np.float32:
@@ -106,9 +113,9 @@ class LinearView(View):
         self.X, self.weights = X, weights
         self.source = LinearSource(rows)
 
-    def weighted_source(self, weights: NDArray) -> LinearSource:
+    def reweighted(self, weights: NDArray) -> LinearView:
         """Return the same rows with other weights."""
-        return LinearSource(as_rows(self.X, sample_weight=weights))
+        return LinearView(self._given, weights)
 
     def hyperplane(self, result: MarginResult) -> LinearHyperplane:
         """Return coefficients and intercept."""
@@ -122,7 +129,9 @@ class LinearView(View):
     def sampled(self, chosen: NDArray) -> LinearView:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[chosen]
-        return LinearView(self.X[chosen], weights)
+        part = LinearView(self.X[chosen], weights)
+        part.has_equal_lengths = self.has_equal_lengths
+        return part
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,8 @@ class FeatureHyperplane(Hyperplane):
 
     def __call__(self, X: Any) -> NDArray:
         """Return z(x)'coef + intercept, tile by tile."""
+        if isinstance(X, BlockTable):
+            return self.linear(features_of(self.feature_map, X))
         f = MappedRows(X, self.feature_map).scores(self.linear.coef)
         return f + f.dtype.type(self.linear.intercept)
 
@@ -154,6 +165,12 @@ class FeatureView(LinearView):
     def __init__(self, feature_map: Any, features: NDArray, weights: NDArray | None = None):
         super().__init__(features, weights)
         self.feature_map = feature_map
+        kernel = feature_map.kernel
+        self.has_equal_lengths = isinstance(kernel, str) and kernel in EQUAL_LENGTHS
+
+    def reweighted(self, weights: NDArray) -> FeatureView:
+        """Return the same rows with other weights."""
+        return FeatureView(self.feature_map, self._given, weights)
 
     def hyperplane(self, result: MarginResult) -> Any:
         """Return the map with coefficients and intercept."""
@@ -191,10 +208,11 @@ class ExactKernelView(View):
         self.expansion = expansion
         shares = None if weights is None else weights / weights.sum()
         self.source: KernelSource = KernelSource(K, shares)
+        self.has_equal_lengths = bool(np.ptp(K.diagonal()) <= ROUNDING * self.source.K.max())
 
-    def weighted_source(self, weights: NDArray) -> KernelSource:
+    def reweighted(self, weights: NDArray) -> ExactKernelView:
         """Return the same rows with other weights."""
-        return KernelSource(self.source.K, weights / weights.sum())
+        return ExactKernelView(self.source.K, self.expansion, weights)
 
     def hyperplane(self, result: MarginResult) -> KernelHyperplane:
         """Return dual coefficients and intercept.

@@ -43,6 +43,11 @@ class KernelMap:
         self._check_fitted()
         return self._n_components
 
+    @property
+    def kernel(self) -> str | Callable[..., Any]:
+        """The kernel, by its name or as a function."""
+        return self._kernel.kernel
+
     def _set_fitted(self, n_components: int, n_features: int) -> None:
         self._n_components = n_components
         self.n_features_in_ = n_features

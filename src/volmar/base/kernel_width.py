@@ -1,0 +1,327 @@
+"""The width of a Gaussian kernel without labels: the widest that finds the clusters of a graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar.base.callbacks import fit_steps, silent_clone
+from volmar.base.warn import warn_user
+from volmar.graphs.copies import distinct_rows
+from volmar.graphs.cut_graph import CutGraph
+from volmar.rows import BlockTable, drawn_rows, scale_gamma
+
+__all__ = ["GammaWidth", "KernelWidth", "Trial", "first_good"]
+
+# Kernels that have a use for gamma.
+WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
+# Rows on which widths are compared, and the fewest different ones that a comparison needs.
+SAMPLE = 1000
+FEWEST = 20
+# Exponents of the density in the graphs whose clusters are starts.
+EXPONENTS = (1.0, 2.0)
+# Cuts within this factor of the lowest are as good, and so is any below the edges of a tenth of a
+# row for each cluster.
+TIE = 1.5
+FLOOR = 0.1
+# Fewest rows of the smallest cluster, as a share of n / n_clusters: fewer are outliers. Clusters
+# that a wide kernel finds only when it starts from them must be more even: small tight groups
+# inside of large ones are common in many columns, where kernels are wide.
+SMALLEST, SMALLEST_IN_WIDE = 0.04, 0.5
+# Cut that halves the worth of a split, in the order of splits.
+CUT_OF_A_SPLIT = 0.01
+# Most halvings of the widest kernel.
+MAX_HALVINGS = 4
+
+
+class Fitted(NamedTuple):
+    """A clusterer, and what its fit warned of."""
+
+    model: Any
+    warnings: list[warnings.WarningMessage]
+
+
+class Trial(NamedTuple):
+    """A fit to the sample."""
+
+    width: float
+    start: NDArray | None  # None for the method's own
+    cut: float
+    fitted: Fitted
+
+
+def first_good(
+    widths: list[float],
+    starts: list[NDArray],
+    fit: Callable[[float, NDArray | None], Fitted | None],
+    cut: Callable[[NDArray, float], float],
+    *,
+    lowest: float,
+    n_wide: int = 1,
+) -> Trial | None:
+    """Return the widest kernel whose clusters cut about as little as any that are known.
+
+    Every width is tried from the starts, the widest also from the method's own. The first whose
+    clusters cut at most `TIE` times as much as the lowest cut that is known ends the search. If
+    there is none, the first within `TIE` of the lowest cut of all trials is taken.
+
+    Parameters
+    ----------
+    widths : list of float
+        Widths, the widest first.
+    starts : list of ndarray
+        Labels to start from.
+    fit : callable
+        From a width and a start (None for the method's own) to a `Fitted` clusterer, or to None
+        where there are no such clusters.
+    cut : callable
+        From labels, and the fewest rows of a cluster as a share of n / n_clusters, to what is
+        compared; infinite for labels that have fewer.
+    lowest : float
+        Lowest cut that is known, of the clusters of a graph.
+    n_wide : int, default=1
+        Number of widths for which clusters found from a start must be more even.
+    """
+    trials: list[Trial] = []
+    for width in widths:
+        own: list[NDArray | None] = [None] if width == widths[0] or not starts else []
+        for start in [*own, *starts]:
+            fitted = fit(width, start)
+            if fitted is None:
+                continue
+            is_led = start is not None and width in widths[:n_wide]
+            value = cut(fitted.model.labels_, SMALLEST_IN_WIDE if is_led else SMALLEST)
+            trials.append(Trial(width, start, value, fitted))
+            if trials[-1].cut <= TIE * lowest:
+                return trials[-1]
+    if not trials:
+        return None
+    lowest = min(trial.cut for trial in trials)
+    return next(trial for trial in trials if trial.cut <= TIE * lowest)
+
+
+class KernelWidth:
+    """A `Clusterer` under a Gaussian kernel that can choose the width, "auto".
+
+    It stands before the class whose `_fit_once` it calls with the width chosen. The estimator has
+    a parameter for the width, of the name `_width_parameter`, and `init`, which may hold labels.
+    """
+
+    #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
+    #: even ones: set for labels whose clusters were compared with others.
+    _keeps_sizes: bool = False
+    #: Number of widths, the first of the list, that are as wide as the rows are spread.
+    _n_wide: ClassVar[int] = 1
+    #: Name of the parameter that may be "auto".
+    _width_parameter: ClassVar[str] = "gamma"
+
+    cut_: float
+    init: Any
+    n_clusters: int
+    random_state: Any
+
+    def _is_width_open(self) -> bool:
+        """Whether the width is left to the fit."""
+        value = getattr(self, self._width_parameter)
+        return isinstance(value, str) and value.strip() == "auto"
+
+    def _chooses_width(self) -> bool:
+        """Whether widths are compared; otherwise "auto" is the widest.
+
+        Not where labels are given to start from: a narrow kernel would keep any.
+        """
+        is_paper = getattr(self, "mode", "default") == "paper"
+        return self._is_width_open() and isinstance(self.init, str) and not is_paper
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        """Return the parameter of the widest kernel."""
+        raise NotImplementedError
+
+    def _sigma_of(self, width: float) -> float:
+        """Return the standard deviation of the kernel with this parameter."""
+        return width
+
+    def _halved(self, width: float) -> float:
+        """Return the parameter of the kernel that is half as wide."""
+        return 0.5 * width
+
+    def _at_width(self, width: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
+        """Return the parameters of a fit at a width."""
+        return {self._width_parameter: width}
+
+    def _widths(self, widest: float, neighborhood: float) -> list[float]:
+        """Return the wide widths, and their halves down to half of a neighbourhood.
+
+        A narrower kernel takes any labels, and joins new rows to none of them. There are no halves
+        where the first is narrower than a neighbourhood, as it is in many columns.
+        """
+        widths = [widest]
+        for _ in range(self._n_wide - 1):
+            widths.append(self._halved(widths[-1]))
+        narrower = self._halved(widths[-1])
+        if self._sigma_of(narrower) >= neighborhood > 0.0:
+            while len(widths) < self._n_wide + MAX_HALVINGS:
+                if self._sigma_of(narrower) < 0.5 * neighborhood:
+                    break
+                widths.append(narrower)
+                narrower = self._halved(narrower)
+        return widths
+
+    def _adopts_trial(self) -> bool:
+        """Whether a trial with all rows is the fit; not where blocks must agree with it."""
+        return True
+
+    def _fit_once(self, X: Any, weights: Any) -> None:
+        if not self._chooses_width():
+            super()._fit_once(X, weights)  # type: ignore[misc]
+            return
+        widest = self._widest(X, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
+        is_all = chosen.size == X.shape[0]
+        rows = X if is_all and not isinstance(X, BlockTable) else X[chosen]
+        few = None if weights is None else np.asarray(weights[chosen])
+        best = self._best_trial(rows, few, widest, seed)
+        if best is not None:
+            self.cut_ = best.cut
+        if best is not None and rows is X and self._adopts_trial():
+            self._adopt(best.fitted, X)
+            return
+        params = self._at_width(widest, widest)
+        if best is not None:
+            params = self._at_width(best.width, widest)
+            params["_keeps_sizes"] = best.fitted.model._keeps_sizes
+            if not is_all:
+                params["init"] = _labels_of(best.fitted.model, X)
+            elif best.start is not None:
+                params["init"] = best.start
+        with self._set_for_now(**params):
+            super()._fit_once(X, weights)  # type: ignore[misc]
+
+    def _split_worth(self, model: Any, probability: float, /) -> float:
+        """Return what splits of different parts are compared by, the less the more that they cut.
+
+        A narrow kernel separates any labels, so that its scores alone do not compare parts.
+        """
+        worth = super()._split_worth(model, probability)  # type: ignore[misc]
+        return worth / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
+
+    def _adopt(self, fitted: Fitted, X: Any) -> None:
+        """Take over what was fitted to the same rows, with its warnings."""
+        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}  # type: ignore[attr-defined]
+        for _ in fit_steps(self, X, 1):
+            for name, value in vars(fitted.model).items():
+                if name not in own and not name.startswith(("_skl_callback", "_callback")):
+                    setattr(self, name, value)
+        for warning in fitted.warnings:
+            warn_user(str(warning.message), warning.category)
+
+    @contextmanager
+    def _set_for_now(self, **params: Any) -> Iterator[None]:
+        before = {name: value for name, value in vars(self).items() if name in params}
+        vars(self).update(params)
+        try:
+            yield
+        finally:
+            for name in params:
+                del vars(self)[name]
+            vars(self).update(before)
+
+    def _best_trial(
+        self, rows: Any, weights: NDArray | None, widest: float, seed: int
+    ) -> Trial | None:
+        """Return the fit to chosen rows that `first_good` takes; None if there is no choice."""
+        k = self.n_clusters
+        distinct, group = distinct_rows(rows)
+        if distinct.shape[0] < max(FEWEST, 5 * k):
+            return None
+        graph = CutGraph(distinct, group, weights)
+
+        widths = self._widths(widest, graph.scale)
+        floor = FLOOR * k / graph.n_distinct
+
+        def cut(labels: NDArray, smallest: float) -> float:
+            shares = graph.shares(labels)
+            if shares.size < k or shares.min() < smallest / k:
+                return np.inf
+            return graph.cut(labels) + floor
+
+        found = [graph.labels(k, b) for b in EXPONENTS]
+        if np.array_equal(*found):
+            found.pop()
+        found = [labels for labels in found if np.isfinite(cut(labels, SMALLEST))]
+        lowest = min((cut(labels, SMALLEST) for labels in found), default=0.0)
+        starts = found if self.init == "auto" else []
+
+        # The fit with the method's own start is then the same as with the width given.
+        own_seed = self.random_state if isinstance(self.random_state, Integral) else seed
+
+        def fit(width: float, start: NDArray | None) -> Fitted | None:
+            model = silent_clone(self).set_params(
+                **self._at_width(width, widest),
+                init=self.init if start is None else start,
+                random_state=own_seed,
+            )
+            model._keeps_sizes = width not in widths[: self._n_wide]
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    model.fit(rows, sample_weight=weights)
+            except ValueError:  # no clusters at this width, or from this start
+                return None
+            return Fitted(model, caught)
+
+        return first_good(widths, starts, fit, cut, lowest=lowest, n_wide=self._n_wide)
+
+
+def _labels_of(model: Any, X: Any) -> Any:
+    if isinstance(X, BlockTable):
+        return (model._scores(X) > 0).astype(np.int64)
+    return model.predict(X)
+
+
+class GammaWidth(KernelWidth):
+    """The choice of `gamma`, for estimators on `KernelMixin`, which stands behind it.
+
+    Only of the Gaussian kernel: "auto" is "scale" for other kernels.
+    """
+
+    _gamma_words: ClassVar[str] = "'auto', 'scale'"
+
+    kernel: Any
+    gamma: Any
+    gamma_: float
+
+    def _chooses_width(self) -> bool:
+        is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
+        return is_gaussian and super()._chooses_width()
+
+    def _widest(self, X: Any, weights: Any) -> float:
+        return scale_gamma(X, weights)
+
+    def _sigma_of(self, width: float) -> float:
+        return float(np.sqrt(0.5 / width))
+
+    def _halved(self, width: float) -> float:
+        return 4.0 * width
+
+    def _check_gamma(self) -> None:
+        if not self._is_width_open():
+            super()._check_gamma()  # type: ignore[misc]
+
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        if self._is_width_open():
+            with self._set_for_now(gamma="scale"):
+                gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        else:
+            gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
+            self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        return gamma

@@ -1,0 +1,186 @@
+"""Neighbour graphs of the rows: labels to start from, and a cut that judges any labels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.graphs.neighbors import NeighborSearch
+
+__all__ = ["CutGraph"]
+
+# Similarity of all pairs of rows, relative to the mean degree, that joins the pieces of a graph
+# for its eigenvectors: a cut of a few stray rows is no longer free.
+JOINED = 0.001
+# Eigenvectors along which two clusters are looked for: on rings the first follow the rings.
+N_VECTORS = 3
+# Smallest share of the rows on a side of such a cut.
+SMALLEST_SIDE = 0.02
+# Rows up to which eigenvectors are LAPACK's.
+DENSE = 100
+
+
+class CutGraph:
+    r"""Graphs of the nearest neighbours of the distinct rows.
+
+    With :math:`s_i` the distance of row i to its neighbour number :math:`q = \log_2 n - 2` and s
+    the median of them, each row and its 2 q + 1 nearest neighbours have similarities
+
+    .. math:: W^{(b)}_{ij} = m_i m_j \exp\Bigl(-\frac{|x_i - x_j|^2}{s_i s_j}\Bigr)
+              \Bigl(\frac{s^2}{s_i s_j}\Bigr)^b ,
+
+    where :math:`m_i` is the number of copies of a row, or their weight. At b = 0 an edge is as
+    strong in a sparse place as in a dense one; b > 0 makes a valley of the density cheap to cut.
+    The number of neighbours grows with n: few rows of a thin ring have few neighbours on it.
+    Rows are distinct: copies of a row neither use up its neighbours nor leave it without a scale,
+    and a row written twice is the same as one of weight 2.
+
+    Parameters
+    ----------
+    distinct : array or sparse matrix of shape (m, d)
+        Distinct rows, two at least.
+    group : ndarray of shape (n,)
+        For each row which of them it is.
+    weights : ndarray of shape (n,), optional
+        Weights of the rows, positive.
+
+    Attributes
+    ----------
+    n_distinct : int
+        Number of distinct rows.
+    scale : float
+        s, a distance between neighbours; 0 where most rows are closer than float64 tells.
+    """
+
+    def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
+        n = self.n_distinct = distinct.shape[0]
+        self._group = group
+        self._first = np.zeros(n, dtype=np.intp)
+        self._first[group[::-1]] = np.arange(group.size)[::-1]
+        self.masses = np.bincount(group, weights, n).astype(np.float64)
+        q = max(3, round(np.log2(n)) - 2)
+        k = min(2 * q + 1, n - 1)
+        near = NeighborSearch(distinct, neighbors="exact").graph(k)
+        self._distances = near.data.astype(np.float64).reshape(n, k)
+        self._neighbors = near.indices.reshape(n, k)
+        scales = self._distances[:, min(q, k) - 1]
+        self.scale = float(np.median(scales))
+        self._scales = np.maximum(scales, max(1e-9 * scales.max(), np.finfo(float).tiny))
+        self._judge = self._similarities(1.0)
+
+    def _similarities(self, b: float) -> Any:
+        n, k = self._neighbors.shape
+        D, columns = self._distances, self._neighbors
+        products = self._scales[:, None] * self._scales[columns]
+        W = np.exp(-(D**2) / products)
+        if b > 0:
+            W *= (np.median(self._scales) ** 2 / products) ** b
+        W *= self.masses[:, None] * self.masses[columns]
+        directed = sp.csr_array(
+            (W.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
+        )
+        return directed.maximum(directed.T).tocsr()
+
+    def shares(self, labels: NDArray) -> NDArray:
+        """Return the share of the weight in each cluster."""
+        sizes = np.bincount(labels[self._first], self.masses)
+        return sizes / sizes.sum()
+
+    def cut(self, labels: NDArray) -> float:
+        r"""Return the similarity that k clusters cut, for each row of a cluster: the ratio cut.
+
+        .. math:: \frac1k \sum_{c=1}^k \frac{1}{\bar d\, m(c)} \sum_{i \in c, j \notin c}
+                  W^{(1)}_{ij}, \qquad m(c) = \sum_{i \in c} m_i
+
+        in units of the mean degree :math:`\bar d` of a row. It depends on the rows and the labels
+        alone, so that it compares labels of different kernels and methods. Clusters are measured
+        by their rows and not by their degrees, next to which rows in sparse places count for
+        nothing.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Clusters from 0.
+        """
+        y = labels[self._first]
+        k = int(y.max()) + 1
+        members = np.zeros((self.n_distinct, k))
+        members[np.arange(y.size), y] = 1.0
+        degrees = self._judge.sum(axis=1)
+        sizes = self.masses @ members
+        if k < 2 or not sizes.all():
+            return np.inf
+        within = np.einsum("ij,ij->j", members, self._judge @ members)
+        return float(np.mean((degrees @ members - within) / sizes) * sizes.sum() / degrees.sum())
+
+    def labels(self, k: int, b: float) -> NDArray:
+        """Return k clusters of the rows: spectral clustering of the graph with exponent b.
+
+        Two clusters are the sides of a threshold along one of the leading eigenvectors, that with
+        the lowest `cut`; more are those of k-means in the leading k, of unit length.
+
+        Parameters
+        ----------
+        k : int
+            Number of clusters, at least 2.
+        b : float
+            Exponent of the density.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Cluster of each row, from 0.
+        """
+        W = self._similarities(b)
+        joined = JOINED * W.sum() / self.masses.sum()
+        degrees = W.sum(axis=1) + joined * self.masses
+        n_vectors = k if k > 2 else min(1 + N_VECTORS, self.n_distinct - 1)
+        U = _leading_vectors(W, self.masses, joined, degrees, n_vectors)
+        if k == 2:
+            sides = [self._best_sides(u / np.sqrt(degrees)) for u in U.T[1:]]
+            y = min(sides, key=lambda found: found[0])[1]
+        else:
+            U = U / np.maximum(np.linalg.norm(U, axis=1), np.finfo(float).tiny)[:, None]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model = KMeans(k, n_init=10, random_state=0)
+                y = model.fit_predict(U, sample_weight=self.masses)
+        return y[self._group]
+
+    def _best_sides(self, scores: NDArray) -> tuple[float, NDArray]:
+        """Return the lowest cut of a threshold of the scores, and its sides."""
+        order = np.argsort(scores, kind="stable")
+        P = self._judge[order][:, order]
+        left = np.cumsum(self.masses[order])[:-1]
+        right = self.masses.sum() - left
+        # A row adds its edges to later rows, and removes those to earlier ones.
+        changes = P.sum(axis=1) - 2.0 * sp.tril(P, -1).sum(axis=1)
+        cuts = np.maximum(np.cumsum(changes)[:-1], 0.0) * (1.0 / left + 1.0 / right)
+        cuts[np.minimum(left, right) < SMALLEST_SIDE * (left + right)] = np.inf
+        best = int(np.argmin(cuts))
+        y = np.zeros(len(scores), dtype=np.int64)
+        y[order[best + 1 :]] = 1
+        return float(cuts[best]), np.abs(y - y[0])  # the first row is in cluster 0
+
+
+def _leading_vectors(W: Any, masses: NDArray, joined: float, degrees: NDArray, k: int) -> NDArray:
+    """Return the k leading eigenvectors of D^-1/2 (W + joined m m' / sum(m)) D^-1/2."""
+    n, root = len(degrees), 1.0 / np.sqrt(degrees)
+    S = (sp.diags_array(root) @ W @ sp.diags_array(root)).tocsr()
+    u = root * masses * np.sqrt(joined / masses.sum())
+    if n > max(DENSE, 2 * k + 1):
+        operator = LinearOperator((n, n), matvec=lambda x: S @ x + u * (u @ x), dtype=np.float64)
+        start = np.random.default_rng(0).standard_normal(n)
+        try:
+            values, vectors = eigsh(operator, k=k, which="LA", v0=start, tol=1e-4, maxiter=20 * n)
+            return vectors[:, np.argsort(-values)]
+        except ArpackNoConvergence:
+            pass  # LAPACK is slower, and always converges
+    return np.linalg.eigh(S.toarray() + np.outer(u, u))[1][:, ::-1][:, :k]
