@@ -254,7 +254,7 @@ class KernelWidth:
             return graph.cut(labels) + floor
 
         found = [graph.labels(k, b) for b in EXPONENTS]
-        if np.array_equal(*found):
+        if np.array_equal(found[0], found[1]):
             found.pop()
         found = [labels for labels in found if np.isfinite(cut(labels, SMALLEST))]
         lowest = min((cut(labels, SMALLEST) for labels in found), default=0.0)
