@@ -12,16 +12,16 @@ from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.held_out import held_out_scores
 from volmar.separation.normal_groups import normal_group_directions
-from volmar.separation.starts import StartRows, start_directions
+from volmar.separation.starts import StartRows, Starts, start_directions
 from volmar.separation.two_means import both_sides, mean_differences
 
 __all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race"]
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
-# Alternations before each ranking; after the second one only the better ones go on. Starts as they
-# are must be so much better: what many features agree on is preferred to one of them.
-N_ROUNDS, AS_IT_IS = (0, 2, 4), 3.0
+# Alternations before each ranking. Starts as they are must be so much better: what many features
+# agree on is preferred to one of them.
+N_ROUNDS, AS_IT_IS = (2, 4), 3.0
 # At this depth of the valley at the cut nothing else is looked for.
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
@@ -66,7 +66,7 @@ class _Half(NamedTuple):
     rows: StartRows
     held_out: NDArray
     regularized: RegularizedCorrelation
-    starts: NDArray
+    starts: Starts
 
 
 def race(
@@ -109,7 +109,7 @@ def race(
     halves = [
         _half(*parts, first, n_starts, rng, min_share) for parts in _halves(rows, rng, numbers)
     ]
-    found = [_best(half, half.starts, first, min_share) for half in halves]
+    found = [_best(half, half.starts.directions, first, min_share) for half in halves]
     best = _largest(found, halves)
     if best.depth >= CLEAR:
         return best
@@ -174,42 +174,48 @@ def _half(
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
     """Alternate on the half, rank on the other, and again with the better ones.
 
-    With few rows a feature starts are ranked as they are, too: the alternation adds the noise of
-    all features to a direction that was one of them.
+    With few rows a feature some starts are ranked as they are, too: the alternation adds the noise
+    of all features to a direction that was one of them.
     """
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
-    Z, variances = half.rows.Z, half.held_out.var(axis=0)
+    Z = half.rows.Z
     best = None
-    is_wide = len(Z) < ROWS_PER_FEATURE * Z.shape[1]
-    for n_rounds in N_ROUNDS if is_wide else N_ROUNDS[1:]:
+    if len(Z) < ROWS_PER_FEATURE * Z.shape[1]:
+        alone = half.starts.directions[:, half.starts.stands_alone]
+        alone = alone[:, both_sides(_best_masks(Z, regularized, alone, min_share))]
+        best, _ = _ranked(half, alone, reg, min_share)
+        best = None if best is None else best._replace(score=best.score / AS_IT_IS)
+    for n_rounds in N_ROUNDS:
         W = _alternated(Z, regularized, W, n_rounds, min_share)
-        if W.shape[1] == 0:
-            break
-        # The paper's Lambda is the variance of each feature; one reg for all that are compared.
-        ridge = REG * (variances @ W**2)
-        judged = held_out_scores(half.held_out @ W.astype(Z.dtype), min_share, ridge)
-        if n_rounds == 0:
-            judged = judged._replace(score=judged.score / AS_IT_IS)
-        order = np.argsort(-judged.score, kind="stable")
-        first = order[0]
-        if np.isfinite(judged.score[first]) and (best is None or judged.score[first] > best.score):
-            best = Winner(W[:, first], reg, *(float(values[first]) for values in judged))
-        if n_rounds > 0:
-            W = W[:, order[: max(4, W.shape[1] // 4)]]
+        first, order = _ranked(half, W, reg, min_share)
+        if first is not None and (best is None or first.score > best.score):
+            best = first
+        W = W[:, order[: max(4, W.shape[1] // 4)]]
     return best
+
+
+def _ranked(
+    half: _Half, W: NDArray, reg: float, min_share: float
+) -> tuple[Winner | None, NDArray]:
+    """Rank directions on the held-out rows: the best, and the order of all."""
+    if W.shape[1] == 0:
+        return None, np.empty(0, dtype=np.int64)
+    # The paper's Lambda is the variance of each feature; one reg for all that are compared.
+    ridge = REG * (half.held_out.var(axis=0) @ W**2)
+    judged = held_out_scores(half.held_out @ W.astype(half.held_out.dtype), min_share, ridge)
+    order = np.argsort(-judged.score, kind="stable")
+    if not np.isfinite(judged.score[order[0]]):
+        return None, order
+    values = (float(each[order[0]]) for each in judged)
+    return Winner(W[:, order[0]], reg, *values), order
 
 
 def _alternated(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, n_rounds: int, min_share: float
 ) -> NDArray:
-    """Repeat the best labels along each direction and the best direction for the labels.
-
-    Without a round directions that have no cut with enough rows on both sides are left out.
-    """
-    if n_rounds == 0:
-        return W[:, both_sides(_best_masks(Z, regularized, W, min_share))]
+    """Repeat the best labels along each direction and the best direction for the labels."""
     for _ in range(n_rounds):
         masks = _best_masks(Z, regularized, W, min_share)
         W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
@@ -230,8 +236,9 @@ def _best_masks(
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
     regularized = RegularizedCorrelation(half.regularized.correlation, EM_REG)
     Z = half.rows.Z
-    white = regularized.whitened(rng.standard_normal((Z.shape[1], half.starts.shape[1])))
-    sides = Z @ np.hstack([half.starts, white]).astype(Z.dtype) > 0
+    starts = half.starts.directions
+    white = regularized.whitened(rng.standard_normal(starts.shape))
+    sides = Z @ np.hstack([starts, white]).astype(Z.dtype) > 0
     sides = sides[:, both_sides(sides)]
     return normal_group_directions(Z, regularized, sides, EM_STEPS)
 
@@ -239,5 +246,5 @@ def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
 def _largest(found: Sequence[Winner | None], halves: Sequence[_Half]) -> Winner:
     winners = [one for one in found if one is not None]
     if not winners:
-        return Winner(halves[0].starts[:, 0], REG, -np.inf, 0.0, 0.0)
+        return Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
     return max(winners, key=lambda one: one.score)

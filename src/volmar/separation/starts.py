@@ -12,7 +12,7 @@ from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.held_out import held_out_scores
 from volmar.separation.two_means import mean_differences, two_means
 
-__all__ = ["StartRows", "sample_size", "start_directions"]
+__all__ = ["StartRows", "Starts", "sample_size", "start_directions"]
 
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 500, 32_000
@@ -40,6 +40,23 @@ class StartRows(NamedTuple):
     scale: NDArray | None
 
 
+class Starts(NamedTuple):
+    """Directions to start from.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (p, m)
+        Directions in standardised coordinates.
+    stands_alone : bool ndarray of shape (m,)
+        Those that may be the answer as they are, where rows are few: continuous features, and the
+        difference of the means of 2-means in the user's units. A feature with ties has gaps of its
+        own.
+    """
+
+    directions: NDArray
+    stands_alone: NDArray
+
+
 def sample_size(n_rows: int, n_features: int) -> int:
     """Rows of the race: 20 a feature, at least 4000, and no more than an eighth beyond that."""
     return min(n_rows, max(4000, min(20 * n_features, n_rows // 8)))
@@ -51,8 +68,8 @@ def start_directions(
     n_starts: int,
     rng: np.random.Generator,
     min_share: float,
-) -> NDArray:
-    """Return directions to race, shape (p, m) with m about `n_starts`.
+) -> Starts:
+    """Return directions to race, about `n_starts`.
 
     Single features, the quarter of them that show two groups best by themselves; leading
     principal directions, half of them; the difference of the means of 2-means on standardised
@@ -78,7 +95,10 @@ def start_directions(
     few = slice(None, None, max(1, len(rows.Z) // n_few))
     noisy = rows.dithered[few]
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
-    features = np.eye(p)[:, np.argsort(-alone, kind="stable")[:quarter]]
+    best = np.argsort(-alone, kind="stable")[:quarter]
+    features = np.eye(p)[:, best]
+    ordered = np.sort(rows.Z[:, best], axis=0)
+    is_continuous = (np.diff(ordered, axis=0) > 0).all(axis=0)
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
@@ -90,7 +110,12 @@ def start_directions(
         means = np.hstack([means, regularized.solve(mean_differences(Z, labels)), between])
     n_random = max(0, n_starts - features.shape[1] - principal.shape[1] - means.shape[1])
     random = regularized.solve(rng.standard_normal((p, n_random)))
-    return np.hstack([means, features, principal, random])[:, : max(n_starts, 1)]
+    directions = np.hstack([means, features, principal, random])
+    stands_alone = np.zeros(directions.shape[1], dtype=bool)
+    stands_alone[means.shape[1] : means.shape[1] + best.size] = is_continuous
+    stands_alone[: means.shape[1]] = rows.scale is not None
+    most = max(n_starts, 1)
+    return Starts(directions[:, :most], stands_alone[:most])
 
 
 def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> NDArray:

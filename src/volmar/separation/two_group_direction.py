@@ -83,7 +83,7 @@ def two_group_direction(X: Any, rng: np.random.Generator, *, reg: float = 1.0) -
     regularized = RegularizedCorrelation(z.correlation, reg)
     Z = ((X - z.mean) / z.scale)[:, z.kept]
     rows = StartRows(Z, dithered(Z, column_resolutions(Z), rng), None)
-    starts = start_directions(rows, regularized, N_STARTS, rng, LEAST_SHARE)
+    starts = start_directions(rows, regularized, N_STARTS, rng, LEAST_SHARE).directions
     found = [
         separation_gep(
             z, regularized, w, min_weight=LEAST_SHARE * len(X), max_iter=MAX_ITER, tol=1e-3
