@@ -178,7 +178,7 @@ class GMMC(KernelMixin, Clusterer):
         `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
         the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
     balance_weight : float, optional
-        Price of scores that do not balance, the paper's :math:`C_e`. Its value of 1e4 makes their
+        Weight of scores that do not balance, the paper's :math:`C_e`. Its value of 1e4 makes their
         mean zero for all practical purposes; small values end with all rows in one cluster. If not
         given it is 1e4, and clusters of unequal size may count as balanced (see Notes).
     shift : float, optional
@@ -233,7 +233,7 @@ class GMMC(KernelMixin, Clusterer):
     eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
     `fit` warns. There is no ``mode="paper"``: it would do the same.
 
-    *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the price
+    *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the weight
     is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, where both sides of
     two-means are unequal and have the wider margin, by the rule of `CPMMC`: q gives both the same
     weight. It is eq. 24 with the kernel centred by q.

@@ -46,7 +46,7 @@ class GMMCProblem:
     shift : float
         :math:`\delta`, not negative.
     shares : ndarray of shape (n,), optional
-        q, of sum 1: the price is on :math:`(n q'u)^2`. 1/n if not given, as in the paper.
+        q, of sum 1: the weight is on :math:`(n q'u)^2`. 1/n if not given, as in the paper.
 
     Notes
     -----
@@ -74,7 +74,7 @@ class GMMCProblem:
     `volmar.solvers.solve_packing_sdp`. No inverse of K is left, and none of the instability for
     which the paper shifts it: the shift may be zero, and :math:`C_e` as large as one likes.
 
-    *Shares.* With the price on :math:`(n q'u)^2` in place of :math:`(1'u)^2` all this holds with
+    *Shares.* With the weight on :math:`(n q'u)^2` in place of :math:`(1'u)^2` all this holds with
     :math:`H = I - 1 q'` and :math:`M^{-1} = H K H' + 1 1' / (C_e n^2)`: q'H = 0 and
     :math:`M = K^{-1} - K^{-1} 1 1' K^{-1} / 1'K^{-1}1 + C_e n^2 q q'`.
 

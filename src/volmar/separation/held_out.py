@@ -1,4 +1,4 @@
-"""How well directions separate rows that had no part in finding them."""
+"""How well directions separate held-out rows."""
 
 from __future__ import annotations
 
