@@ -58,6 +58,11 @@ def test_resolution_follows_the_unit(scale, shift, dtype):
     np.testing.assert_allclose(found, scale, rtol=1e-4)
 
 
+def test_rows_that_alternate():
+    X = np.column_stack([np.arange(5000) % 2, np.arange(5000) % 3]).astype(float)
+    assert column_resolutions(X).all()
+
+
 def test_continuous_rows_come_back_as_they_are():
     X = np.random.default_rng(0).normal(size=(50, 3))
     assert dithered(X, column_resolutions(X), np.random.default_rng(0)) is X

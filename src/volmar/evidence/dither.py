@@ -37,8 +37,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows, dense or CSR. At most 500 of them (100 where there are many columns), evenly spaced,
-        are looked at.
+        Rows, dense or CSR. At most 500 of them (100 where there are many columns), drawn at
+        random and always the same, are looked at.
 
     Returns
     -------
@@ -58,11 +58,13 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     if n < 2:
         return np.zeros(d)
     most = int(np.clip(MOST_ENTRIES // max(d, 1), FEWEST_ROWS, MOST_ROWS))
-    few = X[:: max(1, -(-n // most))]
+    # Not every second row, say: rows may alternate.
+    few = X if n <= most else X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
     few = few / unit  # steps and squares of any magnitude are numbers
-    steps = np.sort(np.diff(np.sort(few, axis=0), axis=0), axis=0).astype(np.float64)
+    ordered = np.sort(few, axis=0)
+    steps = np.sort(np.diff(ordered, axis=0), axis=0).astype(np.float64)
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
     # The ties come first: the median of what follows them.
@@ -71,7 +73,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     resolutions = np.where(has_ties, medians, 0.0)
     # Few values, and each of them often: not the few entries of a sparse continuous column.
     n_values = m + 1 - n_ties
-    n_other = m + 1 - _largest_counts(few)
+    n_other = m + 1 - _largest_counts(ordered)
     for j in np.flatnonzero(has_ties & (n_values <= FEW_VALUES) & (n_other >= 2 * (n_values - 1))):
         width = _one_mode_width(few[:, j], resolutions[j])
         resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
@@ -79,12 +81,11 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
 
 
-def _largest_counts(few: NDArray) -> NDArray:
-    """Return how many rows have the most frequent value of each column."""
-    ordered = np.sort(few, axis=0)
-    starts = np.vstack([np.ones(few.shape[1], dtype=bool), ordered[1:] != ordered[:-1]])
+def _largest_counts(ordered: NDArray) -> NDArray:
+    """Return how many rows have the most frequent value of each column, which are sorted."""
+    starts = np.vstack([np.ones(ordered.shape[1], dtype=bool), ordered[1:] != ordered[:-1]])
     # Length of the run up to each row: its number less that of the last start.
-    rows = np.arange(len(few))[:, None]
+    rows = np.arange(len(ordered))[:, None]
     runs = rows - np.maximum.accumulate(np.where(starts, rows, 0), axis=0) + 1
     return np.asarray(runs.max(axis=0))
 
@@ -96,13 +97,12 @@ def _one_mode_width(column: NDArray, step: float) -> float:
     """
     values, counts = np.unique(column, return_counts=True)
     span = float(values[-1] - values[0])
-    for width in np.geomspace(step, span, N_WIDTHS):
-        place = np.linspace(values[0] - 0.5 * width, values[-1] + 0.5 * width, GRID)
-        inside = np.abs(place[:, None] - values) <= 0.5 * width
-        density = inside @ counts.astype(np.float64)
-        if fill(density[None, :] / density.sum())[0] <= NO_VALLEY:
-            return float(width)
-    return span
+    widths = np.geomspace(step, span, N_WIDTHS)
+    place = np.linspace(values[0] - 0.5 * widths, values[-1] + 0.5 * widths, GRID, axis=1)
+    inside = np.abs(place[:, :, None] - values) <= 0.5 * widths[:, None, None]
+    density = inside @ counts.astype(np.float64)
+    has_one = fill(density / density.sum(axis=1, keepdims=True)) <= NO_VALLEY
+    return float(widths[np.argmax(has_one)]) if has_one.any() else span
 
 
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
