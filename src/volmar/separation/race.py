@@ -22,7 +22,7 @@ FEWEST_ROWS = 16
 # Alternations before each ranking. Starts as they are must be so much better: what many features
 # agree on is preferred to one of them.
 N_ROUNDS, AS_IT_IS = (2, 4), 3.0
-# At this depth of the valley at the cut nothing else is looked for.
+# At this depth of the valley at the cut nothing else is looked for, not in the other half either.
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
 # Both need as many rows of the half for each feature.
@@ -106,13 +106,12 @@ def race(
     """
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
-    halves = [
-        _half(*parts, first, n_starts, rng, min_share) for parts in _halves(rows, rng, numbers)
-    ]
-    found = [_best(half, half.starts.directions, first, min_share) for half in halves]
-    best = _largest(found, halves)
-    if best.depth >= CLEAR:
-        return best
+    halves, found = [], []
+    for parts in _halves(rows, rng, numbers):
+        halves.append(_half(*parts, first, n_starts, rng, min_share))
+        found.append(_best(halves[-1], halves[-1].starts.directions, first, min_share))
+        if found[-1] is not None and found[-1].depth >= CLEAR:
+            return found[-1]
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
     for half in halves:
         if len(half.rows.Z) >= ROWS_PER_FEATURE * half.rows.Z.shape[1]:
