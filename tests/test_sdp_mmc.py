@@ -415,6 +415,15 @@ def test_balance_closes_the_gap_on_unequal_groups(name):
         assert problem.machine(y).value >= result.lower_bound
 
 
+@pytest.mark.parametrize("name", ["iris", "wine", "groups"])
+def test_the_defaults_close_the_gap_on_unequal_groups(name):
+    result = quietly(SDPMMC(random_state=0), unequal(name)).result_
+    assert result.gap <= 5e-4 * result.objective
+    if name != "iris":
+        assert result.status is Status.CONVERGED
+        assert result.is_certified(1e-5)
+
+
 def test_a_bound_is_never_below_that_without_balance():
     """Few iterations: the problem without balance comes first, and its bound is kept."""
     X = load_iris().data
