@@ -154,7 +154,7 @@ class Border:
 def rows_kept(
     sides: NDArray[np.bool_], n_features: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return which seen rows a `Border` keeps: all, or so many with the same share of each side."""
+    """Return which seen rows a `Border` keeps: all, or some with the same share of each side."""
     most = min(MOST_SEEN, max(MOST_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
     if sides.size <= most:
         return np.arange(sides.size)
