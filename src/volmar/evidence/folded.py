@@ -15,9 +15,9 @@ OVERHANG = 0.6
 # ... and further on a side where so many points, and such a share of all, lie beyond. There it is
 # at most so many widths longer.
 FEWEST_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
-# Gaps beyond are shortened to so many bandwidths: between two points so far apart a Gaussian kernel
-# leaves a hundredth of their height.
-LONGEST_GAP = 6.0
+# Gaps beyond are shortened to so many bandwidths: room for more points than a group of a few per
+# cent has, if they came from a density that falls.
+LONGEST_GAP = 12.0
 # The grid ends so many bandwidths beyond the last point that it was made longer for.
 MARGIN = 3.0
 # Bandwidth in units of the width of the middle nine tenths at 300 points; it falls with the fifth
@@ -25,6 +25,8 @@ MARGIN = 3.0
 BANDWIDTH = 0.13
 # Points of the grid in a bandwidth.
 RESOLUTION = 5
+# Counts added before the root is taken, so that the single points of a tail weigh little.
+OFFSET = 3.0
 # Fewer points say nothing.
 FEWEST = 20
 
@@ -72,6 +74,14 @@ class FoldedSample:
         """Return the smoothed density of shares (m, G)."""
         return np.asarray(shares @ self.kernel)
 
+    def heights(self, density: NDArray) -> NDArray:
+        r"""Return densities in standard errors, :math:`2 \sqrt{N + 3}`.
+
+        The variance of a density f smoothed by a Gaussian is near :math:`f / (2 \sqrt{\pi} n h)`:
+        that of a count :math:`N = 2 \sqrt{\pi} n h f`, whose root has a variance near 1/4.
+        """
+        return np.asarray(2.0 * np.sqrt(2.0 * np.sqrt(np.pi) * self.n * density + OFFSET))
+
     def value_at(self, place: float) -> float:
         """Return the value of the sample at a place in units of the grid's step."""
         folded = self.start + place * self.step
@@ -83,9 +93,9 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
 
     The grid reaches from the 5th to the 95th percentile and over, so that a few far points do not
     stretch it: they are left out. Where there are more of them on a side they may be a group. The
-    grid then follows the points outwards, and every gap that is longer than six bandwidths is
-    shortened to that. So a group is seen at any distance, and the single points of a heavy tail
-    stay what they are: a density of at most one point in six bandwidths, which has no mode.
+    grid then follows the points outwards, and every gap that is longer than twelve bandwidths
+    is shortened to that. So a group is seen at any distance, and the single points of a heavy tail
+    stay what they are: one point here and there, which is no mode.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ BLOCK = 1_000_000
 # Draws of the first batch; each batch is twice as large as the one before.
 FIRST_BATCH = 50
 # Depths of valleys that differ by less differ by rounding.
-ROUNDING = 1e-12
+ROUNDING = 1e-9
 
 
 class HumpTest(NamedTuple):
@@ -57,8 +57,7 @@ class HumpTest(NamedTuple):
     Attributes
     ----------
     statistic : float
-        Depth of the deepest valley: what is missing there to have one hump, as a share of the
-        sample in one bandwidth.
+        Depth of the deepest valley below the lower of the humps beside it, in standard errors.
     p_value : float
         Probability of such a valley where there is one hump.
     """
@@ -128,7 +127,7 @@ def deepest_valley(x: NDArray) -> float:
     found = folded_sample(x * scale)
     if found is None:
         return float(np.mean(x))
-    missing = missing_mass(found.density(found.shares[None, :]))[0]
+    missing = missing_mass(found.heights(found.density(found.shares[None, :])))[0]
     if missing.max() <= ROUNDING:
         return float(np.mean(x))
     deepest = np.flatnonzero(missing >= (1.0 - 1e-6) * missing.max())
@@ -247,12 +246,15 @@ def _null(density: NDArray, shares: NDArray) -> NDArray:
 def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS) -> HumpTest:
     r"""Test whether a sample comes from a density with one hump.
 
-    The sample is smoothed by a Gaussian kernel to a density f. The statistic is the depth of its
-    deepest valley,
+    The sample is smoothed by a Gaussian kernel of bandwidth h to a density f. The statistic is the
+    depth of its deepest valley in standard errors,
 
-    .. math:: \max_x \, \min\bigl(\max_{u \le x} f(u), \max_{u \ge x} f(u)\bigr) - f(x) .
+    .. math::
+        \max_x \, \min\Bigl(\max_{u \le x} g(u), \max_{u \ge x} g(u)\Bigr) - g(x),
+        \qquad g = 2 \sqrt{2 \sqrt{\pi} \, n h f + 3} .
 
-    Its distribution under one hump is found by drawing samples from a density near f that has one,
+    The root makes the noise of g nearly the same everywhere, so that the valley beside a small
+    hump is not measured by the noise at the top of a large one. Its distribution under one hump is found by drawing samples from a density near f that has one,
     by isotonic regression up to the mode and down from it, smoothed alike. A hump that is small
     and far away counts by its own height there, which is what Hartigan's dip cannot see: its null
     is the uniform density, the hardest case, for every sample.
@@ -321,16 +323,11 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     if found is None:
         return HumpTest(0.0, 1.0)
     density = found.density(found.shares[None, :])
-    statistic = float(_depths(density)[0])
+    statistic = float(missing_mass(found.heights(density)).max())
     if statistic <= ROUNDING:
         return HumpTest(statistic, 1.0)
     null = _null(density[0], found.shares)
     return HumpTest(statistic, _p_value(statistic, found, null, int(n_draws), rng))
-
-
-def _depths(density: NDArray) -> NDArray:
-    """Return the depth of the deepest valley of each density (m, G)."""
-    return np.asarray(missing_mass(density).max(axis=1))
 
 
 def _p_value(
@@ -339,7 +336,8 @@ def _p_value(
     """Return the share of draws that reach the statistic, by Besag and Clifford's rule."""
     reached = done = 0
     for shares in _draws(null, found.n, n_draws, rng):
-        reach = np.flatnonzero(_depths(found.density(shares)) >= statistic - ROUNDING)
+        depths = missing_mass(found.heights(found.density(shares))).max(axis=1)
+        reach = np.flatnonzero(depths >= statistic - ROUNDING)
         if reached + reach.size >= ENOUGH:
             return ENOUGH / float(done + reach[ENOUGH - reached - 1] + 1)
         reached += reach.size
