@@ -25,8 +25,8 @@ from volmar.base.blocks import (
     without_vectors,
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
-from volmar.base.cross_fit import cross_fit
-from volmar.base.recursion import RecursiveResult, grow_tree, separation_along
+from volmar.base.cell_split import CellSplit
+from volmar.base.recursion import RecursiveResult, grow_tree
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
     check_magnitude,
@@ -34,8 +34,10 @@ from volmar.base.validation import (
     check_sample_weight,
 )
 from volmar.base.warn import warn_user
+from volmar.base.walk_scores import walk_candidate
 from volmar.rows import BlockTable, RowSource, as_rows, is_dask
 from volmar.solvers import Result, Status
+from volmar.splits import LINEAR, HeldOutTest, held_out_test, make_split, separation_along
 
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
@@ -44,6 +46,8 @@ ONE_HUMP = 0.75
 CHANCE, RANKS = 0.5, 1e-3
 # Probability of any split too many with n_clusters="auto".
 ALPHA = 0.05
+# Share of the smaller side in which a fit may differ from the valley that it started from.
+NEAR = 0.1
 
 
 class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
@@ -67,7 +71,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     #: Parameters that may hold an entry for each row, which a split of the rows would break.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
     #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
-    _finds_number: ClassVar[tuple[str, ...]] = ()
+    _finds_number: ClassVar[tuple[str, ...]] = ("auto",)
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
@@ -214,7 +218,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             fit=self._fit_part,
             probability=self._split_probability,
             worth=self._split_worth,
-            judge=self._judge if self.n_clusters == "auto" else None,
+            test=self._test_split if self.n_clusters == "auto" else None,
+            make=self._make_split,
             alpha=ALPHA,
             steps=steps,
             seeds=check_random_state(self.random_state),
@@ -242,32 +247,69 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _check_finds_number(self) -> None:
         name, words = type(self).__name__, self._finds_number
-        if not words:
-            raise ValueError(
-                f"n_clusters must be an integer for {name}, got {self.n_clusters!r}: its splits "
-                "are no hyperplanes, and a curved score has humps of its own that no test could "
-                "tell from those of the rows. Use MSPC('auto') for the number of clusters."
-            )
         if self.n_clusters not in words:
             raise ValueError(
-                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))}, "
-                f"got {self.n_clusters!r}."
+                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))} "
+                f"for {name}, got {self.n_clusters!r}."
+            )
+        if self._is_pairwise():
+            raise ValueError(
+                f"n_clusters={self.n_clusters!r} looks for gaps between rows, and {name} was given "
+                "similarities ('precomputed'). Pass the rows themselves, or a number of clusters."
             )
 
-    def _judge(
+    def _splits_by_hyperplanes(self) -> bool:
+        """Whether a split into two is a hyperplane in the coordinates of X."""
+        kernel = getattr(self, "kernel", None)
+        return isinstance(kernel, str) and kernel == "linear"
+
+    def _test_split(
         self, X: Any, weights: NDArray | None, level: float, seed: int
-    ) -> tuple[float, float]:
-        return cross_fit(self._fit_half, X, weights, seed=seed, level=level)
+    ) -> HeldOutTest:
+        """Test on held-out rows whether X has more than one group; a row counts once."""
+        if weights is not None:
+            X = X[np.flatnonzero(weights > 0)]
+            weights = weights[weights > 0]
+        candidates = LINEAR
+        if not self._splits_by_hyperplanes():
+            candidates = (walk_candidate(lambda rows, s: self._fit_part(rows, None, s)),)
+        return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
 
-    def _fit_half(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        """Fit a clusterer for two to half of the rows, and see to it that it is a hyperplane."""
-        model = self._fit_part(X, weights, seed)
-        if not hasattr(model, "coef_"):
-            raise TypeError(
-                f"n_clusters='auto' tests splits by hyperplanes, and this {type(self).__name__} "
-                "has none: a curved score has humps of its own. Use kernel='linear', or MSPC."
-            )
-        return model
+    def _make_split(
+        self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
+    ) -> Any:
+        """Fit the split that held-out rows have confirmed.
+
+        Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
+        stays there, or else the cells on the two sides of the valley.
+        """
+        if not self._splits_by_hyperplanes():
+            return self._fit_part(X, weights, seed)
+        counted = X if weights is None else X[np.flatnonzero(weights > 0)]
+        rng = np.random.default_rng(seed)
+        by_direction = LINEAR[outcome.candidate].has_one_border
+        cells = make_split(counted, rng, by_direction=by_direction)
+        if cells is None:
+            return None
+        sides = cells.predict(X)
+        own = self._fit_from(X, weights, seed, sides)
+        if own is not None and _is_near(own.labels_, sides):
+            return own
+        return CellSplit(cells, sides)
+
+    def _fit_from(
+        self, X: Any, weights: NDArray | None, seed: int, sides: NDArray
+    ) -> Any:
+        """Fit a clusterer for two that starts from given sides; None where it cannot."""
+        if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
+            return None
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed, init=sides)
+        try:
+            if not has_fit_parameter(model, "sample_weight"):
+                return model.fit(X)
+            return model.fit(X, sample_weight=weights)
+        except ValueError:
+            return None
 
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
         """Fit a clusterer for two to a part of the rows."""
@@ -364,6 +406,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.pairwise = self._is_pairwise()
         return tags
+
+
+def _is_near(labels: NDArray, sides: NDArray) -> bool:
+    """Whether two splits differ in few rows, compared with the smaller side."""
+    apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
+    smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
+    return min(apart, sides.size - apart) <= NEAR * smaller
 
 
 @dataclass(frozen=True, repr=False)

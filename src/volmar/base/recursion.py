@@ -13,10 +13,11 @@ from scipy import sparse
 
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.solvers import Result, Status
+from volmar.splits import HeldOutTest
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 
-__all__ = ["RecursiveResult", "grow_tree", "separation_along"]
+__all__ = ["RecursiveResult", "grow_tree"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,40 +48,6 @@ class RecursiveResult(Result):
     n_open: int = 0
 
 
-def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = None) -> float:
-    r"""Worst-case probability that a split's own scores tell its sides apart.
-
-    Theorem 2 of MSPC along one direction: with the shares :math:`r_1 + r_2 = 1` of the sides and
-    the share :math:`R^2` of the variance of the scores that they explain,
-    :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))` and
-    :math:`p = \kappa^2 / (1 + \kappa^2)`. It has no unit, and 3/4 is its largest value for a
-    symmetric density with one hump that is cut in its middle.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        Scores of the rows.
-    sides : bool ndarray of shape (n,)
-        Side of each row.
-    weights : ndarray of shape (n,), optional
-        Sample weights.
-    """
-    scores = scores.astype(np.float64, copy=False)
-    w = np.ones(scores.size) if weights is None else weights
-    total, on_one = float(w.sum()), float(w @ sides)
-    r1 = on_one / total if total > 0 else 0.0
-    if not 0.0 < r1 < 1.0:
-        return 0.0
-    centred = scores - (w @ scores) / total
-    variance = float(w @ centred**2) / total
-    mean1 = float(w @ (centred * sides)) / on_one
-    if variance <= 0:
-        return 0.0
-    # mean0 = -mean1 r1 / (1 - r1), so that r1 (1 - r1) (mean1 - mean0)^2 = mean1^2 r1 / (1 - r1).
-    explained = min(mean1**2 * r1 / ((1.0 - r1) * variance), 1.0)
-    return explained / (explained + 2.0 * max(r1, 1.0 - r1) * (1.0 - explained))
-
-
 @dataclass
 class _Part:
     """A leaf in the making: its rows, and the split that was found for it."""
@@ -100,7 +67,8 @@ def grow_tree(
     fit: Callable[[Any, NDArray | None, int], Any],
     probability: Callable[[Any, Any, NDArray | None], float],
     worth: Callable[[Any, float], float] | None = None,
-    judge: Callable[[Any, NDArray | None, float, int], tuple[float, float]] | None = None,
+    test: Callable[[Any, NDArray | None, float, int], HeldOutTest] | None = None,
+    make: Callable[[Any, NDArray | None, int, HeldOutTest], Any] | None = None,
     alpha: float = 1.0,
     steps: Iterable[int],
     seeds: np.random.RandomState,
@@ -127,10 +95,12 @@ def grow_tree(
         From a fitted clusterer, the rows it was fitted to and their weights to p.
     worth : callable, optional
         From a fitted clusterer and p to what takes the place of p in choosing the next split.
-    judge : callable, optional
-        From rows of a part, their weights, a level and a seed to a p-value and p, in place of
-        `probability`. A part is split only if the p-value is at most the level, which is `alpha`
-        times its share of the rows.
+    test : callable, optional
+        From rows of a part, their weights, a level and a seed to a test on held-out rows. A part
+        is split only if its p-value is at most the level, which is `alpha` times its share of the
+        rows.
+    make : callable, optional
+        Takes the place of `fit` for parts that are split after a `test`, whose outcome it gets.
     alpha : float, default=1
         Probability of any split too many. A part is tested only where all parts that it is in
         were split, and levels go with sizes: the parts that are clusters are apart, their levels
@@ -165,15 +135,21 @@ def grow_tree(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                model = fit(inside, w, leaf.seed)
-                if np.ptp(model.labels_) == 0:
-                    node.reason = "all rows on one side"
-                    return
-                if judge is None:
-                    node.probability = probability(model, inside, w)
+                if test is None or make is None:
+                    model = fit(inside, w, leaf.seed)
                 else:
                     level = alpha * rows.size / n
-                    node.p_value, node.probability = judge(inside, w, level, leaf.seed)
+                    outcome = test(inside, w, level, leaf.seed)
+                    node.p_value, node.probability = outcome.p_value, outcome.separation
+                    if outcome.p_value > level:
+                        node.reason = f"p = {outcome.p_value:.2g}, above its level of {level:.2g}"
+                        return
+                    model = make(inside, w, leaf.seed, outcome)
+                if model is None or np.ptp(model.labels_) == 0:
+                    node.reason = "all rows on one side"
+                    return
+                if test is None:
+                    node.probability = probability(model, inside, w)
             except ValueError as error:
                 if whole:
                     raise
@@ -187,8 +163,6 @@ def grow_tree(
     def importance(leaf: _Part) -> float:
         node = leaf.node
         if node.model is None or not node.probability >= at_least:
-            return -np.inf
-        if judge is not None and not node.p_value <= alpha * node.n_rows / n:
             return -np.inf
         return float(np.sqrt(node.weight) * leaf.worth)
 

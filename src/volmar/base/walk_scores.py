@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ from numpy.typing import NDArray
 
 from volmar.evidence import Border, column_resolutions, dithered, dithered_scores
 from volmar.evidence.border_walk import rows_kept
+from volmar.splits import Candidate, SeenRows
 
-__all__ = ["fitted_border", "walk_scores"]
+__all__ = ["fitted_border", "walk_candidate", "walk_scores"]
 
 
 def walk_scores(
@@ -73,3 +76,32 @@ def fitted_border(
     # Noise makes sparse rows dense: only those that are kept.
     kept = rows_kept(sides, seen.shape[1], rng)
     return Border(dithered(seen[members[kept]], resolutions, rng), sides[kept], rng)
+
+
+def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
+    """Return the candidate that tests a split with a border of any shape.
+
+    Parameters
+    ----------
+    fit : callable
+        From rows and a seed to a clusterer fitted to them, with two clusters in `labels_`.
+    """
+
+    def learn(seen: SeenRows, rng: np.random.Generator) -> _Walk | None:
+        try:
+            model = fit(seen.rows, int(rng.integers(2**31 - 1)))
+        except ValueError:
+            return None
+        resolutions = column_resolutions(seen.rows)
+        name = type(model).__name__
+        return _Walk(fitted_border(model.labels_, seen.rows, resolutions, rng, name=name))
+
+    return Candidate(learn)
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    border: Border
+
+    def scores(self, rows: Any) -> tuple[NDArray[np.float64], None]:
+        return self.border.distances(rows), None

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 
 from volmar.base.cross_fit import LARGE, N_SPLITS
-from volmar.base.recursion import separation_along
+from volmar.splits import separation_along
 from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
 from volmar.diagnostics.references import KINDS, N_SETS, reference_masses, reference_p_value
 from volmar.diagnostics.stability import refuse_pairwise, seeded

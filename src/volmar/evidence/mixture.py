@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.densities import GRID, fill
+from volmar.evidence.densities import fill
 
 __all__ = ["two_group_index"]
 
@@ -19,7 +19,7 @@ FLOOR = 1e-6
 
 
 def two_group_index(shares: NDArray) -> NDArray:
-    r"""Return how much binned samples (m, GRID) look like two groups.
+    r"""Return how much binned samples (m, G) look like two groups.
 
     :math:`\sqrt{v} \, (\ell_2 - \ell_1)`: the gain in log-likelihood, a point, of two normal
     components over one, times the root of the mass of the valley between them. The likelihood
@@ -29,35 +29,35 @@ def two_group_index(shares: NDArray) -> NDArray:
 
     Parameters
     ----------
-    shares : ndarray of shape (m, GRID)
-        Of `volmar.evidence.humps.density_on_grid`, a sample a row.
+    shares : ndarray of shape (m, G)
+        Share of a sample at each of G equally spaced places, a sample a row.
 
     Returns
     -------
     ndarray of shape (m,)
         From 0 up.
     """
-    grid = np.linspace(0.0, 1.0, GRID)
+    grid = np.linspace(0.0, 1.0, shares.shape[1])
     squares = grid**2
     mean, square = shares @ grid, shares @ squares
     variance = np.maximum(square - mean**2, NARROWEST**2)
     one = -0.5 * np.log(variance) - 0.5 * (square - mean**2) / variance
-    best = np.full(len(shares), -np.inf)
-    index = np.zeros(len(shares))
     below = np.cumsum(shares, axis=1)
-    for quantile in STARTS:
-        second = np.where(below > quantile, 0.98, 0.02)
-        for _ in range(N_STEPS):
-            first_log, second_log = _components(shares, second, grid, squares, mean, square)
-            second = 1.0 / (1.0 + np.exp(np.clip(first_log - second_log, -50.0, 50.0)))
-        together = np.logaddexp(first_log, second_log)
-        likelihood = np.einsum("ij,ij->i", shares, together)
-        density = np.exp(together - together.max(axis=1, keepdims=True))
-        valley = fill(density / density.sum(axis=1, keepdims=True))
-        value = np.sqrt(valley + FLOOR) * np.maximum(likelihood - one, 0.0)
-        index = np.where(likelihood > best, value, index)
-        best = np.maximum(best, likelihood)
-    return index
+    # All starts at once: a block of samples each.
+    m, n_starts = len(shares), len(STARTS)
+    second = np.concatenate([np.where(below > share, 0.98, 0.02) for share in STARTS])
+    tiled = np.tile(shares, (n_starts, 1))
+    moments = np.tile(mean, n_starts), np.tile(square, n_starts)
+    for _ in range(N_STEPS):
+        first_log, second_log = _components(tiled, second, grid, squares, *moments)
+        second = 1.0 / (1.0 + np.exp(np.clip(first_log - second_log, -50.0, 50.0)))
+    together = np.logaddexp(first_log, second_log)
+    likelihood = np.einsum("ij,ij->i", tiled, together).reshape(n_starts, m)
+    best = np.argmax(likelihood, axis=0) * m + np.arange(m)
+    density = np.exp(together[best] - together[best].max(axis=1, keepdims=True))
+    valley = fill(density / density.sum(axis=1, keepdims=True))
+    gain = np.maximum(likelihood.max(axis=0) - one, 0.0) if m else one
+    return np.sqrt(valley + FLOOR) * gain
 
 
 def _components(
@@ -68,7 +68,7 @@ def _components(
     mean: NDArray,
     square: NDArray,
 ) -> tuple[NDArray, NDArray]:
-    """Return the logarithms of both weighted densities (m, GRID), less a common constant."""
+    """Return the logarithms of both weighted densities (m, G), less a common constant."""
     part = shares * second
     weight2 = np.clip(part.sum(axis=1), 1e-12, 1.0 - 1e-12)
     logs = []

@@ -173,7 +173,6 @@ class CPMMC(JointClusterer):
     True
     """
 
-    _finds_number = ("auto",)
     _takes_blocks = True
 
     def __init__(
@@ -212,6 +211,9 @@ class CPMMC(JointClusterer):
         self.multiway = multiway
         self.min_cluster_size = min_cluster_size
         self.random_state = random_state
+
+    def _splits_by_hyperplanes(self) -> bool:
+        return True
 
     def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.

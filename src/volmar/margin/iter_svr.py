@@ -230,7 +230,6 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     """
 
     _is_binary = True
-    _finds_number = ("auto",)
     _hyperplane: Any
 
     def __init__(

@@ -240,7 +240,6 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     """
 
     _is_binary = True
-    _finds_number = ("auto",)
 
     def __init__(
         self,

@@ -164,7 +164,6 @@ class MultivariateMMC(KernelView, MarginClusterer):
 
     _max_clusters = None
     _is_binary = True
-    _finds_number = ("auto",)
 
     def __init__(
         self,

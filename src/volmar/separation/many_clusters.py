@@ -16,13 +16,14 @@ from sklearn.utils import check_random_state
 
 from volmar.base import Clusterer
 from volmar.base.callbacks import silent_clone
-from volmar.base.recursion import separation_along
+from volmar.base.cell_split import CellSplit
 from volmar.base.validation import check_start_labels
 from volmar.rows import drawn_rows
 from volmar.separation.discriminants import pooled_separation, refine_clusters
-from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.pairwise import pairwise_machines
 from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.splits import HeldOutTest, separation_along
 
 __all__ = ["ONE_UNIT", "ManyClusters"]
 
@@ -67,15 +68,20 @@ class ManyClusters(Clusterer):
             self._least_share(self._n_rows)  # refuses what no labels could hold
         super()._fit_tree(X, weights, steps, at_least)
         k = self.tree_.n_leaves
-        if k == 2:  # the split is the answer, with all that is known of it
-            for name, value in vars(self.tree_.root.model).items():
+        root = self.tree_.root.model
+        if k == 2 and not isinstance(root, CellSplit):
+            # The split is the answer, with all that is known of it.
+            for name, value in vars(root).items():
                 if name not in vars(self):
                     setattr(self, name, value)
         if k <= 2:
             return
         prepared = self._problem(X, weights)
-        regs = [node.model.reg_ for node in self.tree_.splits()]
-        regularized = RegularizedCorrelation(prepared.z.correlation, min(regs))
+        splits = [node.model for node in self.tree_.splits()]
+        regs = [model.reg_ for model in splits if hasattr(model, "reg_")]
+        regularized = RegularizedCorrelation(
+            prepared.z.correlation, min(regs, default=prepared.regularized.reg)
+        )
         starts = [self.labels_]
         if not isinstance(self.n_clusters, str) and k == self.n_clusters:
             starts += self._means_labels(prepared)
@@ -134,14 +140,56 @@ class ManyClusters(Clusterer):
         model.min_cluster_size = self._least_size_in_part(X.shape[0], weights)
         return model.fit(X, sample_weight=weights)
 
-    def _fit_half(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        if self.kernel != "linear":
-            return super()._fit_half(X, weights, seed)
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        if self.min_cluster_size is not None:  # as a share, which is the same of any half
-            n = 2 * X.shape[0]
-            model.min_cluster_size = min(self._least_size_in_part(n, None) / n, 0.5)
-        return model.fit(X, sample_weight=weights)
+    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
+        if np.ptp(sides) == 0:
+            return None
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed, init=sides)
+        try:
+            model.min_cluster_size = self._least_size_in_part(X.shape[0], weights)
+            return model.fit(X, sample_weight=weights)
+        except ValueError:
+            return None
+
+    def _make_split(
+        self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
+    ) -> Any:
+        model = super()._make_split(X, weights, seed, outcome)
+        if not isinstance(model, CellSplit):
+            return model
+        smaller = min(np.bincount(model.labels_, weights, 2)) / model.labels_.size
+        if self.min_cluster_size is not None:
+            fewest = self._least_size_in_part(X.shape[0], weights)
+            share = fewest / X.shape[0] if isinstance(fewest, Integral) else fewest
+            if smaller < share:
+                return None
+        return self._hyperplane_in_valley(X, weights, seed, model)
+
+    def _hyperplane_in_valley(
+        self, X: Any, weights: NDArray | None, seed: int, split: CellSplit
+    ) -> Any:
+        """Return the estimator of a hyperplane that lies in a valley, and not at the bound's best.
+
+        The bound prefers clusters of equal size, and would leave a small one.
+        """
+        if not hasattr(split, "coef_"):
+            return split
+        model: Any = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        model.n_features_in_ = X.shape[1]
+        prepared = model._problem(X, weights)
+        z = prepared.z
+        w = (split.coef_[0] * z.scale)[z.kept]
+        cut = -float(split.cells.decision_function(np.zeros((1, X.shape[1])))[0])
+        labels = split.labels_.astype(bool)
+        result = SeparationResult(
+            objective=-separation_along(z.scores(w), labels, weights),
+            labels=labels,
+            w=w,
+            threshold=cut - float(split.coef_[0] @ z.mean),
+            reg=model._usual_reg(),
+        )
+        model._set_result(result)
+        model._publish(prepared, result)
+        return model
 
     def _least_size_in_part(self, n: int, weights: NDArray | None) -> Any:
         """Return `min_cluster_size`, which is of all rows, for a part with n of them."""
@@ -185,7 +233,7 @@ class ManyClusters(Clusterer):
 
     def _split_worth(self, model: Any, probability: float) -> float:
         """Return the held-out score: a part without a valley is split after those with one."""
-        score = model.result_.held_out_score
+        score = getattr(model.result_, "held_out_score", np.nan)
         return float(score) if np.isfinite(score) else probability
 
     # ------------------------------------------------------------------ pairs

@@ -1,0 +1,220 @@
+"""The clearest pair of clusters of a partition, looked at inside a convex region."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.splits.cells import LinearCells
+from volmar.splits.searched import SearchedRows
+from volmar.splits.valleys import Valley, deepest_valleys
+
+__all__ = ["CellPair", "clearest_pairs", "in_region"]
+
+# Numbers of clusters that are tried, as long as the mean cluster has so many rows.
+NUMBERS, ROWS_A_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
+# Restarts and iterations of k-means, rounds of discriminants that follow it.
+N_INIT, MAX_ITER, N_ROUNDS = 2, 30, 3
+# Regularisation of the covariance within clusters, in units of its mean variance.
+REG = 0.1
+# Minimum share of a cluster; rounds that fall below it are not taken.
+LEAST_SHARE = 0.01
+# Fewer rows in a region say nothing.
+FEWEST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class CellPair:
+    """Two cells of a partition, and all of it.
+
+    Attributes
+    ----------
+    cells : LinearCells
+        The partition, in the units of the rows. On the second side are the second of the pair and
+        the cells that are connected to it, on the first side all others.
+    pair : tuple of int
+        The two cells, the first of which is on the first side.
+    significance : float
+        Of the valley between the two: its depth in standard errors.
+    depth : float
+        Of the shallowest valley between the two sides: 0 without a valley, 1 for an empty gap.
+    """
+
+    cells: LinearCells
+    pair: tuple[int, int]
+    significance: float
+    depth: float
+
+    def scores(self, rows: Any) -> tuple[NDArray, NDArray]:
+        """Return scores of rows between the pair, and which of them are in its region."""
+        values = self.cells.functions(rows)
+        i, j = self.pair
+        return values[:, j] - values[:, i], in_region(values, i, j)
+
+
+def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
+    r"""Return which rows are in the convex region of two cells.
+
+    With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l: half-spaces,
+    so that their intersection is convex. It holds the rows where :math:`f_i` and :math:`f_j` are
+    the two largest and about equal, and the cores of both cells. A log-concave density restricted
+    to a convex set and projected on a line is log-concave (Prékopa), hence has one mode. The union
+    of two cells is not convex in general: rows of two cells of one Gaussian can have two modes.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, k)
+        Values of the functions.
+    i, j : int
+        The two cells.
+    """
+    others = np.delete(values, [i, j], axis=1)
+    if others.shape[1] == 0:
+        return np.ones(len(values), dtype=bool)
+    return np.asarray(values[:, i] + values[:, j] >= 2.0 * others.max(axis=1))
+
+
+def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPair]:
+    r"""Find, for several partitions, the two clusters that are most clearly apart.
+
+    Rows are clustered by k-means with several numbers of clusters, each followed by rounds of
+    linear discriminants with one covariance S within clusters, :math:`f_l(z) = \mu_l' S^{-1} (z -
+    \mu_l / 2)`. Each pair of cells is projected on :math:`f_j - f_i` inside its region
+    (`in_region`). Of the valleys that no way by other cells avoids, the one with the largest
+    depth, in standard errors, is taken.
+
+    Parameters
+    ----------
+    rows : SearchedRows
+        The rows.
+    rng : Generator
+        Seeds of k-means.
+
+    Returns
+    -------
+    list of CellPair
+        One for each number of clusters that has a valley.
+    """
+    n = len(rows.T)
+    found = []
+    for k in NUMBERS:
+        if n < ROWS_A_CLUSTER * k or rows.T.shape[1] == 0:
+            break
+        partition = _partition(rows.T, k, int(rng.integers(2**31 - 1)))
+        if partition is None:
+            continue
+        directions, offsets = partition
+        pairs, valleys = _valleys(rows.noisy @ directions + offsets)
+        if any(valley.depth > 0 for valley in valleys):
+            found.append(_clearest(rows, directions, offsets, pairs, valleys))
+    return found
+
+
+def _partition(T: NDArray, k: int, seed: int) -> tuple[NDArray, NDArray] | None:
+    """Return discriminants (r, k) and their offsets (k,); None where k-means finds fewer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        labels = KMeans(k, n_init=N_INIT, max_iter=MAX_ITER, random_state=seed).fit_predict(T)
+    if np.bincount(labels, minlength=k).min() == 0:
+        return None
+    found = _discriminants(T, labels, k)
+    fewest = max(5, LEAST_SHARE * len(T))
+    for _ in range(N_ROUNDS):
+        again = np.argmax(T @ found[0] + found[1], axis=1)
+        if (again == labels).all() or np.bincount(again, minlength=k).min() < fewest:
+            break
+        labels = again
+        found = _discriminants(T, labels, k)
+    return found
+
+
+def _discriminants(T: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
+    n, r = T.shape
+    members = np.zeros((n, k))
+    members[np.arange(n), labels] = 1.0
+    means = (members / members.sum(axis=0)).T @ T
+    within = T - means[labels]
+    S = within.T @ within / n
+    mean_variance = np.trace(S) / r
+    S[np.diag_indices(r)] += REG * mean_variance if mean_variance > 0 else 1.0
+    directions = linalg.solve(S, means.T, assume_a="pos")
+    return directions, -0.5 * np.einsum("kr,rk->k", means, directions)
+
+
+def _valleys(values: NDArray) -> tuple[list[tuple[int, int]], list[Valley]]:
+    """Return the pairs of cells that have rows in their region, and the valleys between them."""
+    k = values.shape[1]
+    pairs, samples = [], []
+    # Of each row the two largest functions among the others of a pair are needed: sort once.
+    order = np.argsort(-values, axis=1)[:, :3]
+    top = np.take_along_axis(values, order, axis=1)
+    for i in range(k):
+        for j in range(i + 1, k):
+            highest = _highest_other(order, top, i, j)
+            inside = values[:, i] + values[:, j] >= 2.0 * highest
+            if np.count_nonzero(inside) >= FEWEST:
+                pairs.append((i, j))
+                samples.append(values[inside, j] - values[inside, i])
+    return pairs, deepest_valleys(samples)
+
+
+def _highest_other(order: NDArray, top: NDArray, i: int, j: int) -> NDArray:
+    """Return the largest function of each row that is neither i nor j."""
+    if top.shape[1] < 3:
+        return np.full(len(top), -np.inf)
+    free = (order != i) & (order != j)
+    return top[np.arange(len(top)), np.argmax(free, axis=1)]
+
+
+def _clearest(
+    rows: SearchedRows,
+    directions: NDArray,
+    offsets: NDArray,
+    pairs: list[tuple[int, int]],
+    valleys: list[Valley],
+) -> CellPair:
+    """Return the pair of a partition that is most clearly apart, with the sides around it."""
+    pair, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
+    known = zip(pairs, valleys, strict=True)
+    across = [valley.depth for (i, j), valley in known if sides[i] != sides[j]]
+    coef = rows.coefficients(directions).T
+    i, j = pair if sides[pair[1]] else pair[::-1]
+    return CellPair(
+        cells=LinearCells(coef, offsets - coef @ rows.mean, sides),
+        pair=(i, j),
+        significance=valleys[pairs.index(pair)].significance,
+        depth=min(across),
+    )
+
+
+def _bottleneck(
+    k: int, valleys: dict[tuple[int, int], Valley]
+) -> tuple[tuple[int, int], NDArray[np.bool_]]:
+    """Return the clearest edge of the spanning tree of least significance, and its two sides.
+
+    Cells are joined one after the other, those with the least significant valley first. Two cells
+    may have a valley between them and still be in one piece, by way of other cells: the arcs of a
+    ring. The clearest edge of the tree is a valley that no such way avoids.
+    """
+    edges = sorted(valleys, key=lambda pair: valleys[pair].significance)
+    # Pairs without rows between them come last, and are never the clearest.
+    edges += [(i, j) for i in range(k) for j in range(i + 1, k) if (i, j) not in valleys]
+    group = np.arange(k)
+    tree = []
+    for i, j in edges:
+        if group[i] != group[j]:
+            group[group == group[j]] = group[i]
+            tree.append((i, j))
+    clearest = max((e for e in tree if e in valleys), key=lambda e: valleys[e].significance)
+    group = np.arange(k)
+    for i, j in tree:
+        if (i, j) != clearest:
+            group[group == group[j]] = group[i]
+    return clearest, np.asarray(group == group[clearest[1]])
