@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,13 @@ def walk_scores(
 
 
 def fitted_border(
-    labels: Any, seen: Any, resolutions: NDArray, rng: np.random.Generator, *, name: str
+    labels: Any,
+    seen: Any,
+    resolutions: NDArray,
+    rng: np.random.Generator,
+    *,
+    name: str,
+    transform: Callable[[Any], Any] | None = None,
 ) -> Border:
     """Return the border between the two clusters of seen rows, which are dithered.
 
@@ -61,6 +68,8 @@ def fitted_border(
         Draws the noise.
     name : str
         Of the estimator, for an error.
+    transform : callable, optional
+        From rows to those in which distances are measured; the rows themselves if not given.
     """
     labels = np.asarray(labels)
     found = np.unique(labels[labels >= 0])
@@ -72,4 +81,5 @@ def fitted_border(
     sides = labels[members] == (found[-1] if found.size == 2 else -1)
     # Noise makes sparse rows dense: only those that are kept.
     kept = rows_kept(sides, seen.shape[1], rng)
-    return Border(dithered(seen[members[kept]], resolutions, rng), sides[kept], rng)
+    rows = dithered(seen[members[kept]], resolutions, rng)
+    return Border(rows if transform is None else transform(rows), sides[kept], rng)

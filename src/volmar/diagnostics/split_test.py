@@ -17,15 +17,15 @@ from sklearn.utils import check_array, check_random_state
 from volmar.base.cross_fit import LARGE, N_SPLITS
 from volmar.base.recursion import separation_along
 from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
-from volmar.diagnostics.references import KINDS, N_SETS, reference_masses, reference_p_value
+from volmar.base.walk_scores import fitted_border
 from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import (
     column_resolutions,
     combine_p_values,
     dip_test,
     dithered_scores,
+    has_way_around,
     hump_test,
-    valley_mass,
 )
 from volmar.evidence.humps import N_DRAWS, deepest_valley
 from volmar.metrics import clustering_error
@@ -40,7 +40,16 @@ LEAST_ALPHA = 0.001
 N_PAIRS = 50
 CURVED = 1e-4
 
-Scorer = Callable[[Any], NDArray[np.float64]]
+
+@dataclass(frozen=True)
+class Scorer:
+    """What scores rows by a split that was learnt on others; zero is between the sides."""
+
+    score: Callable[[Any], NDArray[np.float64]]
+    is_curved: bool = False
+
+    def __call__(self, rows: Any) -> NDArray[np.float64]:
+        return self.score(rows)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,9 @@ class SplitTestResult:
         splits: near 0 where both halves see the same split, up to 0.5.
     scores : ndarray of shape (n,)
         Held-out scores of the first split, in standard deviations, positive for the upper side.
+    has_way_around : bool
+        Whether one mode was rejected, and the sides are connected around the valley all the same,
+        as those of a ring are (`volmar.evidence.has_way_around`). `p_value` is then 1.
     """
 
     p_value: float
@@ -72,6 +84,7 @@ class SplitTestResult:
     separation: float
     disagreement: float
     scores: NDArray = field(repr=False)
+    has_way_around: bool = False
 
     @property
     def is_real(self) -> bool:
@@ -85,6 +98,11 @@ class SplitTestResult:
                 f"There is more than one group (p = {self.p_value:.2g}): the rows of one half "
                 f"part where the other half says. The two halves disagree about "
                 f"{100 * self.disagreement:.0f} % of the rows."
+            )
+        if self.has_way_around:
+            return (
+                "Nothing here speaks for more than one group: scores of held-out rows have two "
+                "modes, but rows connect the two sides around the gap, as those of a ring do."
             )
         return (
             f"Nothing here speaks for more than one group (p = {self.p_value:.2g}, more than "
@@ -115,21 +133,20 @@ def split_test(
     X : array of shape (n, d)
         Rows, dense or CSR, at least 80.
     estimator : clusterer, optional
-        What splits: a clusterer for two clusters that has `decision_function`, `coef_` or
-        `cluster_centers_` after `fit`, or a pipeline that ends in one. Not given, it is the
-        direction in which the half looks most like two groups of any size, among those that lead
-        to a high separation probability (those of `volmar.MSPC` and single features).
+        What splits: any clusterer for two clusters, or a pipeline that ends in one. Not given, it
+        is the direction in which the half looks most like two groups of any size, among those
+        that lead to a high separation probability (those of `volmar.MSPC` and single features).
     alpha : float, default=0.05
         Level, at least 0.001. Below 0.0075 there are more draws, so that it can be reached. The
         least p-value of "dip" is 0.0003 up to 4,000 rows and 0.003 beyond 40,000.
     n_splits : int, optional
-        How often the rows are parted; 3 if not given, 1 from 20,000 rows on and for curved splits.
+        How often the rows are parted; 3 if not given, 1 from 20,000 rows on.
     test : {"humps", "dip"}, default="humps"
         "humps": the mass of the valleys of a smoothed density, against draws from the nearest
         density with one hump (`volmar.evidence.hump_test`). "dip": Hartigan's dip, whose null is
-        the uniform density: surely valid, and blind for small groups. Not for curved splits.
+        the uniform density: surely valid, and blind for small groups.
     progress : callable, optional
-        Called with (done, wanted) as halves and sets of noise are done.
+        Called with (done, wanted) after each random split into halves.
     random_state : int, RandomState or None, default=None
         Seed of the halves, the starts and the draws, and of the estimator where it has none of
         its own.
@@ -146,11 +163,12 @@ def split_test(
     are looked for (`volmar.evidence.dithered`): one alone is no evidence, several that agree are.
     Copies of a row fall into both halves: drop them first.
 
-    Scores of a curved split (kernels, graphs) may have two humps on rows that have one, where they
-    level off on either side. They are compared with those of the same estimator on noise: 50 sets
-    each of normal rows with the mean and covariance of X and of rows that are uniform over a box
-    along its principal axes, of which the larger p-value counts. That takes 200 more fits to half
-    of the rows, and its level is that of such noise.
+    Where an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, scores
+    are those of its hyperplane. Otherwise its split may be curved, and scores of a kernel or a
+    graph have modes of their own. The score of a held-out row is then its distance to the border
+    between the two clusters (`volmar.evidence.Border`), in the units of X, or of the last step
+    of a pipeline. Such a split is not real if rows connect its sides around the valley, as
+    those of a ring do (`volmar.evidence.has_way_around`): the p-value is then 1.
 
     Examples
     --------
@@ -176,31 +194,21 @@ def split_test(
     n_draws = max(N_DRAWS, math.ceil(3.0 / alpha))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     p_values, separations, disagreements, first = [], [], [], np.empty(0)
-    noise: dict[str, NDArray] = {}
     resolutions = column_resolutions(rows)
     wanted = n_splits or (1 if n >= LARGE else N_SPLITS)
-    tell = _Progress(progress, wanted)
-    split = 0
-    while split < wanted:
+    if progress is not None:
+        progress(0, wanted)
+    for split in range(wanted):
         order = rng.permutation(n)
         halves = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
         scorers = [_scorer(_seen(rows, half, estimator, rng), estimator, rng) for half in halves]
-        if split == 0 and estimator is not None and _is_curved(rows, scorers[0]):
-            _refuse_dip(test)
-            wanted, n_sets = n_splits or 1, max(N_SETS, math.ceil(1.5 / alpha))
-            tell.wanted = wanted + len(KINDS) * n_sets
-            noise = reference_masses(
-                rows, lambda half: _scorer(half, estimator, rng), rng, n_sets=n_sets, tell=tell
-            )
         held_out = np.empty(n)
         everywhere = [scorer(rows) for scorer in scorers]
         for scorer, found, unseen in zip(scorers, everywhere, halves[::-1], strict=True):
             scores = found[unseen]
             if resolutions.any():
                 scores = dithered_scores(scorer, rows[unseen], resolutions, rng)
-            if noise:
-                p_values.append(reference_p_value(valley_mass(scores), noise))
-            elif test == "dip":
+            if test == "dip":
                 p_values.append(float(dip_test(scores).p_value))
             else:
                 p_values.append(hump_test(scores, rng, n_draws=n_draws).p_value)
@@ -212,45 +220,20 @@ def split_test(
             turned = np.mean(sides[0] == sides[1]) < 0.5
             held_out[halves[0]] *= -1.0 if turned else 1.0
             first = held_out
-        tell()
-        split += 1
+        if progress is not None:
+            progress(split + 1, wanted)
+    p_value = combine_p_values(p_values)
+    is_curved = any(scorer.is_curved for scorer in scorers)
+    goes_around = p_value <= alpha and is_curved and has_way_around(rows, first)
     return SplitTestResult(
-        combine_p_values(p_values),
+        1.0 if goes_around else p_value,
         float(alpha),
         tuple(p_values),
         float(np.mean(separations)),
         float(np.mean(disagreements)),
         first,
+        goes_around,
     )
-
-
-class _Progress:
-    """Counts what is done, and says so."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, wanted: int):
-        self.progress, self.wanted, self.done = progress, wanted, -1
-        self()
-
-    def __call__(self) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.wanted)
-
-
-def _refuse_dip(test: str) -> None:
-    if test == "dip":
-        raise ValueError(
-            "test='dip' has no level for the curved scores of this estimator. Use test='humps', "
-            "which compares them with noise, or a linear estimator."
-        )
-
-
-def _is_curved(rows: Any, scorer: Scorer) -> bool:
-    """Whether scores are not affine: that of a middle is not the middle of the scores."""
-    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, N_PAIRS))
-    ends = scorer(rows[one]) + scorer(rows[other])
-    middle = scorer(0.5 * (rows[one] + rows[other]))
-    return bool(np.abs(middle - 0.5 * ends).max() > CURVED * max(np.ptp(ends), np.ptp(middle)))
 
 
 def _checked_rows(X: ArrayLike) -> Any:
@@ -298,14 +281,21 @@ def _seen(rows: Any, half: NDArray, estimator: Any, rng: np.random.Generator) ->
 
 
 def _scorer(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
-    """Fit to a half, and return what scores rows by it; zero is between the sides."""
+    """Fit to a half, and return what scores rows by it."""
     if estimator is None:
         direction = two_group_direction(X, rng)
         cut = deepest_valley(dithered_scores(direction.scores, X, column_resolutions(X), rng))
-        return lambda rows: direction.scores(rows) - cut
+        return Scorer(lambda rows: direction.scores(rows) - cut)
     model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
-    score, name = _raw_scorer(model), type(model).__name__
+    raw = _raw_scorer(model)
+    if raw is not None:
+        score = _checked_scorer(raw, type(model).__name__)
+        if _is_affine(score, X):
+            return Scorer(score)
+    return Scorer(_distance_scorer(model, X, rng), is_curved=True)
 
+
+def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:
     def scores(rows: Any) -> NDArray[np.float64]:
         found = np.asarray(score(rows), dtype=np.float64)
         if found.ndim == 2 and found.shape[1] == 1:
@@ -325,12 +315,48 @@ def _scorer(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
     return scores
 
 
-def _raw_scorer(model: Any) -> Callable[[Any], Any]:
+def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
+    """Whether the score of a middle is the middle of the scores."""
+    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, N_PAIRS))
+    ends = score(rows[one]) + score(rows[other])
+    middle = score(0.5 * (rows[one] + rows[other]))
+    return bool(np.abs(middle - 0.5 * ends).max() <= CURVED * max(np.ptp(ends), np.ptp(middle)))
+
+
+def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[Any], NDArray]:
+    """Return what measures distances to the border between two fitted clusters."""
+    steps, last = [], model
+    while isinstance(last, Pipeline):
+        steps += [last[:-1]] if len(last) > 1 else []
+        last = last[-1]
+    name = type(last).__name__
+    if hasattr(last, "labels_"):
+        labels = last.labels_
+    elif hasattr(model, "predict"):
+        labels = model.predict(X)
+    else:
+        raise TypeError(
+            f"estimator {name} has no decision_function, coef_, cluster_centers_, labels_ or "
+            "predict after fit. Use a clusterer, such as those of volmar or KMeans(2)."
+        )
+
+    def transform(rows: Any) -> Any:
+        for step in steps:
+            rows = step.transform(rows)
+        return rows
+
+    border = fitted_border(labels, X, column_resolutions(X), rng, name=name, transform=transform)
+    return lambda rows: border.distances(transform(rows))
+
+
+def _raw_scorer(model: Any) -> Callable[[Any], Any] | None:
     if hasattr(model, "decision_function"):
         return model.decision_function
     if isinstance(model, Pipeline):
         score = _raw_scorer(model[-1])
-        return score if len(model) == 1 else lambda rows: score(model[:-1].transform(rows))
+        if score is None or len(model) == 1:
+            return score
+        return lambda rows: score(model[:-1].transform(rows))
     if hasattr(model, "coef_"):
         w, b = np.atleast_2d(model.coef_).T, getattr(model, "intercept_", 0.0)
         return lambda rows: rows @ w + b
@@ -339,7 +365,4 @@ def _raw_scorer(model: Any) -> Callable[[Any], Any]:
         # Nearer to `high`: |x - low|^2 - |x - high|^2 = 2 (x - middle)'w.
         w, middle = high - low, 0.5 * (low + high)
         return lambda rows: rows @ w - middle @ w
-    raise TypeError(
-        f"estimator {type(model).__name__} has no decision_function, coef_ or two "
-        "cluster_centers_ after fit. Use a clusterer of volmar, or KMeans(2)."
-    )
+    return None
