@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
+from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans, SpectralClustering
+from sklearn.datasets import make_moons
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
@@ -14,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
+from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import ResamplingStability, split_test, stability
-from volmar.diagnostics.references import KINDS, draw, reference_p_value
 from volmar.evidence.humps import GRID, density_on_grid
 from volmar.separation import two_group_direction as direction_module
 from volmar.separation.two_group_direction import two_group_direction
@@ -387,7 +388,12 @@ def test_words(noise):
         ({"estimator": MSPC}, TypeError, "instance of scikit-learn estimator instead of a class"),
         ({"estimator": "kmeans"}, TypeError, "does not seem to be a scikit-learn estimator"),
         ({"estimator": MSPC(kernel="precomputed")}, ValueError, "MSPC takes a precomputed matrix"),
-        ({"estimator": AgglomerativeClustering(2)}, TypeError, "has no decision_function, coef_"),
+        (
+            {"estimator": StandardScaler()},
+            TypeError,
+            "has no decision_function.*Use a clusterer",
+        ),
+        ({"estimator": GaussianMixture(3)}, ValueError, "GaussianMixture found 3 clusters, and a"),
         ({"estimator": Linear(np.eye(4))}, ValueError, "Linear scores 4 clusters.*n_clusters=2"),
         ({"estimator": Linear((np.nan,) * 4)}, ValueError, "Linear scores a row by nan"),
     ],
@@ -571,37 +577,120 @@ def test_bad_input_to_stability(options, error, message):
         stability(**options)
 
 
-def test_curved_scores_are_compared_with_noise():
-    """On noise in the plane a graph's scores have two humps, and so they have on other noise."""
-    noise = np.random.default_rng(0).normal(size=(120, 2))
+# ---------------------------------------------------------------------- curved splits
+
+
+def bent(n=300, noise=0.1, seed=0):
+    """Half a ring: one piece."""
+    rng = np.random.default_rng(seed)
+    angle = rng.uniform(0, np.pi, n)
+    return np.column_stack([np.cos(angle), np.sin(angle)]) + noise * rng.normal(size=(n, 2))
+
+
+def test_curved_splits_of_noise_are_not_real():
+    """Level of the distances to the border; the scores of a graph have modes of their own."""
+    rejected = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = [rng.normal(size=(200, 2)), rng.exponential(size=(200, 3)), bent(200, seed=seed)]
+        rejected += split_test(X[seed % 3], SoftLabelMVC(), n_splits=1, random_state=seed).is_real
+    assert rejected == 0
+
+
+@pytest.mark.parametrize("test", ["humps", "dip"])
+def test_moons_are_real(test):
+    X, y = make_moons(400, noise=0.08, random_state=0)
     told = []
     found = split_test(
-        noise, SoftLabelMVC(), progress=lambda *where: told.append(where), random_state=0
+        X, SoftLabelMVC(), test=test, progress=lambda *where: told.append(where), random_state=0
     )
+    assert found.is_real
+    assert not found.has_way_around
+    assert found.disagreement < 0.1
+    assert len(found.p_values) == 6
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert max(np.mean((found.scores > 0) == y), np.mean((found.scores < 0) == y)) > 0.95
+
+
+def rings():
+    X, _ = make_two_circles(400, noise=0.03, factor=0.3, random_state=0)
+    return X
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SpectralClustering(2, gamma=20.0),
+        AgglomerativeClustering(2, linkage="single"),
+        DBSCAN(eps=0.3),
+        make_pipeline(StandardScaler(), SoftLabelMVC()),
+        make_pipeline(make_pipeline(StandardScaler()), make_pipeline(SoftLabelMVC())),
+    ],
+    ids=["spectral", "single linkage", "DBSCAN", "pipeline", "nested"],
+)
+def test_every_clusterer_with_labels_is_tested(estimator):
+    first, second = (split_test(rings(), estimator, n_splits=1, random_state=0) for _ in range(2))
+    assert first.is_real
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+def test_a_mixture_is_tested_by_its_predictions():
+    """It has no labels_, and a curved border between a narrow and a wide component."""
+    X = blobs(400, distance=8.0, d=2)
+    X[:200] *= [3.0, 1.0]
+    assert split_test(X, GaussianMixture(2), n_splits=1, random_state=0).is_real
+    noise = np.random.default_rng(0).normal(size=(300, 2))
+    assert not split_test(noise, GaussianMixture(2), n_splits=1, random_state=0).is_real
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.astype(np.float32),
+        sparse.csr_array,
+        lambda X: 1e50 * X,
+        lambda X: 1e-50 * X,
+        lambda X: np.hstack([X, np.full((len(X), 2), 5.0)]),
+    ],
+    ids=["f4", "csr", "huge", "tiny", "constant"],
+)
+def test_curved_splits_of_rows_of_every_kind(change):
+    result = split_test(change(rings()), KernelKMeans(2), n_splits=1, random_state=0)
+    plain = split_test(rings(), KernelKMeans(2), n_splits=1, random_state=0)
+    assert result.is_real
+    agreement = np.mean((result.scores > 0) == (plain.scores > 0))
+    assert max(agreement, 1 - agreement) > 0.98
+    assert not split_test(
+        change(np.random.default_rng(1).normal(size=(200, 2))),
+        KernelKMeans(2),
+        n_splits=1,
+        random_state=0,
+    ).is_real
+
+
+def test_distances_of_a_pipeline_are_those_of_its_last_step():
+    """Two groups in a column of small numbers, beside a column of large ones."""
+    X = blobs(300, distance=8.0, d=2) * [1e6, 1.0]
+    pipeline = make_pipeline(StandardScaler(), SoftLabelMVC())
+    assert split_test(X, pipeline, n_splits=1, random_state=0).is_real
+
+
+def test_a_ring_has_a_way_around(monkeypatch):
+    """Where a curved split of one piece is bimodal all the same, it is not real."""
+    monkeypatch.setattr(MODULE, "combine_p_values", lambda p_values: 0.01)
+    found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
+    assert found.has_way_around
+    assert found.p_value == 1.0
     assert not found.is_real
-    assert told[0] == (0, 3)  # before it is known that scores are curved
-    assert told[-1] == (101, 101)
+    assert "rows connect the two sides around the gap" in str(found)
 
 
-def test_a_curved_score_has_no_dip_test():
+def test_one_cluster_is_no_split():
+    """An estimator that puts a half together, or one row apart."""
     X = np.random.default_rng(0).normal(size=(100, 2))
-    with pytest.raises(ValueError, match="test='dip' has no level for the curved scores"):
-        split_test(X, KernelCPMMC(random_state=0), test="dip")
-
-
-def test_noise_has_the_moments_of_the_rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 3)) + 5.0
-    for kind in KINDS:
-        noise = draw(X, kind, rng)
-        np.testing.assert_allclose(noise.mean(axis=0), X.mean(axis=0), atol=0.15)
-        np.testing.assert_allclose(np.cov(noise.T), np.cov(X.T), rtol=0.15, atol=0.1)
-    assert np.ptp(draw(X, "uniform", rng) @ np.linalg.svd(X - X.mean(0))[2][0]) < 0.9 * np.ptp(
-        draw(X, "normal", rng) @ np.linalg.svd(X - X.mean(0))[2][0]
-    )
-
-
-def test_the_larger_p_value_of_the_noises_counts():
-    masses = {"normal": np.zeros(99), "uniform": np.full(99, 0.2)}
-    assert reference_p_value(0.1, masses) == 1.0
-    assert reference_p_value(0.3, masses) == 0.01
+    found = split_test(X, DBSCAN(eps=50), n_splits=1, random_state=0)
+    assert found.p_values == (1.0, 1.0)
+    np.testing.assert_array_equal(found.scores, 0.0)
+    X[3] = 30.0
+    single = AgglomerativeClustering(2, linkage="single")
+    assert not split_test(X, single, n_splits=1, random_state=0).is_real

@@ -34,10 +34,16 @@ from volmar.base.validation import (
     check_sample_weight,
 )
 from volmar.base.warn import warn_user
-from volmar.base.walk_scores import walk_candidate
 from volmar.rows import BlockTable, RowSource, as_rows, is_dask
 from volmar.solvers import Result, Status
-from volmar.splits import LINEAR, HeldOutTest, held_out_test, make_split, separation_along
+from volmar.splits import (
+    LINEAR,
+    HeldOutTest,
+    held_out_test,
+    make_split,
+    separation_along,
+    walk_candidate,
+)
 
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
@@ -263,9 +269,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         kernel = getattr(self, "kernel", None)
         return isinstance(kernel, str) and kernel == "linear"
 
-    def _test_split(
-        self, X: Any, weights: NDArray | None, level: float, seed: int
-    ) -> HeldOutTest:
+    def _test_split(self, X: Any, weights: NDArray | None, level: float, seed: int) -> HeldOutTest:
         """Test on held-out rows whether X has more than one group; a row counts once."""
         if weights is not None:
             X = X[np.flatnonzero(weights > 0)]
@@ -275,9 +279,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             candidates = (walk_candidate(lambda rows, s: self._fit_part(rows, None, s)),)
         return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
 
-    def _make_split(
-        self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
-    ) -> Any:
+    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
         """Fit the split that held-out rows have confirmed.
 
         Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
@@ -297,9 +299,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             return own
         return CellSplit(cells, sides)
 
-    def _fit_from(
-        self, X: Any, weights: NDArray | None, seed: int, sides: NDArray
-    ) -> Any:
+    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
         """Fit a clusterer for two that starts from given sides; None where it cannot."""
         if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
             return None

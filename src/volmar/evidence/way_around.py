@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
+from volmar.evidence.dither import column_resolutions, dithered
+
 __all__ = ["has_way_around"]
 
-# Rows that are looked at; of more, so many are drawn.
-MOST_ROWS = 2000
+# Rows that are looked at, and their entries.
+MOST_ROWS, MOST_ENTRIES = 2000, 20_000_000
 # Rows at the valley, or at a mode, below which nothing is said.
 FEWEST = 5
 # Bandwidth of the scores' density in units of the middle nine tenths, at 300 rows; half the width
@@ -37,7 +39,8 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Rows, dense or CSR. Of more than 2,000 rows, every so many-th in the order of the scores.
+        Rows, dense or CSR. Of more than 2,000 rows, 2,000 at even steps in the order of the scores
+        are looked at. Columns of few values are dithered (`dithered`).
     scores : array-like of shape (n,)
         Scores along which a test found two modes: those of a hyperplane, or distances to a border
         (`Border.distances`). Best of rows that had no part in finding it.
@@ -90,8 +93,9 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
         raise ValueError(f"scores has an entry of {s[~np.isfinite(s)][0]}. Pass finite scores.")
     if d < 2:
         return False
-    if n > MOST_ROWS:
-        kept = np.argsort(s, kind="stable")[np.linspace(0, n - 1, MOST_ROWS).astype(np.int64)]
+    most = min(MOST_ROWS, MOST_ENTRIES // d)
+    if n > most:
+        kept = np.argsort(s, kind="stable")[np.linspace(0, n - 1, most).astype(np.int64)]
         X, s = X[kept], s[kept]
     peak = float(np.abs(s).max(initial=0.0))
     found = _valley(s / peak) if peak > 0 else None
@@ -129,7 +133,9 @@ def _valley(s: NDArray) -> _Valley | None:
 
 def _standardised(X: Any) -> NDArray[np.float64]:
     """Return dense columns of mean 0 and standard deviation 1, without those that are constant."""
-    rows = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    # Copies of a row would have no distance from each other, however sparse space is.
+    rows = dithered(X, column_resolutions(X), np.random.default_rng(0))
+    rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
     unit = np.abs(rows).max(axis=0)
     rows = rows[:, unit > 0] / unit[unit > 0].astype(np.float64)
     rows -= rows.mean(axis=0)

@@ -150,9 +150,7 @@ class ManyClusters(Clusterer):
         except ValueError:
             return None
 
-    def _make_split(
-        self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
-    ) -> Any:
+    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
         model = super()._make_split(X, weights, seed, outcome)
         if not isinstance(model, CellSplit):
             return model

@@ -2,6 +2,7 @@
 
 from volmar.splits.along import separation_along
 from volmar.splits.cells import LinearCells
+from volmar.splits.curved import fitted_border, walk_candidate
 from volmar.splits.held_out import (
     DIRECTION,
     LINEAR,
@@ -25,10 +26,12 @@ __all__ = [
     "SearchedRows",
     "SeenRows",
     "clearest_pairs",
+    "fitted_border",
     "held_out_test",
     "make_split",
     "n_searched",
     "searched_rows",
     "separation_along",
     "two_group_direction",
+    "walk_candidate",
 ]

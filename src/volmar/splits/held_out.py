@@ -46,6 +46,8 @@ FEWEST_DRAWS = 400
 FEWEST_ROWS = 40
 # Halves whose scores correlate by so much have found the same split: their rows are tested together.
 AGREE = 0.8
+# Valleys with p-values up to this are checked for a way around them.
+SMALL = 0.05
 # If all p-values of the first halves are above this the others are not looked at.
 HOPELESS = 0.5
 # Rows of which the agreement is found, and rows that are asked for a way around a valley.
@@ -114,6 +116,8 @@ class HeldOutTest:
         Held-out scores of the first candidate in the first two halves, in standard deviations.
     sides : ndarray of shape (2, n)
         Scores of all rows by what each of these halves has learnt, in the same units.
+    has_way_around : bool
+        Whether a valley was not counted because rows connect its sides around it.
     """
 
     p_value: float
@@ -121,6 +125,7 @@ class HeldOutTest:
     p_values: tuple[float, ...]
     scores: NDArray = field(repr=False)
     sides: NDArray = field(repr=False)
+    has_way_around: bool = False
 
     @property
     def separation(self) -> float:
@@ -226,7 +231,8 @@ def held_out_test(
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
     p_value = judged[best].p_value
-    return HeldOutTest(p_value, best, tuple(made), first.scores, first.sides)
+    around = any(one.has_way_around for one in judged)
+    return HeldOutTest(p_value, best, tuple(made), first.scores, first.sides, around)
 
 
 class _Parting:
@@ -301,6 +307,7 @@ class _Judged:
         self.candidate, self.test = candidate, test
         self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
         self.p_values: list[float] = []
+        self.has_way_around = False
         # Of one or two p-values the smallest counts, by Bonferroni's rule.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
         smallest = candidate.share * level * self.quantile / BELOW_LEVEL
@@ -337,6 +344,7 @@ class _Judged:
         else:
             p_value = hump_test(scores, rng, n_draws=self.n_draws).p_value
         # Only where it matters: neighbours take longer than draws.
-        if p_value <= 0.05 and parting.is_around(scores, rows):
+        if p_value <= SMALL and parting.is_around(scores, rows):
+            self.has_way_around = True
             return 1.0
         return p_value

@@ -19,7 +19,9 @@ __all__ = ["make_split"]
 ABOUT_AS_CLEAR = 0.5
 
 
-def make_split(X: Any, rng: np.random.Generator, *, by_direction: bool = True) -> LinearCells | None:
+def make_split(
+    X: Any, rng: np.random.Generator, *, by_direction: bool = True
+) -> LinearCells | None:
     """Return the split of all rows whose valley is deepest.
 
     It is the hyperplane across the direction that shows two groups best, or the cells of a

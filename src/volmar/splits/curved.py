@@ -1,4 +1,4 @@
-"""Scores of held-out rows by a clustering whose border may be curved."""
+"""Candidates whose border may be curved: held-out rows are scored by their distance to it."""
 
 from __future__ import annotations
 
@@ -9,46 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence import Border, column_resolutions, dithered, dithered_scores
+from volmar.evidence import Border, column_resolutions, dithered
 from volmar.evidence.border_walk import rows_kept
-from volmar.splits import Candidate, SeenRows
+from volmar.splits.held_out import Candidate, SeenRows
 
-__all__ = ["fitted_border", "walk_candidate", "walk_scores"]
-
-
-def walk_scores(
-    model: Any, seen: Any, unseen: Any, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return the signed distances of held-out rows to the border between two fitted clusters.
-
-    They stand for the scores of a hyperplane where the model has none: `volmar.evidence.hump_test`
-    is valid for them. Columns of few values are dithered in all rows
-    (`volmar.evidence.dithered`).
-
-    Parameters
-    ----------
-    model : clusterer
-        Fitted to the seen rows, with two clusters in `labels_`; rows of label -1 are noise and
-        belong to neither.
-    seen : matrix of shape (m, d)
-        Rows that the model was fitted to, dense or CSR.
-    unseen : matrix of shape (n, d)
-        Held-out rows.
-    rng : Generator
-        Draws the noise, and from the seen rows where there are many.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Positive for the cluster with the larger label; all 0 where there is one cluster.
-    """
-    resolutions = column_resolutions(seen)
-    border = fitted_border(model.labels_, seen, resolutions, rng, name=type(model).__name__)
-    return dithered_scores(border.distances, unseen, resolutions, rng)
+__all__ = ["fitted_border", "walk_candidate"]
 
 
 def fitted_border(
-    labels: Any, seen: Any, resolutions: NDArray, rng: np.random.Generator, *, name: str
+    labels: Any,
+    seen: Any,
+    resolutions: NDArray,
+    rng: np.random.Generator,
+    *,
+    name: str,
+    transform: Callable[[Any], Any] | None = None,
 ) -> Border:
     """Return the border between the two clusters of seen rows, which are dithered.
 
@@ -64,6 +39,8 @@ def fitted_border(
         Draws the noise.
     name : str
         Of the estimator, for an error.
+    transform : callable, optional
+        From rows to those in which distances are measured; the rows themselves if not given.
     """
     labels = np.asarray(labels)
     found = np.unique(labels[labels >= 0])
@@ -75,7 +52,8 @@ def fitted_border(
     sides = labels[members] == (found[-1] if found.size == 2 else -1)
     # Noise makes sparse rows dense: only those that are kept.
     kept = rows_kept(sides, seen.shape[1], rng)
-    return Border(dithered(seen[members[kept]], resolutions, rng), sides[kept], rng)
+    rows = dithered(seen[members[kept]], resolutions, rng)
+    return Border(rows if transform is None else transform(rows), sides[kept], rng)
 
 
 def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
