@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +41,7 @@ from volmar.splits import (
     HeldOutTest,
     held_out_test,
     make_split,
+    merged_labels,
     separation_along,
     walk_candidate,
 )
@@ -233,6 +234,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
         )
+        if self.n_clusters == "auto" and self._splits_by_hyperplanes():
+            result = self._merge(X, weights, result)
         self._set_result(result)
         n_found = self.tree_.n_leaves
         if not isinstance(self.n_clusters, str) and n_found < self.n_clusters:
@@ -251,6 +254,20 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 ConvergenceWarning,
             )
 
+    def _merge(self, X: Any, weights: NDArray | None, result: RecursiveResult) -> RecursiveResult:
+        """Give clusters of the tree one label where there is no valley between them."""
+        if self.tree_.n_leaves < 3:
+            return result
+        counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
+        new = merged_labels(
+            X[counted],
+            result.labels[counted],
+            np.random.default_rng(0),
+            apart=self.tree_.siblings(),
+        )
+        self.tree_.relabel(new)
+        return replace(result, labels=new[result.labels])
+
     def _check_finds_number(self) -> None:
         name, words = type(self).__name__, self._finds_number
         if self.n_clusters not in words:
@@ -260,8 +277,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if self._is_pairwise():
             raise ValueError(
-                f"n_clusters={self.n_clusters!r} looks for gaps between rows, and {name} was given "
-                "similarities ('precomputed'). Pass the rows themselves, or a number of clusters."
+                f"n_clusters={self.n_clusters!r} looks for gaps between rows, and {name} was "
+                "given similarities ('precomputed'). Pass the rows themselves, or a number of "
+                "clusters."
             )
 
     def _splits_by_hyperplanes(self) -> bool:
@@ -412,7 +430,7 @@ def _is_near(labels: NDArray, sides: NDArray) -> bool:
     """Whether two splits differ in few rows, compared with the smaller side."""
     apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
     smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
-    return min(apart, sides.size - apart) <= NEAR * smaller
+    return bool(min(apart, sides.size - apart) <= NEAR * smaller)
 
 
 @dataclass(frozen=True, repr=False)

@@ -128,7 +128,7 @@ class SplitTree:
             stack.extend(reversed(node.children))
 
     def leaves(self) -> list[SplitNode]:
-        """Return the clusters, in the order of their labels."""
+        """Return the clusters, in the order of their labels where none were merged."""
         return [node for node in self.nodes() if node.is_leaf]
 
     def splits(self) -> list[SplitNode]:
@@ -138,8 +138,22 @@ class SplitTree:
 
     @property
     def n_leaves(self) -> int:
-        """Number of clusters."""
-        return len(self.leaves())
+        """Number of clusters; leaves with the same label are one."""
+        leaves = self.leaves()
+        return len({leaf.label for leaf in leaves}) if leaves[0].label is not None else len(leaves)
+
+    def siblings(self) -> list[tuple[int, int]]:
+        """Return the pairs of labels of leaves that one split separates."""
+        return [
+            (first.label, second.label)
+            for first, second in (node.children for node in self.splits())
+            if first.label is not None and second.label is not None
+        ]
+
+    def relabel(self, labels: NDArray) -> None:
+        """Give the leaves new labels, ``labels[old]``."""
+        for leaf in self.leaves():
+            leaf.label = int(labels[leaf.label])
 
     def scores(self, X: Any) -> NDArray:
         """Return scores (n, k): the least score towards the cluster on the way down to it.
@@ -154,7 +168,8 @@ class SplitTree:
         n = X.shape[0]
         if self.root.is_leaf:
             return np.zeros(n)
-        if self.n_leaves == 2:
+        leaves = self.leaves()
+        if len(leaves) == 2:
             return self.root.score(X)
         columns: list[NDArray] = []
         stack = [(self.root, np.full(n, np.inf), np.arange(n))]
@@ -171,20 +186,44 @@ class SplitTree:
             second[rows] = np.minimum(least[rows], f)
             stack.append((node.children[1], second, rows[f > 0]))
             stack.append((node.children[0], first, rows[f <= 0]))
-        return np.column_stack(columns)
+        scores = np.column_stack(columns)
+        if self.n_leaves < len(leaves):
+            # Of a cluster that is several leaves the nearest one counts.
+            labels = np.array([leaf.label for leaf in leaves])
+            scores = np.column_stack(
+                [scores[:, labels == label].max(axis=1) for label in range(self.n_leaves)]
+            )
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def __str__(self) -> str:
         """Draw the tree, a line a node."""
-        lines = [self.describe(self.root)]
-        self._draw(self.root, "", lines)
+        lines = []
+        stack = [(self.root, "", "")]
+        while stack:  # no function calls itself: a tree may be deeper than Python's stack
+            node, first, indent = stack.pop()
+            lines.append(first + self.describe(node))
+            for child, tick, bar in reversed(
+                list(zip(node.children, ("├─ ", "└─ "), ("│  ", "   "), strict=False))
+            ):
+                stack.append((child, indent + tick, indent + bar))
         return "\n".join(lines)
 
-    def _draw(self, node: SplitNode, indent: str, lines: list[str]) -> None:
-        for child, (tick, bar) in zip(
-            node.children, (("├─ ", "│  "), ("└─ ", "   ")), strict=bool(node.children)
-        ):
-            lines.append(indent + tick + self.describe(child))
-            self._draw(child, indent + bar, lines)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the nodes in a list, and their children by number: pickles at any depth."""
+        nodes = list(self.nodes())
+        number = {id(node): i for i, node in enumerate(nodes)}
+        return {
+            "nodes": [{**vars(node), "children": ()} for node in nodes],
+            "children": [[number[id(child)] for child in node.children] for node in nodes],
+            "feature_names": self.feature_names,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the nodes again."""
+        nodes = [SplitNode(**values) for values in state["nodes"]]
+        for node, children in zip(nodes, state["children"], strict=True):
+            node.children = tuple(nodes[i] for i in children)
+        self.root, self.feature_names = nodes[0], state["feature_names"]
 
     def describe(self, node: SplitNode) -> str:
         """Return size, split and leading features of a node in a line."""

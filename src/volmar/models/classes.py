@@ -28,7 +28,7 @@ __all__ = [
 
 # Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
 ROOMS = (
-    *("rows", "graphs", "operators", "solvers", "base"),
+    *("rows", "graphs", "operators", "solvers", "splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
 )
 # Calls a method by a name that it holds.

@@ -12,6 +12,7 @@ from volmar.splits.held_out import (
     held_out_test,
 )
 from volmar.splits.made import make_split
+from volmar.splits.merging import merged_labels
 from volmar.splits.pairs import CellPair, clearest_pairs
 from volmar.splits.searched import SearchedRows, n_searched, searched_rows
 from volmar.splits.two_groups import two_group_direction
@@ -29,6 +30,7 @@ __all__ = [
     "fitted_border",
     "held_out_test",
     "make_split",
+    "merged_labels",
     "n_searched",
     "searched_rows",
     "separation_along",

@@ -1,4 +1,4 @@
-"""Cells of linear discriminants: a split into two that is a hyperplane, or several pieces of one."""
+"""Cells of linear discriminants: a split by a hyperplane, or by several pieces of them."""
 
 from __future__ import annotations
 

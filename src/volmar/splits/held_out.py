@@ -44,7 +44,7 @@ BELOW_LEVEL = 4.0
 FEWEST_DRAWS = 400
 # Fewer rows say nothing: a half of them is the least that a test takes.
 FEWEST_ROWS = 40
-# Halves whose scores correlate by so much have found the same split: their rows are tested together.
+# Halves whose scores correlate by so much have found the same split: rows are tested together.
 AGREE = 0.8
 # Valleys with p-values up to this are checked for a way around them.
 SMALL = 0.05
@@ -155,7 +155,7 @@ def _learn_pair(seen: SeenRows, rng: np.random.Generator) -> CellPair | None:
 DIRECTION = Candidate(_learn_direction, share=0.7)
 #: The clearest pair of clusters of a partition, in its convex region.
 PAIR = Candidate(_learn_pair, share=0.3, has_one_border=False)
-LINEAR = (DIRECTION, PAIR)
+LINEAR: tuple[Candidate, ...] = (DIRECTION, PAIR)
 
 
 def held_out_test(
@@ -261,8 +261,8 @@ class _Parting:
             scores = (scores - centre) / unit
             self.sides[number] = (everywhere - centre) / unit
             self.held_out[unseen] = scores
-            inside = slice(None) if inside is None else inside
-            self.samples.append((scores[inside], unseen[inside]))
+            kept = np.ones(unseen.size, dtype=bool) if inside is None else inside
+            self.samples.append((scores[kept], unseen[kept]))
         self.agreement = _correlation(*self.sides)
         if self.agreement < 0:  # the second half calls the other side positive
             self.sides[1] *= -1.0

@@ -16,7 +16,7 @@ from volmar.splits.cells import LinearCells
 from volmar.splits.searched import SearchedRows
 from volmar.splits.valleys import Valley, deepest_valleys
 
-__all__ = ["CellPair", "clearest_pairs", "in_region"]
+__all__ = ["CellPair", "clearest_pairs", "in_region", "pairwise_valleys"]
 
 # Numbers of clusters that are tried, as long as the mean cluster has so many rows.
 NUMBERS, ROWS_A_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
@@ -62,10 +62,10 @@ class CellPair:
 def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
     r"""Return which rows are in the convex region of two cells.
 
-    With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l: half-spaces,
-    so that their intersection is convex. It holds the rows where :math:`f_i` and :math:`f_j` are
-    the two largest and about equal, and the cores of both cells. A log-concave density restricted
-    to a convex set and projected on a line is log-concave (Prékopa), hence has one mode. The union
+    With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l, an
+    intersection of half-spaces, which is convex. It holds the rows where :math:`f_i` and
+    :math:`f_j` are the two largest and about equal, and the cores of both cells. A log-concave
+    density restricted to a convex set and projected on a line is log-concave (Prékopa), hence has one mode. The union
     of two cells is not convex in general: rows of two cells of one Gaussian can have two modes.
 
     Parameters
@@ -111,7 +111,8 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
         if partition is None:
             continue
         directions, offsets = partition
-        pairs, valleys = _valleys(rows.noisy @ directions + offsets)
+        pairs, samples, _ = _regions(rows.noisy @ directions + offsets)
+        valleys = deepest_valleys(samples)
         if any(valley.depth > 0 for valley in valleys):
             found.append(_clearest(rows, directions, offsets, pairs, valleys))
     return found
@@ -148,21 +149,43 @@ def _discriminants(T: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArra
     return directions, -0.5 * np.einsum("kr,rk->k", means, directions)
 
 
-def _valleys(values: NDArray) -> tuple[list[tuple[int, int]], list[Valley]]:
-    """Return the pairs of cells that have rows in their region, and the valleys between them."""
+def pairwise_valleys(
+    T: NDArray, noisy: NDArray, labels: NDArray, k: int
+) -> list[tuple[tuple[int, int], NDArray, NDArray, Valley]]:
+    """Return, for pairs of clusters: their numbers, scores, the rows of these, and their valley.
+
+    Parameters
+    ----------
+    T : ndarray of shape (n, r)
+        Rows that discriminants are learnt from.
+    noisy : ndarray of shape (n, r)
+        Dithered rows that are scored.
+    labels : ndarray of shape (n,)
+        Clusters 0 to k - 1, none empty.
+    k : int
+        Number of clusters.
+    """
+    directions, offsets = _discriminants(T, labels, k)
+    pairs, samples, insides = _regions(noisy @ directions + offsets)
+    return list(zip(pairs, samples, insides, deepest_valleys(samples), strict=True))
+
+
+def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
+    """Return the pairs of cells that have rows in their region, their scores, and these rows."""
     k = values.shape[1]
-    pairs, samples = [], []
-    # Of each row the two largest functions among the others of a pair are needed: sort once.
+    pairs, samples, insides = [], [], []
+    # Of each row the largest function that is not of the pair is among its three largest.
     order = np.argsort(-values, axis=1)[:, :3]
     top = np.take_along_axis(values, order, axis=1)
     for i in range(k):
         for j in range(i + 1, k):
             highest = _highest_other(order, top, i, j)
-            inside = values[:, i] + values[:, j] >= 2.0 * highest
-            if np.count_nonzero(inside) >= FEWEST:
+            inside = np.flatnonzero(values[:, i] + values[:, j] >= 2.0 * highest)
+            if inside.size >= FEWEST:
                 pairs.append((i, j))
                 samples.append(values[inside, j] - values[inside, i])
-    return pairs, deepest_valleys(samples)
+                insides.append(inside)
+    return pairs, samples, insides
 
 
 def _highest_other(order: NDArray, top: NDArray, i: int, j: int) -> NDArray:

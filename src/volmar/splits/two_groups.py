@@ -103,7 +103,7 @@ class _Found:
 def _indices(projections: NDArray) -> tuple[NDArray, NDArray]:
     """Return the two-group index of each column, and where to cut it."""
     cuts, _ = _two_means(projections)
-    found, shares, densities = binned(np.ascontiguousarray(projections.T))
+    found, shares, densities = binned(list(np.ascontiguousarray(projections.T)))
     places = np.array([valley.place for valley in valleys_of(found, densities)])
     index = np.zeros(cuts.size)
     index[[sample is not None for sample in found]] = two_group_index(shares)

@@ -1,0 +1,94 @@
+"""Clusters without a valley between them: a split above has cut through a mode."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.evidence import hump_test
+from volmar.splits.pairs import pairwise_valleys
+from volmar.splits.searched import n_searched, searched_rows
+
+__all__ = ["merged_labels"]
+
+# Valleys of so many standard errors are not tested: they are there.
+CLEAR = 4.0
+# A test on the rows that were split finds valleys too easily: no valley at this level is none.
+LEVEL = 0.05
+# Rows of both clusters between which a valley is looked for.
+FEWEST = 10
+
+
+def merged_labels(
+    X: Any,
+    labels: NDArray,
+    rng: np.random.Generator,
+    *,
+    apart: Collection[tuple[int, int]] = (),
+) -> NDArray[np.int64]:
+    """Return a new label for each cluster; those without a valley between them get the same.
+
+    Each pair of clusters is projected on the difference of their linear discriminants inside its
+    convex region (`volmar.splits.pairs.in_region`). The pair with the least significant valley is
+    merged if its rows are consistent with one mode, and all pairs are looked at again.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or CSR.
+    labels : ndarray of shape (n,)
+        Clusters 0 to k - 1.
+    rng : Generator
+        Draws rows and samples of the test.
+    apart : collection of (int, int)
+        Pairs of clusters, the smaller number first, that are known to be apart.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        New labels, numbered from 0 in the order of the old ones.
+    """
+    k = int(labels.max()) + 1
+    new = np.arange(k)
+    most = n_searched(X.shape[1])
+    if X.shape[0] > most:
+        chosen = np.sort(rng.choice(X.shape[0], most, replace=False))
+        X, labels = X[chosen], labels[chosen]
+    rows = searched_rows(X, rng)
+    while len(np.unique(new)) > 2:
+        pair = _least_separated(rows.T, rows.noisy, new[labels], rng, _known(apart, new))
+        if pair is None:
+            break
+        new[new == pair[1]] = pair[0]
+    return np.unique(new, return_inverse=True)[1].astype(np.int64)
+
+
+def _known(apart: Collection[tuple[int, int]], new: NDArray) -> set[tuple[int, int]]:
+    found = {(int(new[i]), int(new[j])) for i, j in apart}
+    return found | {pair[::-1] for pair in found}
+
+
+def _least_separated(
+    T: NDArray,
+    noisy: NDArray,
+    labels: NDArray,
+    rng: np.random.Generator,
+    apart: set[tuple[int, int]],
+) -> tuple[int, int] | None:
+    """Return the pair of clusters with the least significant valley, if that is none."""
+    names, codes = np.unique(labels, return_inverse=True)
+    found = pairwise_valleys(T, noisy, codes, names.size)
+    for (i, j), sample, inside, valley in sorted(found, key=lambda one: one[3].significance):
+        if valley.significance > CLEAR:
+            return None
+        if (int(names[i]), int(names[j])) in apart:
+            continue
+        here = codes[inside]
+        if min(np.count_nonzero(here == i), np.count_nonzero(here == j)) < FEWEST:
+            continue
+        if hump_test(sample, rng).p_value > LEVEL:
+            return int(names[i]), int(names[j])
+    return None
