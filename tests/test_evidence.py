@@ -459,7 +459,9 @@ def test_p_values_with_an_early_end_are_valid(n_draws, monkeypatch):
         p_values.append(humps._p_value(depth, found, null, n_draws, rng))
     for level in (0.02, 0.05, 0.2, 0.5, 0.8):
         share = np.mean(np.array(p_values) <= level)
-        assert share == pytest.approx(level, abs=0.012 + 3.3 * math.sqrt(level * (1 - level) / 1000))
+        assert share == pytest.approx(
+            level, abs=0.012 + 3.3 * math.sqrt(level * (1 - level) / 1000)
+        )
 
 
 def test_rounding_is_no_valley(monkeypatch):

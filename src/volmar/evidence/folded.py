@@ -20,8 +20,8 @@ FEWEST_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
 LONGEST_GAP = 12.0
 # The grid ends so many bandwidths beyond the last point that it was made longer for.
 MARGIN = 3.0
-# Bandwidth in units of the width of the middle nine tenths at 300 points. It falls with the seventh
-# root of the size, the best rate for the derivative of a density, whose zeros are the modes.
+# Bandwidth in units of the width of the middle nine tenths at 300 points. It falls with the
+# seventh root of the size, the best rate for the derivative of a density, whose zeros are modes.
 BANDWIDTH = 0.13
 # Points of the grid in a bandwidth.
 RESOLUTION = 5

@@ -36,7 +36,7 @@ LOW = 0.3
 # The null follows the sample itself, not its smoothed density, above this share of its height, ...
 TOP = 0.6
 # ... which falls with the size beyond so many points, where power can be spared for the level.
-FULL_TOP_FROM = 600
+FULL_TOP_FROM = 1000
 # Draws from the null, at most.
 N_DRAWS = 400
 # Draws end when so many have reached the statistic.
@@ -237,8 +237,8 @@ def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
 
     Draws from it are smoothed again. That makes a flat top narrower than the sample's, and noise
     has less room for valleys on it: near the top the null is therefore the unimodal fit of the
-    shares themselves, which is Grenander's estimate, and the whole is made unimodal again. In large
-    samples nearly all of it is that estimate.
+    shares themselves, which is Grenander's estimate, and the whole is made unimodal again. In
+    large samples nearly all of it is that estimate.
     """
     smooth, mode = _nearest_unimodal(density, _peaks(density))
     sharp, _ = _nearest_unimodal(shares * (density.sum() / shares.sum()), [mode])
@@ -288,10 +288,11 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     -----
     The null is estimated, so that the level is approximate. Measured with 400 samples of 50 to
     20,000 points each it is near the nominal one for uniform densities, trapezoids, arcs and
-    other flat tops, and far below it for round or pointed tops and heavy tails. It is above it,
-    up to four times, for one shape: a flat shoulder that ends in a step (a normal density and a
-    uniform one beside it). There, away from its top, the null is smoothed twice. A null without
-    that would lose a fifth of the power for small groups.
+    other flat tops, and far below it for round or pointed tops and heavy tails. It is about
+    twice the nominal one for one shape, in samples of up to some thousand points: a flat shoulder
+    that ends in a step (a normal density and a wide uniform one beside it). There, away from its
+    top, the null is smoothed twice. A null without that would lose a fifth of the power for small
+    groups.
 
     When 20 of m draws have reached the statistic the p-value is 20 / m, which is as valid as that
     of all draws (Besag and Clifford, 1991) [1]_.
