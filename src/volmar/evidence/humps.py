@@ -45,8 +45,8 @@ ENOUGH = 20
 FEWEST = 20
 # Up to this size points are drawn, beyond it counts.
 DRAW_POINTS_UP_TO = 1000
-# Points, or values of densities, that are held at once.
-BLOCK = 1_000_000
+# Points, or values of densities, that are held at once: what a processor caches.
+BLOCK = 200_000
 # Draws of the first batch; each batch is twice as large as the one before.
 FIRST_BATCH = 50
 # Depths of valleys that differ by less differ by rounding.
