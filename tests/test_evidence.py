@@ -303,14 +303,14 @@ def shares_below(sampler, n, repeats, seed, **options):
 @pytest.mark.parametrize("n", [50, 300, 3000])
 @pytest.mark.parametrize("name", FLAT)
 def test_flat_tops_are_kept_too(name, n):
-    """200 samples; four standard errors, of 15 cases: the level was twice the nominal one once."""
+    """200 samples, and three and a half standard errors, since there are 15 cases."""
     shares = shares_below(FLAT[name], n, 200, seed=1, n_draws=199)
     for level in (0.01, 0.05):
         assert shares[level] <= level + 3.5 * math.sqrt(level * (1 - level) / 200)
 
 
 def test_the_level_of_all_flat_samples_together():
-    """1,200 samples, with a limit at twice the nominal level less two standard errors."""
+    """1,200 samples and three standard errors, so that twice the nominal level would be seen."""
     found = [shares_below(FLAT[name], 1000, 240, seed=2, n_draws=199) for name in FLAT]
     assert np.mean([shares[0.05] for shares in found]) <= 0.07
     assert np.mean([shares[0.01] for shares in found]) <= 0.02

@@ -27,7 +27,8 @@ __all__ = [
     "valleys_at",
 ]
 
-# The grid covers the middle nine tenths and this much of their width on either side.
+# The grid of `density_on_grid` and `valleys_at`, which search for directions and have to compare
+# them (`hump_test` has its own): the middle nine tenths and this much of their width beside them.
 OVERHANG = 0.6
 # Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
 BANDWIDTH = 0.065
@@ -36,7 +37,7 @@ LOW = 0.3
 # The null follows the sample itself, not its smoothed density, above this share of its height, ...
 TOP = 0.6
 # ... which falls with the size beyond so many points, where power can be spared for the level.
-FULL_TOP_FROM = 1000
+TOP_FALLS_FROM = 1000
 # Draws from the null, at most.
 N_DRAWS = 400
 # Draws end when so many have reached the statistic.
@@ -242,7 +243,7 @@ def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
     """
     smooth, mode = _nearest_unimodal(density, _peaks(density))
     sharp, _ = _nearest_unimodal(shares * (density.sum() / shares.sum()), [mode])
-    height = TOP * min(1.0, FULL_TOP_FROM / n) * smooth.max()
+    height = TOP * min(1.0, TOP_FALLS_FROM / n) * smooth.max()
     null, _ = _nearest_unimodal(np.where(smooth >= height, sharp, smooth), [mode])
     return null / null.sum()
 
