@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
-from scipy.stats import norm
+from scipy.stats import ks_2samp, norm
 
-from volmar.evidence import combine_p_values, hump_test, humps
+from volmar.evidence import combine_p_values, folded, hump_test, humps
+from volmar.evidence.folded import folded_sample
 from volmar.evidence.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
 
 GRID = humps.GRID
@@ -93,15 +94,17 @@ def test_the_nearest_density_with_one_hump_is_the_programmes(seed):
     values = np.concatenate([[0.0], rng.random(8) * np.array([1, 3, 5, 4, 2, 3, 2, 1]), [0.0]])
     fits = [nearest_with_mode(values, mode) for mode in range(values.size)]
     best, _ = min(fits, key=lambda fit: fit[1])
-    np.testing.assert_allclose(humps._one_hump(values), best / best.sum(), atol=1e-5)
+    found, _ = humps._nearest_unimodal(values, humps._peaks(values))
+    np.testing.assert_allclose(found, best, atol=1e-5)
 
 
 @pytest.mark.parametrize("x", list(known_samples()))
 def test_no_other_mode_fits_better(x):
     density = smoothed(x)
-    found = humps._one_hump(density)
+    found, mode = humps._nearest_unimodal(density, humps._peaks(density))
     assert has_one_hump(np.round(found, 15))
-    assert found.sum() == pytest.approx(1.0)
+    assert found[mode] == found.max()
+    assert found.sum() == pytest.approx(density.sum())
     assert found.min() >= 0
 
     def error(mode):
@@ -109,16 +112,42 @@ def test_no_other_mode_fits_better(x):
         down = isotonic_regression(density[mode:], increasing=False).x
         return np.sum((np.concatenate([up, down]) - density) ** 2)
 
-    # Regression keeps the sum, so that the scale is that of the density.
-    distance = np.sum((found * density.sum() - density) ** 2)
+    distance = np.sum((found - density) ** 2)
     assert distance == pytest.approx(min(map(error, range(GRID))), rel=1e-9, abs=1e-20)
 
 
 def test_a_density_with_one_hump_is_its_own():
-    density = norm.pdf(np.arange(GRID), 100, 30)
-    np.testing.assert_allclose(humps._one_hump(density), density / density.sum(), rtol=1e-12)
-    falling = np.linspace(1, 0, GRID)
-    np.testing.assert_allclose(humps._one_hump(falling), falling / falling.sum(), atol=1e-15)
+    for density in (norm.pdf(np.arange(GRID), 100, 30), np.linspace(1, 0, GRID)):
+        for values in (density, density[::-1]):
+            found, _ = humps._nearest_unimodal(values, humps._peaks(values))
+            np.testing.assert_allclose(found, values, atol=1e-15)
+
+
+@pytest.mark.parametrize("x", list(known_samples()))
+def test_the_null_is_unimodal_and_near_the_sample(x):
+    found = folded_sample(x)
+    density = found.density(found.shares[None, :])[0]
+    null = humps._null(density, found.shares, found.n)
+    assert has_one_hump(np.round(null, 15))
+    assert null.sum() == pytest.approx(1.0)
+    assert null.min() >= 0
+    # Sums of shares, which no valley of a fifth of the sample could leave so near.
+    assert np.abs(np.cumsum(null) - np.cumsum(found.shares)).max() < 0.2
+
+
+def test_the_null_keeps_a_flat_top_as_wide_as_it_is():
+    """Smoothed twice, the plateau of the fit to the smoothed density would be too narrow."""
+    x = np.linspace(0, 1, 2001)
+    found = folded_sample(x)
+    density = found.density(found.shares[None, :])[0]
+    again = found.density(humps._null(density, found.shares, found.n)[None, :])[0]
+    rounder = found.density(density[None, :] / density.sum())[0]
+
+    def flat(values):
+        return np.count_nonzero(values > 0.99 * values.max())
+
+    assert flat(rounder) < 0.8 * flat(density)
+    assert flat(again) > 0.9 * flat(density)
 
 
 # ---------------------------------------------------------------------- the grid
@@ -158,6 +187,60 @@ def test_far_points_are_left_out():
     assert humps.density_on_grid(x[:19]) is None
 
 
+# ---------------------------------------------------------------------- the grid of the test
+
+
+def test_the_grid_of_the_test_keeps_the_mass_and_smooths_by_a_gaussian():
+    x = np.concatenate([np.random.default_rng(0).normal(size=280), np.full(20, 9.0)])
+    found = folded_sample(x)
+    assert found.n == 300
+    assert found.shares.sum() == pytest.approx(1.0)
+    places = found.start + found.step * np.arange(found.shares.size)
+    assert 0.15 < found.step <= 0.2
+    direct = found.shares @ norm.pdf(np.subtract.outer(places, places))
+    np.testing.assert_allclose(found.density(found.shares[None, :])[0], direct, atol=1e-12)
+    assert direct.sum() * found.step == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_few_far_points_do_not_stretch_the_grid():
+    x = np.random.default_rng(0).normal(size=300)
+    plain = folded_sample(x)
+    for far in ([1e6, -1e9], [50.0, 51.0, 1e300]):
+        found = folded_sample(np.append(x, far))
+        assert found.n == plain.n == 300
+        assert abs(found.shares.size - plain.shares.size) <= 3
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("distance", [8, 12, 1e5])
+def test_a_far_group_is_folded_in_and_cut_off_where_it_was_seen(distance, sign):
+    rng = np.random.default_rng(3)
+    x = sign * np.append(rng.normal(size=285), rng.normal(distance, 1, 15))
+    found = folded_sample(x)
+    assert found.n == 300
+    assert found.shares.size < 300
+    edges = np.array([3.5, distance - 3.0])
+    assert edges[0] < sign * humps.deepest_valley(x) < edges[1]
+    # There and back: the values of the sample are at their places.
+    np.testing.assert_array_less(0, np.diff(found.folded))
+    at = (found.folded - found.start) / found.step
+    values = [found.value_at(place) for place in at]
+    ends = [value for value in (min(values), max(values)) if abs(value) > 4]
+    assert ends == [pytest.approx(sign * np.max(sign * x))]
+    test = hump_test(x, np.random.default_rng(0))
+    assert test.p_value <= 0.02
+
+
+def test_a_heavy_tail_has_a_grid_of_limited_length():
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_cauchy(10_000), rng.pareto(0.3, 10_000), rng.lognormal(0, 4, 300)):
+        found = folded_sample(x)
+        longest = (1 + 2 * folded.OVERHANG + 2 * folded.LONGEST) * np.ptp(
+            np.quantile(x, [0.05, 0.95])
+        ) / found.bandwidth + 2 * folded.MARGIN
+        assert found.shares.size <= 2 + folded.RESOLUTION * longest
+
+
 # ---------------------------------------------------------------------- the test
 
 
@@ -176,8 +259,7 @@ def undecided():
 def test_two_groups_are_seen(n, distance, share, seed):
     test = hump_test(two_normals(n, distance, share, seed), np.random.default_rng(0))
     assert test.p_value <= 0.02
-    # What is missing between the humps is of the order of the smaller one at most.
-    assert 0 < test.statistic < 1.5
+    assert 1.5 < test.statistic < 2 * math.sqrt(n)  # in standard errors
 
 
 NULLS = {
@@ -200,11 +282,74 @@ def test_one_hump_is_kept(name, n):
         assert np.mean(p_values <= level) <= level + 3.1 * math.sqrt(level * (1 - level) / 100)
 
 
-def test_the_flat_top_is_the_hardest():
-    """The level on uniform samples is about twice the nominal one, as the docstring says."""
-    rng = np.random.default_rng(5)
-    p_values = np.array([hump_test(rng.random(150), rng, n_draws=99).p_value for _ in range(150)])
-    assert np.mean(p_values <= 0.05) < 0.18
+FLAT = {
+    "uniform": lambda rng, n: rng.random(n),
+    "smooth edges": lambda rng, n: rng.random(n) + 0.05 * rng.normal(size=n),
+    "trapezoid": lambda rng, n: rng.random(n) + 0.3 * rng.random(n),
+    "disc": lambda rng, n: np.sqrt(rng.random(n)) * np.cos(2 * np.pi * rng.random(n)),
+    "arc": lambda rng, n: 2 * np.sin(np.pi / 6 * rng.random(n)),
+}
+
+
+def shares_below(sampler, n, repeats, seed, **options):
+    p_values = []
+    for repeat in range(repeats):
+        rng = np.random.default_rng([seed, repeat, n])
+        p_values.append(hump_test(sampler(rng, n), rng, **options).p_value)
+    p_values = np.array(p_values)
+    return {level: np.mean(p_values <= level) for level in (0.01, 0.05, 0.25, 0.5)}
+
+
+@pytest.mark.parametrize("n", [50, 300, 3000])
+@pytest.mark.parametrize("name", FLAT)
+def test_flat_tops_are_kept_too(name, n):
+    """200 samples, and three and a half standard errors, since there are 15 cases."""
+    shares = shares_below(FLAT[name], n, 200, seed=1, n_draws=199)
+    for level in (0.01, 0.05):
+        assert shares[level] <= level + 3.5 * math.sqrt(level * (1 - level) / 200)
+
+
+def test_the_level_of_all_flat_samples_together():
+    """1,200 samples and three standard errors, so that twice the nominal level would be seen."""
+    found = [shares_below(FLAT[name], 1000, 240, seed=2, n_draws=199) for name in FLAT]
+    assert np.mean([shares[0.05] for shares in found]) <= 0.07
+    assert np.mean([shares[0.01] for shares in found]) <= 0.02
+
+
+HEAVY = {
+    "cauchy": lambda rng, n: rng.standard_cauchy(n),
+    "pareto": lambda rng, n: rng.pareto(0.5, n),
+    "lognormal": lambda rng, n: rng.lognormal(0, 2, n),
+    "beta": lambda rng, n: rng.beta(1, 3, n),
+    "dense and wide": lambda rng, n: rng.normal(size=n) * np.where(rng.random(n) < 0.5, 0.2, 1),
+    "far points": lambda rng, n: np.append(rng.normal(size=n - 5), 1e6 * rng.normal(size=5)),
+}
+
+
+@pytest.mark.parametrize("n", [100, 600])
+@pytest.mark.parametrize("name", HEAVY)
+def test_tails_are_no_groups(name, n):
+    shares = shares_below(HEAVY[name], n, 100, seed=3, n_draws=99)
+    assert shares[0.05] <= 0.05 + 3.1 * math.sqrt(0.05 * 0.95 / 100)
+
+
+@pytest.mark.parametrize(
+    ("n", "distance", "share", "least"),
+    [  # 60 samples each; measured shares of 400 others are at least 0.12 higher
+        (300, 3.0, 0.5, 0.25),
+        (300, 3.5, 0.5, 0.75),
+        (150, 4.0, 0.5, 0.75),
+        (300, 4.0, 0.3, 0.70),
+        (300, 5.0, 0.1, 0.60),
+        (600, 6.0, 0.05, 0.80),
+        (600, 10.0, 0.03, 0.70),
+    ],
+)
+def test_power(n, distance, share, least):
+    def sampler(rng, n):
+        return rng.normal(size=n) + distance * (rng.random(n) < share)
+
+    assert shares_below(sampler, n, 60, seed=4, n_draws=199)[0.05] >= least
 
 
 def test_the_same_generator_gives_the_same():
@@ -249,14 +394,20 @@ def test_the_input_is_left_alone_and_may_be_anything_real():
 
 
 def test_counts_are_drawn_as_points_are(monkeypatch):
-    """A sample with a p-value in the middle; the numbers are four standard errors and more."""
-    x = np.random.default_rng(5).random(1500)
-    by_points = hump_test(x, np.random.default_rng(0), n_draws=1000)
-    monkeypatch.setattr(humps, "DRAW_POINTS_UP_TO", 1000)
-    by_counts = hump_test(x, np.random.default_rng(0), n_draws=1000)
-    assert by_counts.statistic == by_points.statistic
-    assert 0.1 < by_points.p_value < 0.9
-    assert by_counts.p_value == pytest.approx(by_points.p_value, abs=0.1)
+    """The draws have the same distribution of depths: Kolmogorov-Smirnov at one in a thousand."""
+    found = folded_sample(np.random.default_rng(5).random(800))
+    null = humps._null(found.density(found.shares[None, :])[0], found.shares, found.n)
+
+    def depths():
+        draws = np.vstack(list(humps._draws(null, found.n, 1000, np.random.default_rng(0))))
+        assert draws.shape == (1000, null.size)
+        np.testing.assert_allclose(draws.sum(axis=1), 1.0)
+        np.testing.assert_allclose(draws.mean(axis=0), null, atol=6e-4)
+        return humps.missing_mass(found.heights(found.density(draws))).max(axis=1)
+
+    by_points = depths()
+    monkeypatch.setattr(humps, "DRAW_POINTS_UP_TO", 100)
+    assert ks_2samp(by_points, depths()).pvalue > 0.001
 
 
 def test_large_samples():
@@ -266,28 +417,62 @@ def test_large_samples():
     assert hump_test(np.append(x, rng.normal(5, 0.5, 5000)), rng).p_value == 1 / 401
 
 
-def test_draws_come_in_blocks(monkeypatch):
-    x = undecided()
-    whole = hump_test(x, np.random.default_rng(0), n_draws=501)
-    monkeypatch.setattr(humps, "BLOCK", 100 * x.size)
-    parts = hump_test(x, np.random.default_rng(0), n_draws=501)
-    assert 0.03 < whole.p_value < 0.5
-    assert parts.p_value == pytest.approx(whole.p_value, abs=0.08)
+def test_draws_come_in_batches_that_grow_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(humps, "BLOCK", 100 * 200)
     null = np.full(GRID, 1 / GRID)
-    blocks = list(humps._draws(null, x.size, 250, np.random.default_rng(0)))
-    assert [len(block) for block in blocks] == [100, 100, 50]
-    for block in blocks:
-        np.testing.assert_allclose(block.sum(axis=1), 1.0)
+    batches = list(humps._draws(null, 200, 420, np.random.default_rng(0)))
+    assert [len(batch) for batch in batches] == [50, 100, 100, 100, 70]
+
+
+def test_draws_end_when_enough_have_reached_the_statistic(monkeypatch):
+    n_drawn = []
+    draws = humps._draws
+
+    def counted(*arguments):
+        for batch in draws(*arguments):
+            n_drawn.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(humps, "_draws", counted)
+    test = hump_test(undecided(), np.random.default_rng(0), n_draws=100_000)
+    assert sum(n_drawn) < 2000
+    assert humps.ENOUGH / sum(n_drawn) <= test.p_value < 0.5
+    n_drawn.clear()
+    assert hump_test(two_normals(), np.random.default_rng(0), n_draws=1500).p_value == 1 / 1501
+    assert sum(n_drawn) == 1500
+    n_drawn.clear()
+    quantiles = norm.ppf((np.arange(400) + 0.5) / 400)
+    assert hump_test(quantiles, np.random.default_rng(0)).p_value == 1.0
+    assert not n_drawn
+
+
+@pytest.mark.parametrize("n_draws", [99, 400])
+def test_p_values_with_an_early_end_are_valid(n_draws, monkeypatch):
+    """Draws from the null itself, whose p-values are uniform but for the early end."""
+    found = folded_sample(np.random.default_rng(5).random(300))
+    null = np.ones_like(found.shares) / found.shares.size
+    rng = np.random.default_rng(0)
+    p_values = []
+    for _ in range(1000):
+        shares = rng.multinomial(found.n, null)[None, :] / found.n
+        depth = humps.missing_mass(found.heights(found.density(shares))).max()
+        p_values.append(humps._p_value(depth, found, null, n_draws, rng))
+    for level in (0.02, 0.05, 0.2, 0.5, 0.8):
+        share = np.mean(np.array(p_values) <= level)
+        assert share == pytest.approx(
+            level, abs=0.012 + 3.3 * math.sqrt(level * (1 - level) / 1000)
+        )
 
 
 def test_rounding_is_no_valley(monkeypatch):
-    """Draws without a valley reach a statistic that is nothing but rounding."""
+    """A statistic that is nothing but rounding is no valley, and needs no draws."""
     quantiles = norm.ppf((np.arange(400) + 0.5) / 400)
-    exact = humps.fill
-    monkeypatch.setattr(humps, "fill", lambda f: exact(f) + (3e-16 if len(f) == 1 else 0.0))
+    exact = humps.missing_mass
+    monkeypatch.setattr(humps, "missing_mass", lambda f: exact(f) + 3e-13)
     test = hump_test(quantiles, np.random.default_rng(0))
     assert 0 < test.statistic < 1e-12
     assert test.p_value == 1.0
+    assert humps.deepest_valley(quantiles) == pytest.approx(quantiles.mean())
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ FEWEST_BEYOND, SHARE_BEYOND, LONGEST = 4, 0.015, 3.0
 LONGEST_GAP = 12.0
 # The grid ends so many bandwidths beyond the last point that it was made longer for.
 MARGIN = 3.0
-# Bandwidth in units of the width of the middle nine tenths at 300 points; it falls with the fifth
-# root of the size.
+# Bandwidth in units of the width of the middle nine tenths at 300 points. It falls with the
+# seventh root of the size, the best rate for the derivative of a density, whose zeros are modes.
 BANDWIDTH = 0.13
 # Points of the grid in a bandwidth.
 RESOLUTION = 5
@@ -105,7 +105,7 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     if x.size < FEWEST:
         return None
     low, high = (float(q) for q in np.quantile(x, [0.05, 0.95]))
-    bandwidth = BANDWIDTH * (300.0 / x.size) ** 0.2 * (high - low)
+    bandwidth = BANDWIDTH * (300.0 / x.size) ** (1.0 / 7.0) * (high - low)
     if not bandwidth > 0:
         return None
     with np.errstate(over="ignore"):

@@ -27,14 +27,17 @@ __all__ = [
     "valleys_at",
 ]
 
-# The grid covers the middle nine tenths and this much of their width on either side.
+# The grid of `density_on_grid` and `valleys_at`, which search for directions and have to compare
+# them (`hump_test` has its own): the middle nine tenths and this much of their width beside them.
 OVERHANG = 0.6
 # Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
 BANDWIDTH = 0.065
 # Values below this share of the highest one are no place for the mode of the null.
 LOW = 0.3
-# The null follows the sample itself, not its smoothed density, above this share of its height.
+# The null follows the sample itself, not its smoothed density, above this share of its height, ...
 TOP = 0.6
+# ... which falls with the size beyond so many points, where power can be spared for the level.
+TOP_FALLS_FROM = 1000
 # Draws from the null, at most.
 N_DRAWS = 400
 # Draws end when so many have reached the statistic.
@@ -43,8 +46,8 @@ ENOUGH = 20
 FEWEST = 20
 # Up to this size points are drawn, beyond it counts.
 DRAW_POINTS_UP_TO = 1000
-# Points, or values of densities, that are held at once.
-BLOCK = 1_000_000
+# Points, or values of densities, that are held at once: what a processor caches.
+BLOCK = 200_000
 # Draws of the first batch; each batch is twice as large as the one before.
 FIRST_BATCH = 50
 # Depths of valleys that differ by less differ by rounding.
@@ -230,16 +233,18 @@ def _peaks(density: NDArray) -> NDArray:
     return 1 + np.flatnonzero(peaks) if peaks.any() else np.array([np.argmax(density)])
 
 
-def _null(density: NDArray, shares: NDArray) -> NDArray:
+def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
     """Return the shares of the null: unimodal, near the smoothed density, with the sample's top.
 
     Draws from it are smoothed again. That makes a flat top narrower than the sample's, and noise
     has less room for valleys on it: near the top the null is therefore the unimodal fit of the
-    shares themselves, which is Grenander's estimate, and the whole is made unimodal again.
+    shares themselves, which is Grenander's estimate, and the whole is made unimodal again. In
+    large samples nearly all of it is that estimate.
     """
     smooth, mode = _nearest_unimodal(density, _peaks(density))
     sharp, _ = _nearest_unimodal(shares * (density.sum() / shares.sum()), [mode])
-    null, _ = _nearest_unimodal(np.where(smooth >= TOP * smooth.max(), sharp, smooth), [mode])
+    height = TOP * min(1.0, TOP_FALLS_FROM / n) * smooth.max()
+    null, _ = _nearest_unimodal(np.where(smooth >= height, sharp, smooth), [mode])
     return null / null.sum()
 
 
@@ -254,10 +259,11 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
         \qquad g = 2 \sqrt{2 \sqrt{\pi} \, n h f + 3} .
 
     The root makes the noise of g nearly the same everywhere, so that the valley beside a small
-    hump is not measured by the noise at the top of a large one. Its distribution under one hump is found by drawing samples from a density near f that has one,
-    by isotonic regression up to the mode and down from it, smoothed alike. A hump that is small
-    and far away counts by its own height there, which is what Hartigan's dip cannot see: its null
-    is the uniform density, the hardest case, for every sample.
+    hump is not measured by the noise at the top of a large one. Its distribution under one hump
+    is found by drawing samples from a density near f that has one, by isotonic regression up to
+    the mode and down from it, smoothed alike. A hump that is small and far away counts by its own
+    height there, which is what Hartigan's dip cannot see: its null is the uniform density, the
+    hardest case, for every sample.
 
     Parameters
     ----------
@@ -281,7 +287,13 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
 
     Notes
     -----
-    @@LEVEL@@
+    The null is estimated, so that the level is approximate. Measured with 400 samples of 50 to
+    20,000 points each it is near the nominal one for uniform densities, trapezoids, arcs and
+    other flat tops, and far below it for round or pointed tops and heavy tails. It is about
+    twice the nominal one for one shape, in samples of up to some thousand points: a flat shoulder
+    that ends in a step (a normal density and a wide uniform one beside it). There, away from its
+    top, the null is smoothed twice. A null without that would lose a fifth of the power for small
+    groups.
 
     When 20 of m draws have reached the statistic the p-value is 20 / m, which is as valid as that
     of all draws (Besag and Clifford, 1991) [1]_.
@@ -326,7 +338,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     statistic = float(missing_mass(found.heights(density)).max())
     if statistic <= ROUNDING:
         return HumpTest(statistic, 1.0)
-    null = _null(density[0], found.shares)
+    null = _null(density[0], found.shares, found.n)
     return HumpTest(statistic, _p_value(statistic, found, null, int(n_draws), rng))
 
 
