@@ -7,7 +7,8 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.datasets import make_moons
 
 from volmar import SoftLabelMVC
-from volmar.base.walk_scores import walk_scores
+from volmar.base.walk_scores import check_coordinates, walk_scores
+from volmar.baselines import KernelKMeans, NormalizedCut
 from volmar.evidence import Border, border_walk, hump_test
 
 
@@ -232,3 +233,15 @@ def test_columns_of_few_values_are_dithered(convert):
     assert hump_test(found, rng()).p_value > 0.05
     raw = Border(seen, model.labels_ == 1, rng()).distances(unseen)
     assert hump_test(raw, rng()).p_value < 0.05
+
+
+def test_precomputed_matrices_have_no_coordinates():
+    X = moons(80)[0]
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+    model = KernelKMeans(2, kernel="precomputed", random_state=0).fit(K)
+    with pytest.raises(ValueError, match=r"KernelKMeans .* kernel='precomputed' .*Pass the"):
+        walk_scores(model, K, K, rng())
+    with pytest.raises(ValueError, match="affinity='precomputed' has no rows"):
+        check_coordinates(NormalizedCut(2, affinity="precomputed"))
+    check_coordinates(NormalizedCut(2, affinity="gaussian"))
+    check_coordinates(KMeans(2))

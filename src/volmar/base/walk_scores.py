@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.evidence import Border, column_resolutions, dithered, dithered_scores
 from volmar.evidence.border_walk import rows_kept
 
-__all__ = ["fitted_border", "walk_scores"]
+__all__ = ["check_coordinates", "fitted_border", "walk_scores"]
 
 
 def walk_scores(
@@ -40,9 +40,26 @@ def walk_scores(
     ndarray of shape (n,)
         Positive for the cluster with the larger label; all 0 where there is one cluster.
     """
+    check_coordinates(model)
     resolutions = column_resolutions(seen)
     border = fitted_border(model.labels_, seen, resolutions, rng, name=type(model).__name__)
     return dithered_scores(border.distances, unseen, resolutions, rng)
+
+
+def check_coordinates(estimator: Any) -> None:
+    """Raise where rows are rows of a precomputed matrix: there are no coordinates to walk in."""
+    if estimator.__sklearn_tags__().input_tags.pairwise:
+        name = type(estimator).__name__
+        given = [key for key, value in estimator.get_params().items() if _is_precomputed(value)]
+        raise ValueError(
+            f"n_clusters='auto' tests splits of {name} by distances between rows, and "
+            f"{' and '.join(given) or name}='precomputed' has no rows. Pass the rows with a "
+            "kernel or an affinity by name, or the number of clusters."
+        )
+
+
+def _is_precomputed(value: Any) -> bool:
+    return isinstance(value, str) and value == "precomputed"
 
 
 def fitted_border(
