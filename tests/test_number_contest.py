@@ -186,6 +186,17 @@ def test_targets_are_met_or_not(bench, data):
     assert bench.targets(wrong, fake_times(bench, 0.5))[0].cells[2] == "no"
 
 
+def test_failures_count_against_a_target_unless_there_is_nothing_else(bench, data):
+    results = fake_results(bench, data, 2)
+    broken = results["level"]["ring"]
+    broken[bench.LINEAR] = broken["mixture, BIC"]
+    for by_method in results["bent"].values():
+        by_method[bench.CURVED] = by_method["mixture, BIC"]
+    by_words = {t.words: t for t in bench.targets(results, fake_times(bench, 0.5))}
+    assert by_words["level, worst case (ring)"].cells[2] == "no"
+    assert by_words["power: moons, noise .15"].cells == ("-", "at least 0.8", "-")
+
+
 def test_tables_show_every_case_and_failures(bench, data):
     text = bench.tables(fake_results(bench, data, 2), bench.QUICK, fake_times(bench, 0.5)).render()
     for topic in ("level", "power", "equal distances", "tutorial", "bent", "real"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 NAME = "isosplit6"
+LIMIT_SECONDS = 10.0  # it takes tenths of a second, or runs without end on binary columns
 CHILD = """
 import sys, numpy, isosplit6
 numpy.save(sys.argv[2], isosplit6.isosplit6(numpy.load(sys.argv[1])))
@@ -20,7 +21,7 @@ def available() -> bool:
 
 
 def find_clusters(X, seed):  # noqa: ARG001 -- it draws nothing at random
-    """Return labels; raise RuntimeError where the child process ended without them."""
+    """Return labels; raise where the child process ended without them or was stopped."""
     with tempfile.TemporaryDirectory() as folder:
         rows, labels = Path(folder, "rows.npy"), Path(folder, "labels.npy")
         np.save(rows, np.ascontiguousarray(X, dtype=np.float64))
@@ -29,6 +30,7 @@ def find_clusters(X, seed):  # noqa: ARG001 -- it draws nothing at random
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=False,
+            timeout=LIMIT_SECONDS,
         )
         if child.returncode:
             raise RuntimeError(f"isosplit6 ended with exit status {child.returncode}.")
