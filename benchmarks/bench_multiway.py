@@ -62,7 +62,7 @@ def run(*, full: bool) -> Table:
     scores = {name: {} for name in methods}
     for dataset in sets:
         for seed in range(n_seeds):
-            X, y = _data(dataset, seed)
+            X, y = rows_and_classes(dataset, seed)
             for name, make in methods.items():
                 one = _measure(name, make, X, y, seed)
                 scores[name].setdefault(dataset, []).append(one[:3])
@@ -90,7 +90,7 @@ def run(*, full: bool) -> Table:
     return table
 
 
-def _data(name, seed):
+def rows_and_classes(name, seed):
     """Return rows as every method gets them, and the classes."""
     if name in BUILT_IN:
         X, y = BUILT_IN[name](return_X_y=True)

@@ -1,7 +1,9 @@
 """Times of several contenders, taken in turns so that a busy moment hits all of them alike."""
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -43,3 +45,19 @@ def in_turns(
         if time.perf_counter() - begin > budget:
             break
     return {name: Timing(tuple(s[1:] or s), values[name]) for name, s in seconds.items()}
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the body once it has run for `seconds`; main thread, POSIX only."""
+
+    def stop(*_):
+        raise TimeoutError(f"stopped after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,17 @@
+"""ClustPy's DipMeans, where it is installed."""
+
+from importlib.util import find_spec
+
+NAME = "DipMeans"
+MOST_CLUSTERS = 50
+
+
+def available() -> bool:
+    return find_spec("clustpy") is not None
+
+
+def find_clusters(X, seed):
+    """Return labels; the number of clusters is the method's own, up to MOST_CLUSTERS."""
+    from clustpy.centroid import DipMeans
+
+    return DipMeans(max_n_clusters=MOST_CLUSTERS, random_state=seed).fit_predict(X)

@@ -1,0 +1,17 @@
+"""ClustPy's GMeans, where it is installed."""
+
+from importlib.util import find_spec
+
+NAME = "GMeans"
+MOST_CLUSTERS = 50
+
+
+def available() -> bool:
+    return find_spec("clustpy") is not None
+
+
+def find_clusters(X, seed):
+    """Return labels; the number of clusters is the method's own, up to MOST_CLUSTERS."""
+    from clustpy.centroid import GMeans
+
+    return GMeans(max_n_clusters=MOST_CLUSTERS, random_state=seed).fit_predict(X)

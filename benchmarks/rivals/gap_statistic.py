@@ -1,0 +1,17 @@
+"""ClustPy's gap statistic, where it is installed."""
+
+from importlib.util import find_spec
+
+NAME = "gap statistic"
+MOST_CLUSTERS = 12
+
+
+def available() -> bool:
+    return find_spec("clustpy") is not None
+
+
+def find_clusters(X, seed):
+    """Return labels; the number of clusters is the method's own, up to MOST_CLUSTERS."""
+    from clustpy.centroid import GapStatistic
+
+    return GapStatistic(max_n_clusters=MOST_CLUSTERS, random_state=seed).fit_predict(X)
