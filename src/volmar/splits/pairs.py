@@ -101,7 +101,7 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
     Returns
     -------
     list of CellPair
-        One for each number of clusters that has a valley.
+        One for each number of clusters with a valley that no way avoids.
     """
     n = len(rows.T)
     found = []
@@ -114,8 +114,9 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
         directions, offsets = partition
         pairs, samples, _ = _regions(rows.noisy @ directions + offsets)
         valleys = deepest_valleys(samples)
-        if any(valley.depth > 0 for valley in valleys):
-            found.append(_clearest(rows, directions, offsets, pairs, valleys))
+        if pairs:
+            pair = _clearest(rows, directions, offsets, pairs, valleys)
+            found += [pair] if pair.significance > 0 else []
     return found
 
 
