@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +93,7 @@ class ClusterDescription:
     evidence : ndarray of shape (k, p) or None
         P-values (sign flips), or shares of the halvings that select a difference (mirrors).
     found_again : ndarray of shape (k,) or None
-        Mean Jaccard index of each cluster with its counterparts among other rows. Below 0.75
+        Mean Jaccard index of each cluster with its counterparts among other rows. Below 0.8
         nothing is called real.
     rule : {"mirror", "sign_flips", ""}
         How differences were tested.
@@ -220,6 +220,26 @@ class ClusterDescription:
         lines = [self.sentence(label) for label in self.clusters]
         lines += [self.sentence(-1)] if self.n_noise else []
         return "\n".join([*lines, self.note, *(f"({remark})" for remark in self.remarks)])
+
+    def in_units(self, offsets: NDArray, scales: NDArray) -> ClusterDescription:
+        """Return the description with the means of ``X * scales + offsets``.
+
+        Parameters
+        ----------
+        offsets, scales : ndarray of shape (p,)
+            Of each feature.
+
+        Returns
+        -------
+        ClusterDescription
+            Effects and tests stay: they have no units.
+        """
+        return replace(
+            self,
+            inside=self.inside * scales + offsets,
+            outside=self.outside * scales + offsets,
+            spread=self.spread * np.abs(scales),
+        )
 
     def leading(self, label: Any, count: int = N_NAMED) -> list[Difference]:
         """Return the largest differences, one for each column: real ones where that was tested.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,8 +65,8 @@ def n_rows_of(X: Any) -> int:
         shape = np.shape(X)
     if len(shape) != 2:
         raise ValueError(
-            f"X must have rows and columns, got shape {tuple(shape)}. Reshape a single column with "
-            "X.reshape(-1, 1)."
+            f"X must have rows and columns, got shape {tuple(shape)}. Reshape a single column "
+            "with X.reshape(-1, 1)."
         )
     return int(shape[0])
 
@@ -159,7 +160,7 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | _Coded:
         raise _dates(name)
     if types.is_numeric_dtype(dtype) and dtype.kind in "iuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    if types.is_bool_dtype(dtype) or types.is_string_dtype(dtype) and dtype != object:
+    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.StringDtype):
         codes, values = pd.factorize(series)
         return _Coded(codes, list(values))
     return _plain_column(series.to_numpy(), name)
@@ -193,18 +194,18 @@ def _plain_column(column: NDArray, name: str) -> NDArray | _Coded:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
 
 
 def _is_missing(value: Any) -> bool:
     # NaN and NaT differ from themselves; pandas' NA refuses to say.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
 
 
 def _dates(name: str) -> TypeError:
     return TypeError(
-        f"X: column {name!r} holds dates or lengths of time, which have no mean here. Turn it into "
-        "numbers, such as days since a date, or leave it out."
+        f"X: column {name!r} holds dates or lengths of time, which have no mean here. Turn it "
+        "into numbers, such as days since a date, or leave it out."
     )
 
 
@@ -225,8 +226,8 @@ def _join(columns: list[NDArray | _Coded], names: list[str]) -> Features:
 
     for name, column in zip(names, columns, strict=True):
         if not isinstance(column, _Coded):
-            column, missing = _finite(column)
-            add(column, name, "number")
+            values, missing = _finite(column)
+            add(values, name, "number")
         else:
             missing = column.codes < 0
             if column.ordered:

@@ -15,7 +15,7 @@ from volmar.diagnostics.cluster_description import ClusterDescription
 from volmar.diagnostics.column_features import Features, as_features, n_rows_of
 from volmar.diagnostics.column_tests import (
     Refit,
-    disjoint_parts,
+    disjoint_subsets,
     tested_by_mirrors,
     tested_by_sign_flips,
 )
@@ -24,8 +24,7 @@ from volmar.diagnostics.stability import fitted_labels, refuse_pairwise, seeded
 
 __all__ = ["describe_clusters"]
 
-# Most parts of the sign flips, and the fewest rows of a part, also for each cluster.
-MAX_PARTS = 10
+# Fewest rows of a subset of the sign flips, in all and for each cluster.
 FEWEST_ROWS, FEWEST_FOR_EACH = 20, 6
 
 
@@ -35,8 +34,9 @@ def describe_clusters(
     *,
     estimator: Any = None,
     model_input: Any = None,
-    q: float = 0.1,
+    q: float = 0.05,
     rule: str = "auto",
+    n_subsets: int = 10,
     n_halvings: int = 11,
     n_typical: int = 3,
     max_rows: int = 20_000,
@@ -52,10 +52,10 @@ def describe_clusters(
     units of the standard deviations of the columns (linear time).
 
     **Which differences are real.** P-values of columns are invalid on the rows that were
-    clustered, since clusters follow whatever varies. So the estimator clusters parts of the rows
-    afresh. Clusters of a part are named by the clusters of all rows that they overlap most. A
-    claim (this cluster differs in this column) is real if the parts agree on it. There are two
-    rules. Both have the false discovery rate `q` over all claims of the table.
+    clustered, since clusters follow whatever varies. So the estimator clusters disjoint subsets of
+    the rows independently. Clusters of a subset are named by the clusters of all rows that they
+    overlap most. A claim (this cluster differs in this column) is real if the subsets agree on it.
+    There are two rules, each with the false discovery rate `q` over all claims of the table.
 
     - *Mirror statistics* [1]_: two halves, and :math:`d_{1j}, d_{2j}` the signed t of claim j in
       each, give :math:`M_j = \operatorname{sign}(d_{1j} d_{2j}) (|d_{1j}| + |d_{2j}|)`. The
@@ -63,16 +63,16 @@ def describe_clusters(
       :math:`(1 + \#\{M_j \le -t\}) / \max(1, \#\{M_j \ge t\}) \le q`. The rows are halved
       `n_halvings` times, and a claim is real if more than half of the halvings select it. Fewer
       than 1 / q claims can never be selected: it is a rule for wide tables.
-    - *Sign flips*: K disjoint parts (up to 10) give K independent t of each claim. If the column
-      does not differ, each of them is as likely to be positive as negative, which gives an exact
-      p-value of at least :math:`2^{1 - K}`. Benjamini and Hochberg's procedure takes these.
+    - *Sign flips*: K disjoint subsets of the rows, up to `n_subsets`, give K independent t of each
+      claim. If the column does not differ, each is as likely to be positive as negative. That
+      gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini and Hochberg's procedure.
 
     With m claims, the mirrors need 1 / q real ones, and the sign flips :math:`2^{1 - K} m / q`.
     ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims.
 
     What is *real* here: the cluster would be found again in other rows, and would differ there in
     the same direction. No claim is made for a cluster that is not found again (mean Jaccard index
-    with its counterparts below 0.75), as in noise. A long single group that is cut across is
+    with its counterparts below 0.8), as in noise. A long single group that is cut across is
     found again, and its columns do differ between the pieces: whether the *clusters* are real is
     the question of `split_test`. Columns that do not differ must not be closely tied to each
     other for the rate of the mirror statistics to hold; sign flips do not need that.
@@ -86,17 +86,20 @@ def describe_clusters(
         pandas and polars are both taken.
     labels_or_model : array of shape (n,) or clusterer
         Labels from any tool, where -1 is noise, or a clusterer, fitted or not. Labels alone give
-        a description without tests: the unknown tool cannot cluster parts of the rows, and labels
-        that were made from all rows do not become independent by dividing them.
+        a description without tests: the unknown tool cannot cluster subsets of the rows, and
+        labels that were made from all rows do not become independent by dividing them.
     estimator : clusterer, optional
-        What clusters the parts. By default the given model, with the number of clusters found
+        What clusters the subsets. By default the given model, with the number of clusters found
         where its `n_clusters` is "auto". Must be the way in which given labels were made.
     model_input : array or DataFrame of n rows, optional
         What the estimator takes, where it is not X: scaled or coded columns, for example.
-    q : float, default=0.1
+    q : float, default=0.05
         False discovery rate: about this share of the claims called real is false.
     rule : {"auto", "mirror", "sign_flips"}, default="auto"
         How claims are tested.
+    n_subsets : int, default=10
+        Maximum number of disjoint subsets, for the sign flips; fewer if a subset would have fewer
+        than 20 rows, or six for each cluster.
     n_halvings : int, default=11
         Number of times that the rows are halved, for the mirror statistics.
     n_typical : int, default=3
@@ -109,9 +112,9 @@ def describe_clusters(
     ids : array of shape (n,), optional
         Names of the rows; by default their numbers from 0.
     progress : callable, optional
-        Called with (done, wanted) after each part or halving.
+        Called with (done, wanted) after each subset or halving.
     random_state : int, RandomState or None, default=None
-        Seed of the parts, and of the estimator where it has none of its own.
+        Seed of the subsets, and of the estimator where it has none of its own.
 
     Returns
     -------
@@ -137,6 +140,7 @@ def describe_clusters(
     """
     check_number("q", q, low=0.0, high=1.0, open_low=True)
     check_choice("rule", rule, ("auto", "mirror", "sign_flips"))
+    check_count("n_subsets", n_subsets, low=2, high=16)
     check_count("n_halvings", n_halvings)
     check_count("n_typical", n_typical)
     check_count("max_rows", max_rows, low=2)
@@ -166,22 +170,24 @@ def describe_clusters(
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
         chosen = np.arange(n) if n <= max_rows else _drawn(codes, max_rows, rng)
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
-        rule, n_parts, note = _chosen_rule(rule, k, chosen.size, n_claims, q)
+        n_subsets = min(n_subsets, chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k))
+        rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
     if not note:
         some = rows if chosen.size == n else rows.take(chosen)
-        refit = Refit(some, lambda part: _take(given, chosen[part]), codes[chosen], k, model)
+        refit = Refit(some, lambda subset: _take(given, chosen[subset]), codes[chosen], k, model)
         on = f" of {chosen.size:,} rows" if chosen.size < n else ""
         if rule == "sign_flips":
-            verdict = tested_by_sign_flips(refit, n_parts, q, progress=progress, rng=rng)
+            verdict = tested_by_sign_flips(refit, n_subsets, q, progress=progress, rng=rng)
             note = (
-                f"Real at a false discovery rate of {q:g}: {n_parts} disjoint parts{on}, clustered "
-                "afresh, agree on the difference (sign flips)."
+                f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on}, "
+                "clustered independently, agree on the difference (sign flips)."
             )
         else:
             verdict = tested_by_mirrors(refit, n_halvings, q, progress=progress, rng=rng)
             note = (
-                f"Real at a false discovery rate of {q:g}: two halves{on}, clustered afresh, agree "
-                f"on the difference in most of {n_halvings} halvings (mirror statistics)."
+                f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
+                f"independently, agree on the difference in most of {n_halvings} halvings (mirror "
+                "statistics)."
             )
     inside, outside, effect = _in_units(features, rows, compared)
     return ClusterDescription(
@@ -235,16 +241,15 @@ def _labels_and_model(
         return labels, None
     steps = getattr(given, "steps", None)
     last = steps[-1][1] if steps else given
-    labels = getattr(last, "labels_", None)
-    if labels is not None and np.shape(labels) == (n,):
-        return np.asarray(labels), given
+    own = getattr(last, "labels_", None)
+    if own is not None and np.shape(own) == (n,):
+        return np.asarray(own), given
     if any(name.endswith("_") and not name.startswith("_") for name in vars(last)):
         if hasattr(given, "predict"):
             return np.asarray(given.predict(X)), given
         raise ValueError(
-            f"labels_or_model: {type(given).__name__} was fitted to {np.size(labels)} other rows "
-            f"and cannot predict the {n} rows of X. Pass the rows that it was fitted to, or a "
-            "clone."
+            f"labels_or_model: {type(given).__name__} was fitted to other rows and cannot predict "
+            f"the {n} rows of X. Pass the rows that it was fitted to, or a clone."
         )
     return fitted_labels(seeded(given, int(rng.randint(2**31 - 1))), X), given
 
@@ -273,27 +278,28 @@ def _why_untested(model: Any, k: int) -> str:
 # ------------------------------------------------------------------------------ tests
 
 
-def _chosen_rule(rule: str, k: int, n: int, n_claims: int, q: float) -> tuple[str, int, str]:
-    """Return the rule to use, the number of parts, and why neither works if so."""
-    n_parts = min(MAX_PARTS, n // max(FEWEST_ROWS, FEWEST_FOR_EACH * k))
-    can_flip = n_parts >= 2 and 2.0 ** (1 - n_parts) <= q
+def _chosen_rule(
+    rule: str, k: int, n: int, n_claims: int, n_subsets: int, q: float
+) -> tuple[str, str]:
+    """Return the rule to use, and why it cannot work if so."""
+    can_flip = n_subsets >= 2 and 2.0 ** (1 - n_subsets) <= q
     can_mirror = n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
     if rule == "auto":
-        few = can_flip and (n_claims <= 2 ** (n_parts - 1) or not can_mirror)
+        few = can_flip and (n_claims <= 2 ** (n_subsets - 1) or not can_mirror)
         rule = "sign_flips" if few else "mirror"
     reason = ""
     if not (can_flip if rule == "sign_flips" else can_mirror):
         reason = (
             f"Not tested: {n_claims} claims on {n} rows are too few for a false discovery rate of "
-            f"{q:g}. Sign flips need {_fewest_rows(k, q)} rows, mirror statistics "
+            f"{q:g}. Sign flips need {_fewest_subsets(q)} subsets of "
+            f"{max(FEWEST_ROWS, FEWEST_FOR_EACH * k)} rows, mirror statistics "
             f"{int(np.ceil(1 / q))} claims and {2 * FEWEST_ROWS} rows."
         )
-    return rule, n_parts, reason
+    return rule, reason
 
 
-def _fewest_rows(k: int, q: float) -> int:
-    n_parts = int(np.ceil(1 - np.log2(q)))
-    return max(2, n_parts) * max(FEWEST_ROWS, FEWEST_FOR_EACH * k)
+def _fewest_subsets(q: float) -> int:
+    return max(2, int(np.ceil(1 - np.log2(q))))
 
 
 def _take(X: Any, rows: NDArray) -> Any:
@@ -304,7 +310,7 @@ def _take(X: Any, rows: NDArray) -> Any:
 
 def _drawn(codes: NDArray, count: int, rng: np.random.RandomState) -> NDArray:
     """Draw rows of every cluster in proportion."""
-    return disjoint_parts(codes, -(-codes.size // count), rng)[0]
+    return disjoint_subsets(codes, -(-codes.size // count), rng)[0]
 
 
 # ------------------------------------------------------------------------------ the result
@@ -318,7 +324,8 @@ def _in_units(
     outside = compared.outside * rows.scale + rows.centre
     effect = np.where(rows.varies | np.isnan(compared.effect), compared.effect, 0.0)
     of_share = np.flatnonzero(np.isin(features.kinds, ("share", "missing")))
-    one, two = (np.clip(means[:, of_share], 0.0, 1.0) for means in (inside, outside))
+    # Sums of 0 and 1 in standardised units leave rounding errors: counts have none.
+    one, two = (np.clip(means[:, of_share].round(12) + 0.0, 0, 1) for means in (inside, outside))
     inside[:, of_share], outside[:, of_share] = one, two
     effect[:, of_share] = 2 * (np.arcsin(np.sqrt(one)) - np.arcsin(np.sqrt(two)))
     return inside, outside, effect

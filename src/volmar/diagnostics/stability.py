@@ -164,6 +164,7 @@ def _clusters(estimator: Any, X: Any) -> NDArray | None:
 
 
 def fitted_labels(estimator: Any, X: Any) -> NDArray:
+    """Fit a clone without callbacks and return the labels of the rows."""
     model = silent_clone(estimator)
     if hasattr(model, "fit_predict"):  # pipelines and mixtures have no labels_
         return np.asarray(model.fit_predict(X))
