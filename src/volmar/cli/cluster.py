@@ -459,6 +459,6 @@ def _described(
     if not is_quick:
         result = replace(
             result,
-            note="Which differences are real was not tested: clustering subsets of the rows takes too long.",
+            note="Which differences are real was not tested: it takes too long for this method.",
         )
     return result

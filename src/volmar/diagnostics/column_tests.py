@@ -125,7 +125,7 @@ class Refit:
 
 
 def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    """Name clusters of a subset by those of all rows, so that the sum of Jaccard indices is largest.
+    """Name clusters of a subset by those of all rows, with the largest sum of Jaccard indices.
 
     Returns
     -------

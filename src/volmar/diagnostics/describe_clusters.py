@@ -98,8 +98,9 @@ def describe_clusters(
     rule : {"auto", "mirror", "sign_flips"}, default="auto"
         How claims are tested.
     n_subsets : int, default=10
-        Maximum number of disjoint subsets, for the sign flips; fewer if a subset would have fewer
-        than 20 rows, or six for each cluster.
+        Maximum number of disjoint subsets, for the sign flips. Fewer are used where a subset would
+        have fewer than 20 rows, or six for each cluster, and where fewer are enough for a single
+        real claim, :math:`2^{1 - K} m \le q`.
     n_halvings : int, default=11
         Number of times that the rows are halved, for the mirror statistics.
     n_typical : int, default=3
@@ -137,6 +138,7 @@ def describe_clusters(
     >>> found = describe_clusters(X, MSPC(random_state=0), random_state=0,
     ...                           feature_names=["income", "age", "height", "noise"])
     >>> print(found.sentence(0))
+    cluster 0: 400 rows (67 %); lower income (-5.9 sd), higher age (+5.2 sd); typical row: 267
     """
     check_number("q", q, low=0.0, high=1.0, open_low=True)
     check_choice("rule", rule, ("auto", "mirror", "sign_flips"))
@@ -170,7 +172,12 @@ def describe_clusters(
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
         chosen = np.arange(n) if n <= max_rows else _drawn(codes, max_rows, rng)
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
-        n_subsets = min(n_subsets, chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k))
+        # No more subsets than a single real claim needs: the fewer there are, the larger they are.
+        n_subsets = min(
+            n_subsets,
+            chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k),
+            _fewest_subsets(q / max(n_claims, 1)),
+        )
         rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
     if not note:
         some = rows if chosen.size == n else rows.take(chosen)
@@ -299,6 +306,7 @@ def _chosen_rule(
 
 
 def _fewest_subsets(q: float) -> int:
+    """Return the smallest K with a p-value of q: ``2 ** (1 - K) <= q``."""
     return max(2, int(np.ceil(1 - np.log2(q))))
 
 
@@ -337,6 +345,8 @@ def _typical_rows(
     """Return the rows of each cluster that are nearest to its mean, nearest first."""
     means = np.nan_to_num(compared.inside)
     distance = np.full(codes.size, np.inf)
+    if means.size == 0:
+        return [np.flatnonzero(codes == c)[:count] for c in range(len(means))]
     if sparse.issparse(rows.values):
         inside = np.flatnonzero(codes >= 0)
         square = np.asarray(rows.values.multiply(rows.values).sum(axis=1)).ravel()
