@@ -1,0 +1,173 @@
+"""The border between two groups of given clusters, tested on held-out rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklearn.metrics.pairwise import euclidean_distances
+
+from volmar.diagnostics.label_views import Discriminants, PairScores, SplitView, without_far_rows
+from volmar.evidence import border_distances, combine_p_values, dithered, hump_test
+from volmar.evidence.humps import deepest_valley, valleys_at
+
+__all__ = ["Border", "border_test", "is_blocked"]
+
+# Draws that show whether a p-value is far above any level, and what far above is.
+FIRST_DRAWS, CLEARLY_ABOVE = 199, 0.1
+# Points drawn for a test: a region is sampled where it has more rows than this allows.
+MOST_POINTS, FEWEST_SAMPLED = 1_600_000, 1_000
+# Seen rows whose neighbours are looked at.
+MOST_COMPARED = 2_000
+# Nearest rows that vote for a side.
+N_NEIGHBORS = 3
+
+
+class Border(NamedTuple):
+    """Outcome of the test of a border, as in `LabelJoin`."""
+
+    p_value: float
+    distance: float
+    depth: float
+    is_curved: bool
+
+
+def border_test(
+    X: Any,
+    splits: list[SplitView],
+    views: list[Discriminants],
+    a: int,
+    b: int,
+    *,
+    resolutions: NDArray,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> Border:
+    """Test for one mode across the border between groups a and b, on each split.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        All rows.
+    splits, views : list of SplitView and of Discriminants
+        What was learnt on each split.
+    a, b : int
+        Numbers of the groups.
+    resolutions : ndarray of shape (d,)
+        Of `volmar.evidence.column_resolutions`.
+    n_draws : int
+        Draws of a test.
+    rng : Generator
+        Draws.
+    """
+    p_values: list[float] = []
+    depths, curved = [], []
+    for split, view in zip(splits, views, strict=True):
+        pair = view.pair(a, b)
+        if pair is None:
+            p_values.append(1.0)
+            continue
+        is_ours = (view.groups == a) | (view.groups == b)
+        seen, sides = split.seen_rows[is_ours], view.groups[is_ours] == a
+        curved.append(not pair.is_linear and _is_bent(X[_evenly(seen)], _evenly(sides), pair))
+        if not curved[-1]:
+            scores = without_far_rows(pair.scores, pair.first, pair.second)
+            scores = _sample(scores, n_draws, rng)
+        else:
+            rows = split.held_out_rows[_sample(pair.rows, n_draws, rng)]
+            walked = border_distances(X[seen], sides, dithered(X[rows], resolutions, rng), rng)
+            scores = without_far_rows(walked, walked[walked > 0], walked[walked <= 0])
+        p_values.append(_p_value(scores, n_draws, rng))
+        depths.append(_depth(scores))
+        p_values.extend(_settled(p_values, len(splits), 1.0 / (1 + n_draws)))
+        if len(p_values) == len(splits):
+            break
+    distance = float(np.mean([np.sqrt(view.distances[a, b]) for view in views]))
+    return Border(
+        combine_p_values(p_values),
+        distance,
+        float(np.mean(depths)) if depths else 0.0,
+        bool(curved) and float(np.mean(curved)) > 0.5,
+    )
+
+
+def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) -> bool:
+    """Whether another group lies between two that no hyperplane separates.
+
+    Of the rows of a that are nearest to b, with their nearest rows in b: whether most of the
+    balls that have the two rows as their poles hold a row of another group.
+    """
+    pair = view.pair(a, b)
+    if pair is None or pair.is_linear or view.distances.shape[0] == 2:
+        return False
+    few = _evenly(np.arange(view.groups.size))
+    groups = view.groups[few]
+    first, second = few[groups == a], few[groups == b]
+    others = few[(groups != a) & (groups != b)]
+    if min(first.size, second.size, others.size) == 0:
+        return False
+    at = split.seen_rows
+    squares = euclidean_distances(X[at[first]], X[at[second]], squared=True)
+    nearest = squares.argmin(axis=1)
+    square = squares[np.arange(first.size), nearest]
+    near = np.argsort(square)[: max(first.size // 4, 1)]
+    # |z - middle|^2 < |x - y|^2 / 4 is |z - x|^2 + |z - y|^2 < |x - y|^2.
+    around = euclidean_distances(X[at[first[near]]], X[at[others]], squared=True)
+    around += euclidean_distances(X[at[second[nearest[near]]]], X[at[others]], squared=True)
+    return bool(np.mean(around.min(axis=1) < square[near]) > 0.5)
+
+
+def _is_bent(seen: Any, sides: NDArray, pair: PairScores) -> bool:
+    """Whether the nearest rows tell the sides of a row much better than the hyperplane does.
+
+    Groups that overlap are no reason to walk: the nearest rows are wrong there, too.
+    """
+    squares = euclidean_distances(seen, squared=True)
+    np.fill_diagonal(squares, np.inf)
+    nearest = np.argpartition(squares, N_NEIGHBORS, axis=1)[:, :N_NEIGHBORS]
+    votes = sides[nearest].mean(axis=1) > 0.5
+    error = 0.5 * (np.mean(~votes[sides]) + np.mean(votes[~sides]))
+    return bool(error < 0.5 * pair.error)
+
+
+def _evenly(rows: NDArray) -> NDArray:
+    """Return at most `MOST_COMPARED` of the entries."""
+    most = MOST_COMPARED
+    return rows if rows.size <= most else rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
+
+
+def _settled(p_values: list[float], n_splits: int, least: float) -> list[float]:
+    """Return p-values for the splits to come where they cannot change the combined one.
+
+    It is that of a rank: with as many of the smallest p-value that there is, the others are
+    never asked for.
+    """
+    padded = p_values + [1.0] * (n_splits - len(p_values))
+    is_settled = combine_p_values(padded) <= combine_p_values([least] * n_splits)
+    return padded[len(p_values) :] if is_settled else []
+
+
+def _sample(scores: NDArray, n_draws: int, rng: np.random.Generator) -> NDArray:
+    most = max(MOST_POINTS // n_draws, FEWEST_SAMPLED)
+    return scores if scores.size <= most else rng.choice(scores, most, replace=False)
+
+
+def _p_value(scores: NDArray, n_draws: int, rng: np.random.Generator) -> float:
+    """Return the p-value of one mode; of few draws where these put it far above any level.
+
+    Valid: at or below a level under `CLEARLY_ABOVE` it is one of all draws.
+    """
+    if scores.size == 0:
+        return 1.0
+    first = hump_test(scores, rng, n_draws=FIRST_DRAWS).p_value
+    return first if first > CLEARLY_ABOVE else hump_test(scores, rng, n_draws=n_draws).p_value
+
+
+def _depth(scores: NDArray) -> float:
+    """Return the depth of the deepest valley."""
+    if scores.size == 0:
+        return 0.0
+    cut = np.array([deepest_valley(scores)])
+    return float(np.clip(valleys_at(np.sort(scores)[None, :], cut).depth[0], 0.0, 1.0))
