@@ -1,4 +1,4 @@
-"""How far a clustering can be trusted: tests of splits and labels, stability, the papers' theory."""
+"""How far a clustering can be trusted: tests, stability, the papers' theory."""
 
 from volmar.diagnostics.bound import BoundTerms, ErrorBound, error_bound
 from volmar.diagnostics.conditions import StabilityReport, stability_report

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.diagnostics.label_views import Discriminants, PairScores, SplitView, without_far_rows

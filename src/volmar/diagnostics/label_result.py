@@ -146,7 +146,9 @@ class LabelTestResult:
         """One sentence for each join, untested cluster, and for noise."""
         found = [str(join) for join in self.tree]
         for label, size in zip(self.untested, self.untested_sizes, strict=True):
-            found.append(f"Cluster {label} ({_rows(size)}) is too small to test and stays as it is.")
+            found.append(
+                f"Cluster {label} ({_rows(size)}) is too small to test and stays as it is."
+            )
         if self.n_noise:
             found.append(f"{_rows(self.n_noise)} without a cluster (noise) stay as they are.")
         return tuple(found)

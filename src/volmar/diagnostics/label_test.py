@@ -196,21 +196,18 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray:
             f"labels must hold one label for each row of X, shape ({n},), got shape {found.shape}."
         )
     if found.dtype.kind == "O":
-        is_missing = [_is_missing(value) for value in found]
-        if any(is_missing):
-            raise ValueError(
-                f"labels holds {found[np.argmax(is_missing)]} at position {np.argmax(is_missing)}, "
-                "which is no label. Give every row a label, -1 to rows without a cluster."
-            )
-    elif found.dtype.kind == "f" and not np.isfinite(found).all():
-        place = int(np.argmin(np.isfinite(found)))
-        raise ValueError(
-            f"labels holds {found[place]} at position {place}, which is no label. Give every row a "
-            "label, -1 to rows without a cluster."
-        )
-    elif found.dtype.kind not in "iubfUS":
+        is_missing = np.array([_is_missing(value) for value in found])
+    elif found.dtype.kind in "iubfUS":
+        is_missing = ~np.isfinite(found) if found.dtype.kind == "f" else np.zeros(n, dtype=bool)
+    else:
         raise TypeError(
             f"labels has dtype {found.dtype}. Pass integers or strings, one for each row."
+        )
+    if is_missing.any():
+        place = int(np.argmax(is_missing))
+        raise ValueError(
+            f"labels holds {found[place]} at position {place}, which is no label. Give every row "
+            "a label, -1 to rows without a cluster."
         )
     return found
 

@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 from volmar.evidence import dithered_scores
 from volmar.rows.standardized import CONSTANT
 
-__all__ = ["Discriminants", "SplitView", "PairScores", "split_view", "without_far_rows"]
+__all__ = ["Discriminants", "PairScores", "SplitView", "split_view", "without_far_rows"]
 
 # Added to the variance of each column within clusters: steadies directions of few rows.
 REG = 0.1
@@ -25,7 +25,7 @@ MOST_LEARNT, MOST_ENTRIES, MOST_LEARNT_WIDE = 20_000, 20_000_000, 2_000
 WIDE = 2_000
 # Error of the sides up to which a hyperplane stands for the border of two clusters.
 LINEAR_ERROR = 0.05
-# The larger side of a pair is cut off where it would have more rows than this for each of the other.
+# Rows of the larger side of a pair that are kept for each row of the smaller side.
 MOST_UNEQUAL = 4.0
 # Rows of a side in the region of a pair below which the pair is not testable.
 FEWEST_INSIDE = 5
@@ -115,8 +115,8 @@ class Discriminants:
             low = max(0.0, 1.0 - self.distances[a, c] / square) if square > 0 else 0.0
             high = min(1.0, self.distances[b, c] / square) if square > 0 else 1.0
             t = 0.5 * (low + high)
-            for f, keep in ((self.seen, keep_seen), (self.held_out, keep_held)):
-                keep &= t * f[:, a] + (1.0 - t) * f[:, b] >= f[:, c]
+            keep_seen &= _inside(self.seen, a, b, c, t)
+            keep_held &= _inside(self.held_out, a, b, c, t)
         scores = self.seen[:, a] - self.seen[:, b]
         first = scores[keep_seen & (self.groups == a)]
         second = scores[keep_seen & (self.groups == b)]
@@ -124,6 +124,10 @@ class Discriminants:
             return None
         rows = np.flatnonzero(keep_held)
         return PairScores(first, second, rows, (self.held_out[:, a] - self.held_out[:, b])[rows])
+
+
+def _inside(f: NDArray, a: int, b: int, c: int, t: float) -> NDArray:
+    return t * f[:, a] + (1.0 - t) * f[:, b] >= f[:, c]
 
 
 def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArray:
@@ -194,7 +198,7 @@ class SplitView:
         total = np.bincount(groups, self.shares, g)
         weights = np.zeros((k, g))
         weights[np.arange(k), groups] = self.shares / np.sqrt(total[groups])
-        # S = R - UU' with U the means times the roots of the shares (see separation/discriminants).
+        # S = R - UU', U the means times the roots of the shares: `separation/discriminants.py`.
         inside = np.eye(g) - weights.T @ self.inner @ weights
         coefficients = weights @ linalg.inv(inside) / np.sqrt(total)
         products = (weights / np.sqrt(total)).T @ self.inner @ coefficients
@@ -259,9 +263,7 @@ def _of_every_cluster(
     return np.sort(rows[order][rank < np.repeat(wanted, sizes)])
 
 
-def _learn(
-    rows: Any, codes: NDArray, k: int
-) -> tuple[Callable[[Any], NDArray], NDArray, NDArray]:
+def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray], NDArray, NDArray]:
     """Return what scores rows by (R + reg I)^-1 M, the shares, and M'(R + reg I)^-1 M."""
     m, d = rows.shape
     sizes = np.bincount(codes, minlength=k).astype(np.float64)

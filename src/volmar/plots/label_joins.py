@@ -11,17 +11,19 @@ from volmar.diagnostics import LabelTestResult, label_test
 from volmar.plots.clusters import COLOURS, new_axes
 
 # Separated and merged: Okabe and Ito's blue and vermilion, and a second sign, the line style.
-SEPARATED, MERGED = {"color": COLOURS[0], "ls": "-"}, {"color": COLOURS[1], "ls": "--"}
-# Up to as many clusters there is room for the p-value at each join, and for the sizes.
-MOST_WRITTEN, MOST_NAMED = 25, 60
+SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
+MERGED: dict[str, Any] = {"color": COLOURS[1], "ls": "--"}
+# Up to as many clusters there is room for the p-value at each join, and for names.
+MOST_WRITTEN, MOST_NAMED = 40, 80
+# Letters of a label that are drawn.
+MOST_LETTERS = 30
 
 
 class LabelTestDisplay:
     r"""A dendrogram of given clusters with the p-value of each join.
 
     Solid blue joins are separated, dashed vermilion ones are not: their clusters should be merged.
-    The height of a join is the distance of its two tested groups in standard deviations within
-    groups, or that of the highest join below it where that is more.
+    A join is one step to the right of the joins that it joins.
 
     Parameters
     ----------
@@ -73,52 +75,67 @@ class LabelTestDisplay:
         """Draw on `ax`, or on a new figure."""
         from matplotlib.lines import Line2D
 
-        order = self._order()
-        k = len(order)
+        order, steps = self._order(), self._steps()
+        k, depth = len(order), max(steps, default=0)
         if ax is None:
-            ax = new_axes((float(np.clip(0.75 * k, 5.0, 30.0)), 4.2))
-        sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
-        x = {label: float(i) for i, label in enumerate(order)}
-        y = dict.fromkeys(order, 0.0)
-        # Tops of the subtrees, by the number of the subtree that each cluster is in.
-        for join in self.result.tree:
-            left, right = join.left[0], join.right[0]
-            height = max(join.distance, y[left], y[right])
-            style = SEPARATED if join.is_real else MERGED
-            ax.plot(
-                [x[left], x[left], x[right], x[right]],
-                [y[left], height, height, y[right]],
-                lw=2.0,
-                **style,
+            size = (
+                float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
+                float(np.clip(0.35 * k + 1.6, 2.5, 30.0)),
             )
-            middle = 0.5 * (x[left] + x[right])
+            ax = new_axes(size)
+        y = {label: float(k - 1 - i) for i, label in enumerate(order)}
+        x = dict.fromkeys(order, 0)
+        for join, step in zip(self.result.tree, steps, strict=True):
+            left, right = join.left[0], join.right[0]
+            style = SEPARATED if join.is_real else MERGED
+            ends = [x[left], step, step, x[right]], [y[left], y[left], y[right], y[right]]
+            ax.plot(*ends, lw=2.0, **style)
+            middle = 0.5 * (y[left] + y[right])
             if k <= MOST_WRITTEN:
-                ax.annotate(
+                ax.text(
+                    step,
+                    middle,
                     f"p = {join.p_value:.2g}",
-                    (middle, height),
-                    (0, 3),
-                    textcoords="offset points",
                     ha="center",
-                    va="bottom",
+                    va="center",
                     fontsize="small",
                     color=style["color"],
+                    bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": style["color"]},
+                    zorder=4,
                 )
             for label in (*join.left, *join.right):
-                x[label], y[label] = middle, height
-        ax.set_xlim(-0.6, k - 0.4)
-        ax.set_ylim(0.0, 1.18 * max([*y.values(), 1e-3]))
-        self._name_clusters(ax, order, sizes)
-        ax.set_ylabel("distance / deviation within groups")
+                x[label], y[label] = step, middle
+        ax.set_xlim(0.0, depth + 0.6)
+        ax.set_ylim(-0.6, k - 0.4)
+        ax.set_xticks([])
+        self._name_clusters(ax, order)
         ax.set_title(_title(k, self.result.n_real), fontsize="medium")
         handles = [
             Line2D([], [], label=label, lw=2.0, **style)
             for label, style in (("separated", SEPARATED), ("not separated: merge", MERGED))
         ]
-        ax.legend(handles=handles, fontsize="small", loc="upper left", frameon=False)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        ax.legend(
+            handles=handles,
+            fontsize="small",
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=2,
+            frameon=False,
+        )
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.tick_params(axis="y", length=0)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _steps(self) -> list[int]:
+        """Return how many joins are below each join on its longest branch, itself included."""
+        reached = dict.fromkeys(self.result.clusters, 0)
+        steps = []
+        for join in self.result.tree:
+            steps.append(1 + max(reached[join.left[0]], reached[join.right[0]]))
+            reached.update(dict.fromkeys((*join.left, *join.right), steps[-1]))
+        return steps
 
     def _order(self) -> list[Any]:
         """Return the clusters so that the sides of every join are beside each other."""
@@ -128,18 +145,21 @@ class LabelTestDisplay:
             row.update(dict.fromkeys(together, together))
         return row[self.result.clusters[0]]
 
-    def _name_clusters(self, ax: Any, order: list[Any], sizes: dict[Any, int]) -> None:
+    def _name_clusters(self, ax: Any, order: list[Any]) -> None:
         if len(order) > MOST_NAMED:
-            ax.set_xticks([])
-            ax.set_xlabel(f"{len(order)} clusters")
+            ax.set_yticks([])
+            ax.set_ylabel(f"{len(order)} clusters")
             return
-        words = [f"{label}\n{sizes[label]}" for label in order]
-        longest = max(len(word) for text in words for word in text.split("\n"))
-        ax.set_xticks(range(len(order)), words, rotation=90 if longest > 8 else 0, parse_math=False)
-        ax.tick_params(axis="x", length=0)
-        ax.set_xlabel("cluster and its number of rows")
+        sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
+        words = [f"{_shortened(str(label))} ({sizes[label]} rows)" for label in order]
+        # A label may hold dollar signs.
+        ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)
 
 
 def _title(k: int, n_real: int) -> str:
     found = "one group" if n_real == 1 else f"{n_real} separated groups"
     return f"{k} cluster{'s' if k > 1 else ''}, {found}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"
