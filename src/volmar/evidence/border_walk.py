@@ -1,0 +1,171 @@
+"""How far rows are from a curved border: walk towards the other side and measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.metrics.pairwise import euclidean_distances
+
+__all__ = ["Border"]
+
+# Nearest rows of a side whose mean distance decides.
+N_NEIGHBORS = 3
+# Seen rows that are kept, and their entries: of more rows so many are drawn.
+MOST_SEEN, MOST_ENTRIES = 2000, 20_000_000
+# Halvings of a walk: its end is known to within 1/512 of the distance to the other side.
+N_STEPS = 8
+# Distances held at a time.
+BLOCK = 2_000_000
+# Farther away than so many times the extent of the seen rows is as far as that.
+FARTHEST = 1e100
+
+
+class Border:
+    r"""The border between two sides of rows, of any shape.
+
+    A point is on the side whose three nearest rows are nearer to it in the mean.
+
+    Parameters
+    ----------
+    seen : matrix of shape (m, d)
+        Rows that were clustered, dense or CSR. Of more than 2,000 rows, 2,000 are drawn, with the
+        same share of each side.
+    sides : array-like of bool of shape (m,)
+        Their sides.
+    rng : Generator
+        Draws from the seen rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.evidence import Border
+    >>> seen = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
+    >>> border = Border(seen, seen[:, 0] > 5, np.random.default_rng(0))
+    >>> border.distances(np.array([[0.0], [9.0]])).round(1)
+    array([-6.,  3.])
+    """
+
+    def __init__(self, seen: Any, sides: ArrayLike, rng: np.random.Generator):
+        sides = np.asarray(sides, dtype=bool)
+        if sides.shape != (seen.shape[0],):
+            raise ValueError(
+                f"sides has shape {sides.shape} for {seen.shape[0]} seen rows. Pass one side for "
+                "each row."
+            )
+        kept = rows_kept(sides, seen.shape[1], rng)
+        seen, self._sides = seen[kept], sides[kept]
+        # In single precision, and far from the origin, squares would lose the distances.
+        self._centre = None if sparse.issparse(seen) else seen.mean(axis=0, dtype=np.float64)
+        seen = self._centred(seen)
+        self._unit = float(abs(seen).max()) if seen.shape[0] else 0.0
+        self._unit = self._unit if self._unit > 0 else 1.0
+        self._seen = seen / self._unit
+        self._between = euclidean_distances(self._seen, squared=True)
+        self._n_neighbors = min(N_NEIGHBORS, int(self._sides.sum()), int((~self._sides).sum()))
+
+    def distances(self, rows: Any) -> NDArray[np.float64]:
+        r"""Return signed distances of rows to the border, positive on side True.
+
+        From a row x a straight walk leads to the nearest seen row y of the other side. The
+        distance is the length of the walk up to the point where the side changes, found by
+        bisection.
+
+        Scores of a kernel or a graph level off inside their clusters, so that their density can
+        have two modes where that of the rows has one. Distances do not: across the border the
+        length grows by what the row moves, also in an empty gap, so that its density has a valley
+        at the border only where the rows have one.
+
+        Parameters
+        ----------
+        rows : matrix of shape (n, d)
+            Rows, dense or CSR.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            In the units of the rows; all 0 where the seen rows are on one side.
+
+        Notes
+        -----
+        For p = x + t (y - x) and any row z Stewart's theorem says
+
+        .. math:: |p - z|^2 = (1 - t) |x - z|^2 + t |y - z|^2 - t (1 - t) |x - y|^2,
+
+        so that distances between rows are all that is needed, and a step of the bisection takes as
+        long in many dimensions as in one.
+
+        The sides are those of the nearest seen rows also where the method that found them has a
+        `predict` of its own. Near a hyperplane in many dimensions the nearest row of the other
+        side lies sideways, so that a walk to the hyperplane is longer than the distance to it, the
+        more so the nearer the row is: a valley that the rows do not have.
+        """
+        n = rows.shape[0]
+        if rows.shape[1] != self._seen.shape[1]:
+            raise ValueError(
+                f"rows has {rows.shape[1]} columns and the seen rows have "
+                f"{self._seen.shape[1]}. Pass the same columns."
+            )
+        found = np.zeros(n)
+        if self._n_neighbors == 0:
+            return found
+        step = max(1, BLOCK // max(self._seen.shape))
+        for i in range(0, n, step):
+            block = self._centred(rows[i : i + step]) / self._unit
+            entries = block.data if sparse.issparse(block) else block
+            np.clip(entries, -FARTHEST, FARTHEST, out=entries)
+            found[i : i + step] = self._walk(euclidean_distances(block, self._seen, squared=True))
+        return found * self._unit
+
+    def _centred(self, rows: Any) -> Any:
+        if self._centre is None:
+            return sparse.csr_array(rows, dtype=np.float64)
+        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        return rows - self._centre
+
+    def _walk(self, to_seen: NDArray) -> NDArray[np.float64]:
+        """Return signed lengths of walks from squared distances to the seen rows, (b, m)."""
+        own = self._side(to_seen)
+        other = np.where(own[:, None] == self._sides, np.inf, to_seen)
+        end = np.argmin(other, axis=1)
+        square = other[np.arange(end.size), end][:, None]
+        from_end = self._between[end]
+        low, high = np.zeros(end.size), np.ones(end.size)
+        for _ in range(N_STEPS):
+            middle = 0.5 * (low + high)
+            t = middle[:, None]
+            here = (1.0 - t) * to_seen + t * (from_end - (1.0 - t) * square)
+            stays = self._side(here) == own
+            low, high = np.where(stays, middle, low), np.where(stays, high, middle)
+        length = 0.5 * (low + high) * np.sqrt(square[:, 0])
+        return np.where(own, length, -length)
+
+    def _side(self, squares: NDArray) -> NDArray[np.bool_]:
+        """Return the sides of points from their squared distances to the seen rows, (b, m)."""
+        upper, lower = (
+            _mean_distance(squares[:, side], self._n_neighbors)
+            for side in (self._sides, ~self._sides)
+        )
+        return upper < lower
+
+
+def rows_kept(
+    sides: NDArray[np.bool_], n_features: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return which seen rows a `Border` keeps: all, or some with the same share of each side."""
+    most = min(MOST_SEEN, max(MOST_ENTRIES // max(n_features, 1), 2 * N_NEIGHBORS))
+    if sides.size <= most:
+        return np.arange(sides.size)
+    chosen = []
+    for side in (sides, ~sides):
+        members = np.flatnonzero(side)
+        size = min(members.size, max(N_NEIGHBORS, round(most * members.size / sides.size)))
+        chosen.append(rng.choice(members, size, replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def _mean_distance(squares: NDArray, n_neighbors: int) -> NDArray[np.float64]:
+    nearest = np.partition(squares, n_neighbors - 1, axis=1)[:, :n_neighbors]
+    return np.sqrt(np.maximum(nearest, 0.0)).mean(axis=1)
