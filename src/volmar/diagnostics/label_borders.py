@@ -8,11 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
-from volmar.diagnostics.label_views import Discriminants, PairScores, SplitView, without_far_rows
-from volmar.evidence import border_distances, combine_p_values, dithered, hump_test
+from volmar.base.walk_scores import fitted_border
+from volmar.diagnostics.label_views import WIDE, Discriminants, SplitView, without_far_rows
+from volmar.evidence import (
+    combine_p_values,
+    dithered,
+    dithered_scores,
+    has_way_around,
+    hump_test,
+)
 from volmar.evidence.humps import deepest_valley, valleys_at
 
-__all__ = ["Border", "border_test", "is_blocked"]
+__all__ = ["BorderTest", "border_test", "is_blocked"]
 
 # Draws that show whether a p-value is far above any level, and what far above is.
 FIRST_DRAWS, CLEARLY_ABOVE = 199, 0.1
@@ -24,12 +31,20 @@ MOST_COMPARED = 2_000
 N_NEIGHBORS = 3
 
 
-class Border(NamedTuple):
+class BorderTest(NamedTuple):
     """Outcome of the test of a border, as in `LabelJoin`."""
 
     p_value: float
     distance: float
     depth: float
+    is_curved: bool
+
+
+class _HeldOut(NamedTuple):
+    """Held-out rows between two groups (numbers of rows of X), and their scores."""
+
+    rows: NDArray
+    scores: NDArray
     is_curved: bool
 
 
@@ -43,7 +58,7 @@ def border_test(
     resolutions: NDArray,
     n_draws: int,
     rng: np.random.Generator,
-) -> Border:
+) -> BorderTest:
     """Test for one mode across the border between groups a and b, on each split.
 
     Parameters
@@ -64,32 +79,59 @@ def border_test(
     p_values: list[float] = []
     depths, curved = [], []
     for split, view in zip(splits, views, strict=True):
-        pair = view.pair(a, b)
-        if pair is None:
+        found = _held_out(X, split, view, a, b, resolutions, n_draws, rng)
+        if found is None:
             p_values.append(1.0)
             continue
-        is_ours = (view.groups == a) | (view.groups == b)
-        seen, sides = split.seen_rows[is_ours], view.groups[is_ours] == a
-        curved.append(not pair.is_linear and _is_bent(X[_evenly(seen)], _evenly(sides), pair))
-        if not curved[-1]:
-            scores = without_far_rows(pair.scores, pair.first, pair.second)
-            scores = _sample(scores, n_draws, rng)
-        else:
-            rows = split.held_out_rows[_sample(pair.rows, n_draws, rng)]
-            walked = border_distances(X[seen], sides, dithered(X[rows], resolutions, rng), rng)
-            scores = without_far_rows(walked, walked[walked > 0], walked[walked <= 0])
-        p_values.append(_p_value(scores, n_draws, rng))
-        depths.append(_depth(scores))
+        p_value = _p_value(found.scores, n_draws, rng)
+        # A bent band has two modes along a line, and is in one piece.
+        if p_value <= CLEARLY_ABOVE and X.shape[1] <= WIDE:
+            rows = dithered(X[found.rows], resolutions, rng)
+            p_value = 1.0 if has_way_around(rows, found.scores) else p_value
+        p_values.append(p_value)
+        depths.append(_depth(found.scores))
+        curved.append(found.is_curved)
         p_values.extend(_settled(p_values, len(splits), 1.0 / (1 + n_draws)))
         if len(p_values) == len(splits):
             break
     distance = float(np.mean([np.sqrt(view.distances[a, b]) for view in views]))
-    return Border(
+    return BorderTest(
         combine_p_values(p_values),
         distance,
         float(np.mean(depths)) if depths else 0.0,
         bool(curved) and float(np.mean(curved)) > 0.5,
     )
+
+
+def _held_out(
+    X: Any,
+    split: SplitView,
+    view: Discriminants,
+    a: int,
+    b: int,
+    resolutions: NDArray,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> _HeldOut | None:
+    """Return scores along the discriminant, or of walks across the border where that is bent."""
+    pair = view.pair(a, b)
+    if pair is None:
+        return None
+    most = max(MOST_POINTS // n_draws, FEWEST_SAMPLED)
+    rows, scores = split.held_out_rows[pair.rows], pair.scores
+    is_ours = (view.groups == a) | (view.groups == b)
+    seen, sides = split.seen_rows[is_ours], view.groups[is_ours] == a
+    is_curved = not pair.is_linear and _is_bent(X[_evenly(seen)], _evenly(sides), pair.error)
+    if is_curved:
+        kept = _drawn(rows.size, most, rng)
+        rows = rows[kept]
+        border = fitted_border(sides.astype(np.int64), X[seen], resolutions, rng, name="")
+        scores = dithered_scores(border.distances, X[rows], resolutions, rng)
+        near = without_far_rows(scores, scores[scores > 0], scores[scores <= 0])
+    else:
+        near = without_far_rows(scores, pair.first, pair.second)
+        near = near[_drawn(near.size, most, rng)]
+    return _HeldOut(rows[near], scores[near], is_curved)
 
 
 def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) -> bool:
@@ -118,7 +160,7 @@ def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) ->
     return bool(np.mean(around.min(axis=1) < square[near]) > 0.5)
 
 
-def _is_bent(seen: Any, sides: NDArray, pair: PairScores) -> bool:
+def _is_bent(seen: Any, sides: NDArray, linear_error: float) -> bool:
     """Whether the nearest rows tell the sides of a row much better than the hyperplane does.
 
     Groups that overlap are no reason to walk: the nearest rows are wrong there, too.
@@ -128,7 +170,7 @@ def _is_bent(seen: Any, sides: NDArray, pair: PairScores) -> bool:
     nearest = np.argpartition(squares, N_NEIGHBORS, axis=1)[:, :N_NEIGHBORS]
     votes = sides[nearest].mean(axis=1) > 0.5
     error = 0.5 * (np.mean(~votes[sides]) + np.mean(votes[~sides]))
-    return bool(error < 0.5 * pair.error)
+    return bool(error < 0.5 * linear_error)
 
 
 def _evenly(rows: NDArray) -> NDArray:
@@ -148,9 +190,8 @@ def _settled(p_values: list[float], n_splits: int, least: float) -> list[float]:
     return padded[len(p_values) :] if is_settled else []
 
 
-def _sample(scores: NDArray, n_draws: int, rng: np.random.Generator) -> NDArray:
-    most = max(MOST_POINTS // n_draws, FEWEST_SAMPLED)
-    return scores if scores.size <= most else rng.choice(scores, most, replace=False)
+def _drawn(n: int, most: int, rng: np.random.Generator) -> NDArray:
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
 def _p_value(scores: NDArray, n_draws: int, rng: np.random.Generator) -> float:

@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_random_state
 
 from volmar.base.cross_fit import LARGE
 from volmar.base.validation import check_count, check_magnitude, check_number
-from volmar.diagnostics.label_borders import Border, border_test, is_blocked
+from volmar.diagnostics.label_borders import BorderTest, border_test, is_blocked
 from volmar.diagnostics.label_result import LabelJoin, LabelTestResult
 from volmar.diagnostics.label_views import Discriminants, SplitView, split_view
 from volmar.evidence import column_resolutions
@@ -149,7 +149,7 @@ class _Test(NamedTuple):
 
     first: NDArray
     second: NDArray
-    border: Border
+    border: BorderTest
 
 
 class _Clusters:

@@ -131,7 +131,7 @@ def _inside(f: NDArray, a: int, b: int, c: int, t: float) -> NDArray:
 
 
 def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArray:
-    """Return scores without those of the larger side that are far from the smaller one.
+    """Return which scores are not far from the smaller side, on the larger one.
 
     A small group beside a large one is hard to see. At most `MOST_UNEQUAL` rows of a side are kept
     for each of the other, by a half-line: what has one mode keeps it.
@@ -142,13 +142,18 @@ def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArra
         Scores to choose from.
     first, second : ndarray
         Scores of the two sides, the first above the second, that set the end of the half-line.
+
+    Returns
+    -------
+    ndarray of int
+        Places in `scores`.
     """
     low, high = -np.inf, np.inf
     if first.size > MOST_UNEQUAL * second.size:
         high = float(np.quantile(first, MOST_UNEQUAL * second.size / first.size))
     elif second.size > MOST_UNEQUAL * first.size:
         low = float(np.quantile(second, 1.0 - MOST_UNEQUAL * first.size / second.size))
-    return scores[(scores >= low) & (scores <= high)]
+    return np.flatnonzero((scores >= low) & (scores <= high))
 
 
 def side_error(first: NDArray, second: NDArray) -> float:
