@@ -29,6 +29,8 @@ LINEAR_ERROR = 0.05
 MOST_UNEQUAL = 4.0
 # Rows of a side in the region of a pair below which the pair is not testable.
 FEWEST_INSIDE = 5
+# Weights between 0 and 1 that are tried for a half-space.
+N_WEIGHTS = 21
 
 
 class PairScores(NamedTuple):
@@ -98,23 +100,20 @@ class Discriminants:
         .. math:: t f_a(x) + (1 - t) f_b(x) \ge f_c(x).
 
         The mean of a is inside where :math:`1 - t \le D_{ac}^2 / D_{ab}^2`, that of b where
-        :math:`t \le D_{bc}^2 / D_{ab}^2`: t is the middle of that interval, 1/2 for groups at
-        equal distances. It is not empty where c is outside the ball on the line from a to b, so
-        for the closest two of any groups. Groups that no hyperplane separates from a and b
-        are not cut off.
+        :math:`t \le D_{bc}^2 / D_{ab}^2`. Such a t exists where c is outside the ball with a and b
+        as its poles, so for the closest two of any groups; it is chosen so that the means are as
+        far inside as possible, 1/2 for groups at equal distances. Groups that no hyperplane
+        separates from a and b are not cut off.
 
         So a log-concave density has one mode in the region, along any direction. None where a
         group has hardly any seen row there.
         """
         keep_seen = np.ones(len(self.seen), dtype=bool)
         keep_held = np.ones(len(self.held_out), dtype=bool)
-        square = self.distances[a, b]
         for c in range(self.distances.shape[0]):
             if c in (a, b) or not (self.is_linear(a, c) and self.is_linear(b, c)):
                 continue
-            low = max(0.0, 1.0 - self.distances[a, c] / square) if square > 0 else 0.0
-            high = min(1.0, self.distances[b, c] / square) if square > 0 else 1.0
-            t = 0.5 * (low + high)
+            t = _best_weight(self.distances, a, b, c)
             keep_seen &= _inside(self.seen, a, b, c, t)
             keep_held &= _inside(self.held_out, a, b, c, t)
         scores = self.seen[:, a] - self.seen[:, b]
@@ -124,6 +123,18 @@ class Discriminants:
             return None
         rows = np.flatnonzero(keep_held)
         return PairScores(first, second, rows, (self.held_out[:, a] - self.held_out[:, b])[rows])
+
+
+def _best_weight(distances: NDArray, a: int, b: int, c: int) -> float:
+    """Return the t with which both means are farthest from the border of the half-space."""
+    t = np.linspace(0.0, 1.0, N_WEIGHTS)
+    to_a, to_b, between = distances[a, c], distances[b, c], distances[a, b]
+    square = t * to_a + (1.0 - t) * to_b - t * (1.0 - t) * between
+    lower = np.minimum(to_a - (1.0 - t) * between, to_b - t * between)
+    margins = lower / np.sqrt(np.maximum(square, np.finfo(np.float64).tiny))
+    # The one nearest to 1/2 of several.
+    best = np.flatnonzero(margins >= margins.max() - 1e-9 * abs(margins.max()))
+    return float(t[best[np.argmin(np.abs(t[best] - 0.5))]])
 
 
 def _inside(f: NDArray, a: int, b: int, c: int, t: float) -> NDArray:
