@@ -355,7 +355,9 @@ def test_sentences_and_names():
         "4 tested clusters make 3 groups that are separated from each other "
         "(family-wise level 0.05)."
     )
-    assert "Clusters tip + top and cluster" in str(result) or "and clusters tip + top" in str(result)
+    assert "Clusters tip + top and cluster" in str(result) or "and clusters tip + top" in str(
+        result
+    )
     larger = max(counts, key=counts.__getitem__)
     assert set(np.unique(result.merged_labels)) == {"left", "right", "rare", larger}
     last = result.tree[-1]
@@ -387,7 +389,17 @@ def test_one_testable_cluster_leaves_nothing_to_test():
         lambda X: np.round(10 * X).astype(int),
         lambda X: X[:, :1],
     ],
-    ids="float32 sparse frame units offset huge constant integers one-column".split(),
+    ids=[
+        "float32",
+        "sparse",
+        "frame",
+        "units",
+        "offset",
+        "huge",
+        "constant",
+        "integers",
+        "one-column",
+    ],
 )
 def test_any_kind_of_rows(change):
     X, y = two()

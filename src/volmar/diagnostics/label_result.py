@@ -36,7 +36,7 @@ class LabelJoin:
     distance : float
         Distance of the means of the tested groups in standard deviations within groups.
     depth : float
-        Depth of the valley at the border on held-out rows, mean over halves: from 0 (none) to 1
+        Depth of the valley at the border on held-out rows, mean over splits: from 0 (none) to 1
         (an empty gap).
     is_curved : bool
         Whether the border was tested by walks across it, because no hyperplane separates the
@@ -163,8 +163,9 @@ class LabelTestResult:
                 f"{self.alpha:g}): there is no evidence for more than one group."
             )
         if self.n_real == len(self.clusters):
+            every = "Both" if self.n_real == 2 else f"All {self.n_real}"
             return (
-                f"All {len(self.clusters)} tested clusters are separated from each other "
+                f"{every} tested clusters are separated from each other "
                 f"(family-wise level {self.alpha:g})."
             )
         return (

@@ -52,10 +52,9 @@ def label_test(
     r"""Test which given clusters, from any tool, are separated, and which should be merged.
 
     Clusters are joined from the closest two up. Each join tests the border between its two sides:
-    the rows are split at random into halves, discriminants of the clusters are learnt on one
-    half, and the rows of the other half that lie between the two closest groups of the sides are
-    tested for one mode against more (`volmar.evidence.hump_test`). Where one mode is not rejected
-    the two groups are merged, and are one group for later joins.
+    discriminants of the clusters are learnt on a random share of the rows, and the held-out rows
+    that lie between the two closest groups of the sides are tested for one mode against more
+    (`volmar.evidence.hump_test`). Where one mode is not rejected the two groups should be merged.
 
     Parameters
     ----------
@@ -64,10 +63,11 @@ def label_test(
     labels : array of shape (n,)
         Cluster of each row: integers, strings, or any one kind that can be sorted.
     alpha : float, default=0.05
-        Probability that any two groups are falsely called separated. With k tested clusters each
-        join has the level alpha / (k - 1), which must be at least 0.00025.
+        Family-wise level: probability that any two groups are falsely called separated. With k
+        tested clusters alpha / (k - 1) must be at least 0.00025.
     n_splits : int, optional
-        How often the rows are split into halves; 3 if not given, 1 from 20,000 rows on.
+        Number of random splits into rows to learn from and held-out rows; 6 if not given, 2 from
+        20,000 rows on.
     min_cluster_size : int, default=20
         Clusters with fewer rows are not tested, at least 10. They keep their labels.
     noise_label : object, default=-1
@@ -94,21 +94,28 @@ def label_test(
     not choose it: one Gaussian cut in two, and each cell looked at, has a gap. Held-out
     rows are used without labels. Those between groups a and b are the ones in a convex region,
     :math:`t f_a + (1 - t) f_b \ge f_c` for every other group c, with f the linear discriminants
-    of the seen half. A log-concave density that is restricted to a convex set and projected on a
+    that were learnt. A log-concave density that is restricted to a convex set and projected on a
     line has one mode (Prékopa). The scores are :math:`f_a - f_b`. Rows of a side much larger
-    than the other are cut off far from the border, so that small clusters can be seen.
+    than the other are left out far from the border, so that small clusters can be seen. A valley
+    with a way around it is no gap (`volmar.evidence.has_way_around`).
 
-    **Curved borders.** Where the discriminant puts more than 5 % of the seen rows of two groups
-    on the wrong side, the scores are signed lengths of walks across the border between the
-    nearest seen rows of either group, in the same region.
+    **Curved borders.** Where the discriminant has more than 5 % of the learnt rows of two groups
+    on the wrong side, and their nearest rows have less than half as many, the scores are signed
+    lengths of walks across the border (`volmar.evidence.Border`), in the same region.
 
-    **The family-wise level.** Every test of two groups that are one ends in a merge, or is the
-    first false separation. There are k - 1 merges at most, and the levels sum up to alpha. It
-    takes the groups as given.
+    **Which borders.** There are k - 1 tests, one for each join: groups are apart if their
+    closest pair is. Groups without any sign of a gap (p > 0.2) are one group for the tests that
+    follow; others are merged only in the outcome, so that one weak border does not blur the rest.
 
-    **What it cannot know.** The labels of the seen half were made with the held-out rows in sight.
-    Where columns are as many as rows or more, labels that were searched for very hard can carry
-    that over; a new sample, labelled by the same model, cannot.
+    **The family-wise level.** The k - 1 p-values are compared with Holm's levels: the smallest
+    with alpha / (k - 1), the next with alpha / (k - 2), up to the first that is above its level.
+    That is valid under any dependence. A tree that is tested from the top down would merge all
+    that is below a join without a clear gap. The argument takes the borders as given.
+
+    **What it cannot know.** The labels were made with the held-out rows in sight. A tool that
+    searches very hard, in columns as many as the rows, can carry a gap that is there by chance
+    from all rows to the held-out ones; rows that are new, labelled by the same model, cannot have
+    it. Pieces of one bent cluster (two moons cut into eight) may be joined in the wrong order.
 
     Examples
     --------
