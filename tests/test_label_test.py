@@ -143,7 +143,7 @@ def test_curved_clusters_are_kept_by_the_walk(X, y):
 
 
 def test_clusters_and_noise_of_hdbscan():
-    X, y = make_moons(500, noise=0.08, random_state=1)
+    X, _ = make_moons(500, noise=0.08, random_state=1)
     X = np.vstack([X, np.random.default_rng(0).uniform(-1.5, 2.5, size=(20, 2))])
     labels = HDBSCAN(min_cluster_size=25, copy=True).fit_predict(X)
     assert (labels == -1).any()
@@ -355,9 +355,7 @@ def test_sentences_and_names():
         "4 tested clusters make 3 groups that are separated from each other "
         "(family-wise level 0.05)."
     )
-    assert "Clusters tip + top and cluster" in str(result) or "and clusters tip + top" in str(
-        result
-    )
+    assert "lusters tip + top" in str(result)
     larger = max(counts, key=counts.__getitem__)
     assert set(np.unique(result.merged_labels)) == {"left", "right", "rare", larger}
     last = result.tree[-1]
@@ -380,7 +378,7 @@ def test_one_testable_cluster_leaves_nothing_to_test():
     "change",
     [
         lambda X: X.astype(np.float32),
-        lambda X: sparse.csr_array(X),
+        sparse.csr_array,
         lambda X: pd.DataFrame(X, columns=["a", "b", "c"]),
         lambda X: X * [1e-6, 1.0, 1e6],
         lambda X: X + 1e6,

@@ -1,4 +1,4 @@
-"""Given clusters seen from one half of the rows: discriminants, regions, scores of the other."""
+"""Given clusters seen from some of the rows: discriminants, regions, scores of the others."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def side_error(first: NDArray, second: NDArray) -> float:
 
 @dataclass(frozen=True)
 class SplitView:
-    r"""What discriminants of any groups of k given clusters need of a half of the rows.
+    r"""What discriminants of any groups of k given clusters need of a split of the rows.
 
     With R the covariance of the rows that are learnt from and M the means of the clusters, all of
     it is in :math:`M' (R + \lambda I)^{-1} M` and the scores :math:`x' (R + \lambda I)^{-1} M`:
@@ -238,7 +238,7 @@ def split_view(
     resolutions: NDArray,
     rng: np.random.Generator,
 ) -> SplitView:
-    """Learn from the given clusters of one half of the rows, and score the other half.
+    """Learn from the given clusters of some rows, and score the others.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def split_view(
     k : int
         Number of clusters.
     seen_rows, held_out_rows : ndarray of int
-        The two halves. Of the seen ones at least one row of each cluster.
+        Rows to learn from, at least one of each cluster, and the others.
     resolutions : ndarray of shape (d,)
         Of `volmar.evidence.column_resolutions`: the held-out rows are dithered.
     rng : Generator
