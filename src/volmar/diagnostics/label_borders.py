@@ -21,8 +21,8 @@ from volmar.evidence.humps import deepest_valley, valleys_at
 
 __all__ = ["BorderTest", "border_test", "is_blocked"]
 
-# Draws that show whether a p-value is far above any level, and what far above is.
-FIRST_DRAWS, CLEARLY_ABOVE = 199, 0.1
+# Above this p-value there is no valley to go around.
+CLEARLY_ABOVE = 0.1
 # Points drawn for a test: a region is sampled where it has more rows than this allows.
 MOST_POINTS, FEWEST_SAMPLED = 1_600_000, 1_000
 # Seen rows whose neighbours are looked at.
@@ -83,7 +83,9 @@ def border_test(
         if found is None:
             p_values.append(1.0)
             continue
-        p_value = _p_value(found.scores, n_draws, rng)
+        p_value = 1.0
+        if found.scores.size:
+            p_value = hump_test(found.scores, rng, n_draws=n_draws).p_value
         # A bent band has two modes along a line, and is in one piece.
         if p_value <= CLEARLY_ABOVE and X.shape[1] <= WIDE:
             rows = dithered(X[found.rows], resolutions, rng)
@@ -192,17 +194,6 @@ def _settled(p_values: list[float], n_splits: int, least: float) -> list[float]:
 
 def _drawn(n: int, most: int, rng: np.random.Generator) -> NDArray:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-
-
-def _p_value(scores: NDArray, n_draws: int, rng: np.random.Generator) -> float:
-    """Return the p-value of one mode; of few draws where these put it far above any level.
-
-    Valid: at or below a level under `CLEARLY_ABOVE` it is one of all draws.
-    """
-    if scores.size == 0:
-        return 1.0
-    first = hump_test(scores, rng, n_draws=FIRST_DRAWS).p_value
-    return first if first > CLEARLY_ABOVE else hump_test(scores, rng, n_draws=n_draws).p_value
 
 
 def _depth(scores: NDArray) -> float:
