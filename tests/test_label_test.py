@@ -133,11 +133,31 @@ def test_two_close_groups_and_one_far_away():
 
 @pytest.mark.parametrize(
     ("X", "y"),
-    [make_moons(500, noise=0.08, random_state=0), make_circles(500, noise=0.05, factor=0.4)],
+    [
+        make_moons(500, noise=0.08, random_state=0),
+        make_circles(500, noise=0.05, factor=0.4, random_state=0),
+    ],
     ids=["moons", "circles"],
 )
 def test_curved_clusters_are_kept_by_the_walk(X, y):
     result = label_test(X, y, random_state=0)
+    assert result.n_real == 2
+    assert result.tree[0].is_curved
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X + 1e8,
+        lambda X: (X + 1e3).astype(np.float32),
+        lambda X: 1e-100 * X,
+        sparse.csr_array,
+    ],
+    ids=["offset", "float32", "tiny", "sparse"],
+)
+def test_curved_clusters_in_any_kind_of_rows(change):
+    X, y = make_circles(500, noise=0.05, factor=0.4, random_state=0)
+    result = label_test(change(X), y, random_state=0)
     assert result.n_real == 2
     assert result.tree[0].is_curved
 

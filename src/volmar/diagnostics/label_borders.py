@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.base.walk_scores import fitted_border
@@ -147,18 +148,18 @@ def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) ->
         return False
     few = _evenly(np.arange(view.groups.size))
     groups = view.groups[few]
-    first, second = few[groups == a], few[groups == b]
-    others = few[(groups != a) & (groups != b)]
+    first, second = np.flatnonzero(groups == a), np.flatnonzero(groups == b)
+    others = np.flatnonzero((groups != a) & (groups != b))
     if min(first.size, second.size, others.size) == 0:
         return False
-    at = split.seen_rows
-    squares = euclidean_distances(X[at[first]], X[at[second]], squared=True)
+    rows = _centred(X[split.seen_rows[few]])
+    squares = euclidean_distances(rows[first], rows[second], squared=True)
     nearest = squares.argmin(axis=1)
     square = squares[np.arange(first.size), nearest]
     near = np.argsort(square)[: max(first.size // 4, 1)]
     # |z - middle|^2 < |x - y|^2 / 4 is |z - x|^2 + |z - y|^2 < |x - y|^2.
-    around = euclidean_distances(X[at[first[near]]], X[at[others]], squared=True)
-    around += euclidean_distances(X[at[second[nearest[near]]]], X[at[others]], squared=True)
+    around = euclidean_distances(rows[first[near]], rows[others], squared=True)
+    around += euclidean_distances(rows[second[nearest[near]]], rows[others], squared=True)
     return bool(np.mean(around.min(axis=1) < square[near]) > 0.5)
 
 
@@ -167,12 +168,21 @@ def _is_bent(seen: Any, sides: NDArray, linear_error: float) -> bool:
 
     Groups that overlap are no reason to walk: the nearest rows are wrong there, too.
     """
-    squares = euclidean_distances(seen, squared=True)
+    if sides.all() or not sides.any():
+        return False
+    squares = euclidean_distances(_centred(seen), squared=True)
     np.fill_diagonal(squares, np.inf)
     nearest = np.argpartition(squares, N_NEIGHBORS, axis=1)[:, :N_NEIGHBORS]
     votes = sides[nearest].mean(axis=1) > 0.5
     error = 0.5 * (np.mean(~votes[sides]) + np.mean(votes[~sides]))
     return bool(error < 0.5 * linear_error)
+
+
+def _centred(rows: Any) -> Any:
+    """Return dense rows about their mean: far from the origin squares would lose distances."""
+    if sparse.issparse(rows):
+        return rows
+    return rows - rows.mean(axis=0, dtype=np.float64)
 
 
 def _evenly(rows: NDArray) -> NDArray:
