@@ -85,6 +85,22 @@ def test_the_label_of_a_held_out_row_does_not_choose_it():
     assert result.n_noise == np.count_nonzero(labels == -1)
 
 
+def test_a_gap_elsewhere_does_not_separate_labels():
+    X, _ = two(600, distance=8.0)
+    drawn = np.random.default_rng(0).integers(0, 2, 600)
+    for seed in range(3):
+        assert label_test(X, drawn, random_state=seed).n_real == 1
+    # A border through the middle of the right group, far from the gap.
+    through = X[:, 0] > 8.0
+    result = label_test(X, through, random_state=0)
+    assert result.n_real == 1
+    assert "no gap was found at any border" in result.summary
+    # A cluster that is two groups is separated from a third all the same.
+    at = np.array([[0.0, 0.0], [8.0, 0.0], [16.0, 0.0]])
+    X = at[np.arange(600) % 3] + np.random.default_rng(0).normal(size=(600, 2))
+    assert label_test(X, X[:, 0] > 12.0, random_state=0).n_real == 2
+
+
 # ---------------------------------------------------------------------- power
 
 
@@ -281,6 +297,16 @@ def test_side_error_is_that_of_the_best_threshold():
     assert views.side_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 0.0
     assert views.side_error(np.array([0.0, 3.0]), np.array([1.0, 2.0])) == 0.25
     assert views.side_error(np.zeros(4), np.ones(4)) == 0.5
+
+
+def test_thresholds_at_the_border():
+    assert views.thresholds(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (1.0, 2.0)
+    low, high = views.thresholds(np.arange(100.0), np.arange(100.0))
+    assert low > high
+    rng = np.random.default_rng(0)
+    low, high = views.thresholds(rng.normal(size=1000) + 4.0, rng.normal(size=1000))
+    assert 0.8 < low < 1.6
+    assert 2.4 < high < 3.2
 
 
 def test_levels_are_holms():

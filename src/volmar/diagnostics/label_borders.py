@@ -10,7 +10,13 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.base.walk_scores import fitted_border
-from volmar.diagnostics.label_views import WIDE, Discriminants, SplitView, without_far_rows
+from volmar.diagnostics.label_views import (
+    WIDE,
+    Discriminants,
+    SplitView,
+    thresholds,
+    without_far_rows,
+)
 from volmar.evidence import (
     combine_p_values,
     dithered,
@@ -24,6 +30,9 @@ __all__ = ["BorderTest", "border_test", "is_blocked"]
 
 # Above this p-value there is no valley to go around.
 CLEARLY_ABOVE = 0.1
+# Depth of the valley at the border, as a share of the deepest one, that is enough, and the
+# places along the border at which it is looked for.
+AT_BORDER, N_PLACES = 0.5, 17
 # Points drawn for a test: a region is sampled where it has more rows than this allows.
 MOST_POINTS, FEWEST_SAMPLED = 1_600_000, 1_000
 # Seen rows whose neighbours are looked at.
@@ -42,10 +51,14 @@ class BorderTest(NamedTuple):
 
 
 class _HeldOut(NamedTuple):
-    """Held-out rows between two groups (numbers of rows of X), and their scores."""
+    """Held-out rows between two groups (numbers of rows of X), and their scores.
+
+    `border` has the scores at which a threshold tells the two groups apart.
+    """
 
     rows: NDArray
     scores: NDArray
+    border: tuple[float, float]
     is_curved: bool
 
 
@@ -84,15 +97,16 @@ def border_test(
         if found is None:
             p_values.append(1.0)
             continue
-        p_value = 1.0
-        if found.scores.size:
+        p_value, depth, deepest = 1.0, *_depths(found)
+        # A gap elsewhere, inside one of the groups, is none between them.
+        if depth >= AT_BORDER * deepest > 0:
             p_value = hump_test(found.scores, rng, n_draws=n_draws).p_value
         # A bent band has two modes along a line, and is in one piece.
         if p_value <= CLEARLY_ABOVE and X.shape[1] <= WIDE:
             rows = dithered(X[found.rows], resolutions, rng)
             p_value = 1.0 if has_way_around(rows, found.scores) else p_value
         p_values.append(p_value)
-        depths.append(_depth(found.scores))
+        depths.append(depth)
         curved.append(found.is_curved)
         p_values.extend(_settled(p_values, len(splits), 1.0 / (1 + n_draws)))
         if len(p_values) == len(splits):
@@ -130,11 +144,13 @@ def _held_out(
         rows = rows[kept]
         border = fitted_border(sides.astype(np.int64), X[seen], resolutions, rng, name="")
         scores = dithered_scores(border.distances, X[rows], resolutions, rng)
-        near = without_far_rows(scores, scores[scores > 0], scores[scores <= 0])
+        first, second = scores[scores > 0], scores[scores <= 0]
+        near = without_far_rows(scores, first, second)
     else:
-        near = without_far_rows(scores, pair.first, pair.second)
+        first, second = pair.first, pair.second
+        near = without_far_rows(scores, first, second)
         near = near[_drawn(near.size, most, rng)]
-    return _HeldOut(rows[near], scores[near], is_curved)
+    return _HeldOut(rows[near], scores[near], thresholds(first, second), is_curved)
 
 
 def is_blocked(X: Any, split: SplitView, view: Discriminants, a: int, b: int) -> bool:
@@ -206,9 +222,12 @@ def _drawn(n: int, most: int, rng: np.random.Generator) -> NDArray:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
-def _depth(scores: NDArray) -> float:
-    """Return the depth of the deepest valley."""
-    if scores.size == 0:
-        return 0.0
-    cut = np.array([deepest_valley(scores)])
-    return float(np.clip(valleys_at(np.sort(scores)[None, :], cut).depth[0], 0.0, 1.0))
+def _depths(found: _HeldOut) -> tuple[float, float]:
+    """Return the depth of the deepest valley at the border, and of the deepest one anywhere."""
+    low, high = found.border
+    if found.scores.size == 0 or low > high:
+        return 0.0, 0.0
+    cuts = np.append(np.linspace(low, high, N_PLACES), deepest_valley(found.scores))
+    ordered = np.broadcast_to(np.sort(found.scores), (cuts.size, found.scores.size))
+    depths = np.clip(valleys_at(ordered, cuts).depth, 0.0, 1.0)
+    return float(depths[:-1].max()), float(depths.max())

@@ -160,7 +160,7 @@ class LabelTestResult:
         if self.n_real == 1:
             return (
                 f"Of {given} given clusters no two are separated (family-wise level "
-                f"{self.alpha:g}): there is no evidence for more than one group."
+                f"{self.alpha:g}): no gap was found at any border between them."
             )
         if self.n_real == len(self.clusters):
             every = "Both" if self.n_real == 2 else f"All {self.n_real}"

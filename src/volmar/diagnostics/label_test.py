@@ -99,6 +99,9 @@ def label_test(
     than the other are left out far from the border, so that small clusters can be seen. A valley
     with a way around it is no gap (`volmar.evidence.has_way_around`).
 
+    The valley must be at the border: labels that do not follow a gap (a border through the middle
+    of a group, labels drawn at random) are not separated, whatever gaps there are elsewhere.
+
     **Curved borders.** Where the discriminant has more than 5 % of the learnt rows of two groups
     on the wrong side, and their nearest rows have less than half as many, the scores are signed
     lengths of walks across the border (`volmar.evidence.Border`), in the same region.

@@ -13,7 +13,14 @@ from scipy import linalg, sparse
 from volmar.evidence import dithered_scores
 from volmar.rows.standardized import CONSTANT
 
-__all__ = ["Discriminants", "PairScores", "SplitView", "split_view", "without_far_rows"]
+__all__ = [
+    "Discriminants",
+    "PairScores",
+    "SplitView",
+    "split_view",
+    "thresholds",
+    "without_far_rows",
+]
 
 # Added to the variance of each column within clusters: steadies directions of few rows.
 REG = 0.1
@@ -29,6 +36,9 @@ LINEAR_ERROR = 0.05
 MOST_UNEQUAL = 4.0
 # Rows of a side in the region of a pair below which the pair is not testable.
 FEWEST_INSIDE = 5
+# Mean error of the sides above which scores do not tell them apart, and how much more than the
+# least one a threshold at the border may have.
+APART, SLACK = 0.25, 0.05
 # Weights between 0 and 1 that are tried for a half-space.
 N_WEIGHTS = 21
 
@@ -169,13 +179,33 @@ def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArra
 
 def side_error(first: NDArray, second: NDArray) -> float:
     """Return the least mean error of a threshold between scores of two sides, first above."""
+    return float(_threshold_errors(first, second)[1].min())
+
+
+def thresholds(first: NDArray, second: NDArray) -> tuple[float, float]:
+    """Return the ends of the thresholds that tell two sides apart nearly as well as can be.
+
+    Up to `SLACK` more than the least mean error. Where even that is above `APART` the scores do
+    not tell the sides apart, and the ends are infinity and its negative.
+    """
+    scores, errors = _threshold_errors(first, second)
+    if errors.min() > APART:
+        return np.inf, -np.inf
+    good = np.flatnonzero(errors <= errors.min() + SLACK)
+    # A threshold is between two scores.
+    low, high = max(good[0] - 1, 0), min(good[-1], scores.size - 1)
+    return float(scores[low]), float(scores[high])
+
+
+def _threshold_errors(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the sorted scores, and mean errors of thresholds before, between and after them."""
     scores = np.concatenate([second, first])
     order = np.argsort(scores, kind="stable")
-    # Below a threshold after each row: second sides that are right, first sides that are not.
+    # Below a threshold: second sides that are right, first sides that are not.
     is_first = order >= second.size
     wrong_first = np.concatenate([[0], np.cumsum(is_first)]) / max(first.size, 1)
     right_second = np.concatenate([[0], np.cumsum(~is_first)]) / max(second.size, 1)
-    return float(0.5 * np.min(wrong_first + 1.0 - right_second))
+    return scores[order], 0.5 * (wrong_first + 1.0 - right_second)
 
 
 @dataclass(frozen=True)
