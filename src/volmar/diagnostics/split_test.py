@@ -74,8 +74,9 @@ class SplitTestResult:
     scores : ndarray of shape (n,)
         Held-out scores of the first split, in standard deviations, positive for the upper side.
     has_way_around : bool
-        Whether one mode was rejected, and the sides are connected around the valley all the same,
-        as those of a ring are (`volmar.evidence.has_way_around`). `p_value` is then 1.
+        Whether one mode along the scores was rejected, but not the hypothesis of one piece: the
+        sides are connected around the valley, as those of a ring are. The p-values of such halves
+        are 1.
     """
 
     p_value: float
@@ -167,8 +168,8 @@ def split_test(
     are those of its hyperplane. Otherwise its split may be curved, and scores of a kernel or a
     graph have modes of their own. The score of a held-out row is then its distance to the border
     between the two clusters (`volmar.evidence.Border`), in the units of X, or of the last step
-    of a pipeline. Such a split is not real if rows connect its sides around the valley, as
-    those of a ring do (`volmar.evidence.has_way_around`): the p-value is then 1.
+    of a pipeline. The p-value of a half is 1 if rows connect the sides around the valley, as those
+    of a ring do (`volmar.evidence.has_way_around`).
 
     Examples
     --------
@@ -194,6 +195,7 @@ def split_test(
     n_draws = max(N_DRAWS, math.ceil(3.0 / alpha))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     p_values, separations, disagreements, first = [], [], [], np.empty(0)
+    along_scores = []  # p-values before rows that connect the sides are looked for
     resolutions = column_resolutions(rows)
     wanted = n_splits or (1 if n >= LARGE else N_SPLITS)
     if progress is not None:
@@ -209,9 +211,12 @@ def split_test(
             if resolutions.any():
                 scores = dithered_scores(scorer, rows[unseen], resolutions, rng)
             if test == "dip":
-                p_values.append(float(dip_test(scores).p_value))
+                p_value = float(dip_test(scores).p_value)
             else:
-                p_values.append(hump_test(scores, rng, n_draws=n_draws).p_value)
+                p_value = hump_test(scores, rng, n_draws=n_draws).p_value
+            along_scores.append(p_value)
+            is_ring = scorer.is_curved and p_value <= alpha and has_way_around(rows, found)
+            p_values.append(1.0 if is_ring else p_value)
             separations.append(separation_along(scores, scores > 0))
             held_out[unseen] = _in_deviations(scores)
         sides = [found > 0 for found in everywhere]
@@ -223,16 +228,14 @@ def split_test(
         if progress is not None:
             progress(split + 1, wanted)
     p_value = combine_p_values(p_values)
-    is_curved = any(scorer.is_curved for scorer in scorers)
-    goes_around = p_value <= alpha and is_curved and has_way_around(rows, first)
     return SplitTestResult(
-        1.0 if goes_around else p_value,
+        p_value,
         float(alpha),
         tuple(p_values),
         float(np.mean(separations)),
         float(np.mean(disagreements)),
         first,
-        goes_around,
+        p_value > alpha >= combine_p_values(along_scores),
     )
 
 
