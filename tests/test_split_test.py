@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from volmar.separation.two_group_direction import two_group_direction
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
@@ -21,7 +22,6 @@ from volmar.diagnostics import ResamplingStability, split_test, stability
 from volmar.evidence import HumpTest
 from volmar.evidence.humps import GRID, density_on_grid
 from volmar.separation import two_group_direction as direction_module
-from volmar.separation.two_group_direction import two_group_direction
 
 # The function has taken the place of its module in the room.
 MODULE = importlib.import_module("volmar.diagnostics.split_test")

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
-from volmar.base.walk_scores import fitted_border
 from volmar.diagnostics.label_views import (
     WIDE,
     Discriminants,
@@ -25,6 +24,7 @@ from volmar.evidence import (
     hump_test,
 )
 from volmar.evidence.humps import deepest_valley, valleys_at
+from volmar.splits import fitted_border
 
 __all__ = ["BorderTest", "border_test", "is_blocked"]
 

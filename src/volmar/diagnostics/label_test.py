@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.cross_fit import LARGE
 from volmar.base.validation import check_count, check_magnitude, check_number
 from volmar.diagnostics.label_borders import BorderTest, border_test, is_blocked
 from volmar.diagnostics.label_result import LabelJoin, LabelTestResult
@@ -18,6 +17,7 @@ from volmar.diagnostics.label_views import Discriminants, SplitView, split_view
 from volmar.evidence import column_resolutions
 from volmar.evidence.humps import N_DRAWS
 from volmar.metrics.contingency import encode_labels
+from volmar.splits.held_out import LARGE
 
 __all__ = ["label_test"]
 
