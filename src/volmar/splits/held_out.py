@@ -41,7 +41,7 @@ N_SPLITS = 3
 LARGE = 20_000
 # The minimum p-value is below the level by this factor.
 BELOW_LEVEL = 4.0
-FEWEST_DRAWS = 400
+FEWEST_DRAWS = 2000
 # Fewer rows say nothing: a half of them is the least that a test takes.
 FEWEST_ROWS = 40
 # Halves whose scores correlate by so much have found the same split: rows are tested together.
@@ -327,7 +327,11 @@ class _Judged:
                 scores, rows = (np.concatenate(parts) for parts in zip(*samples, strict=True))
                 found = [self._test(scores, rows, parting, rng)]
             else:
-                each = [self._test(scores, rows, parting, rng) for scores, rows in samples]
+                everything = [(side, np.arange(side.size)) for side in parting.sides]
+                each = [
+                    self._test(scores, rows, parting, rng, around)
+                    for (scores, rows), around in zip(samples, everything, strict=True)
+                ]
                 found = [min(1.0, 2.0 * min(each))]
         else:
             found = [self._test(scores, rows, parting, rng) for scores, rows in samples]
@@ -335,8 +339,14 @@ class _Judged:
         return found
 
     def _test(
-        self, scores: NDArray, rows: NDArray, parting: _Parting, rng: np.random.Generator
+        self,
+        scores: NDArray,
+        rows: NDArray,
+        parting: _Parting,
+        rng: np.random.Generator,
+        around: tuple[NDArray, NDArray] | None = None,
     ) -> float:
+        """Return the p-value of scores of rows; a way around is looked for in more of them."""
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
         if self.test == "dip":
@@ -344,7 +354,7 @@ class _Judged:
         else:
             p_value = hump_test(scores, rng, n_draws=self.n_draws).p_value
         # Only where it matters: neighbours take longer than draws.
-        if p_value <= SMALL and parting.is_around(scores, rows):
+        if p_value <= SMALL and parting.is_around(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
         return p_value
