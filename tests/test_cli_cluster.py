@@ -360,3 +360,27 @@ def test_ctrl_c_stops_cleanly(tmp_path):
     )
     assert "Traceback" not in errors
     assert not list(tmp_path.glob("*labels*"))
+
+
+def test_the_report_describes_the_columns_of_the_table(invoke, people, tmp_path, monkeypatch):
+    path, group = people
+    page = tmp_path / "report.html"
+    arguments = ["cluster", path, "--id", "name", "--missing", "impute", "-k", "2"]
+    result = invoke(*arguments, "--report", page, "--method", "MSPC")
+    assert result.exit_code == 0, result.output
+    html = page.read_text(encoding="utf-8")
+    apart = html[html.index('<section id="apart"') : html.index('<section id="evidence"')]
+    frame = pandas.read_csv(path)
+    # In centimetres, with text as text, what is missing as missing, and rows by their names.
+    assert f"{frame['height'][group].mean():.1f}" in apart
+    assert "region = " in apart
+    assert "age is missing" in apart
+    assert "person " in apart
+    assert "disjoint subsets, clustered independently" in apart
+
+    monkeypatch.setattr("volmar.cli.cluster.LONG_FIT", 0.0)
+    result = invoke(*arguments, "--report", page, "--method", "MSPC", "--force")
+    assert result.exit_code == 0, result.output
+    html = page.read_text(encoding="utf-8")
+    assert "was not tested: it takes too long" in html
+    assert '<span class="pill real">' not in html

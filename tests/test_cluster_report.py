@@ -15,11 +15,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.cluster import KMeans
 
 pytest.importorskip("jinja2")
 
 from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.datasets import make_two_moons
+from volmar.diagnostics import describe_clusters
 from volmar.report import figures
 from volmar.report.cluster_page import write_report
 from volmar.report.outcome import Evidence, Outcome, Score
@@ -130,6 +132,7 @@ def written(outcome, tmp_path):
     reader.feed(reader.html)
     reader.words = " ".join(" ".join(reader.text).split())
     reader.data = json.loads(reader.scripts[0])
+    reader.outcome = outcome
     return reader
 
 
@@ -267,6 +270,7 @@ def test_no_split(tmp_path):
     assert "data-toggle" not in [name for _, name, _ in page.attributes]
     assert 'class="plain"' in page.html
     assert "What drives" not in page.words
+    assert "What sets the clusters apart" not in page.words
     assert len(page.data["points"]) == 200
 
 
@@ -373,6 +377,72 @@ def test_means_are_in_the_units_of_the_source(tmp_path):
         mean = 100 + 10 * plain.X[plain.labels == label, 0].mean()
         assert f"{mean:.1f}" in page.words
     assert "the units of the source" in page.words
+
+
+def section(page, name):
+    """The words of a section of the page."""
+    inside = re.search(rf'<section id="{name}".*?</section>', page.html, re.S)
+    reader = Reader()
+    reader.feed(inside[0])
+    return " ".join(" ".join(reader.text).split())
+
+
+def test_what_sets_two_clusters_apart_is_shown_once(tmp_path):
+    page = written(simple(), tmp_path)
+    words = section(page, "apart")
+    assert "How cluster 0 differs from cluster 1" in words
+    assert words.count("column 0") == 1
+    assert "✓ real" not in words
+    assert "was not tested" in words
+    typical = describe_clusters(page.outcome.X, page.outcome.labels).typical
+    for rows in typical:
+        assert "typical: row " + ", ".join(map(str, rows)) in words
+
+
+def test_what_is_real_is_marked(tmp_path):
+    outcome = simple(X=two_groups(240))
+    description = describe_clusters(
+        outcome.X,
+        outcome.labels,
+        estimator=KMeans(2, n_init=2, random_state=0),
+        feature_names=outcome.feature_names,
+        random_state=0,
+    )
+    page = written(dataclasses.replace(outcome, description=description), tmp_path)
+    words = section(page, "apart")
+    # Once in the text above, and once for each real difference.
+    assert words.count("✓ real") == 1 + description.real[0].sum()
+    assert "column 0 ✓ real" in words
+    assert description.note in words
+    labels = outcome.labels + 5
+    with pytest.raises(ValueError, match="describe the same labels"):
+        simple(labels=labels, scores=outcome.scores, X=outcome.X, description=description)
+
+
+def test_categories_missing_values_and_noise_are_described(tmp_path):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(c, 1, (80, 2)) for c in (-8, 0, 8)])
+    labels = np.repeat([0, 1, 2], 80)
+    labels[::40] = -1
+    size = pd.Categorical.from_codes(np.repeat([0, 1, 2], 80), ["S", "M", "L"], ordered=True)
+    frame = pd.DataFrame(
+        {
+            HOSTILE: np.where(np.arange(240) < 80, "red", "blue"),
+            "size": size,
+            "age": np.where(np.arange(240) < 160, rng.normal(40, 9, 240), np.nan),
+        }
+    )
+    description = describe_clusters(frame, labels)
+    outcome = outcome_of(X, SimpleNamespace(), labels, rng.normal(size=(240, 4)))
+    page = written(dataclasses.replace(outcome, description=description), tmp_path)
+    words = section(page, "apart")
+    assert f"{HOSTILE} = red" in words
+    assert "age is missing" in words
+    assert "100 % 0 %" in words
+    assert "6 rows of noise" in words
+    assert re.search(r"size .*? S L", words) or re.search(r"size .*? S M", words)
+    assert page.tags.count("script") == 2
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ FEWEST_TO_TEST = 80
 SAMPLE = 20_000
 # Resamplings for the report, made where rows are few and a fit takes less than these seconds.
 N_RESAMPLES, LONG_FIT = 10, 3.0
+# Rows that are clustered again to tell which differences are real, in subsets or halves.
+N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def _cluster(asked: Asked, found: Found) -> None:
         written(asked.out)
     save(asked, found, preparation)
     if asked.report is not None:
-        origin = Origin(table.name, table.data.shape, preparation)
+        origin = Origin(table.name, table.data.shape, preparation, table)
         report(asked, asked.report, found, origin, rows, stages)
 
 
@@ -306,6 +308,7 @@ class Origin(NamedTuple):
     name: str
     shape: tuple[int, int]
     preparation: Any
+    table: Any = None
 
 
 def report(
@@ -321,6 +324,10 @@ def report(
     if found.n_found > 1 and fit < LONG_FIT and len(rows.ids) <= SAMPLE:
         with stages.stage("resampling") as tell:
             found.evidence += _stability(asked, found, rows.X, tell)
+    description = None
+    if len(np.unique(found.labels)) > 1:
+        with stages.stage("describing") as tell:
+            description = _described(asked, found, origin, rows, fit, tell)
     model = found.model
     outcome = Outcome(
         title=f"Clusters of {origin.name}",
@@ -347,6 +354,7 @@ def report(
         seconds=dict(stages.seconds),
         offsets=origin.preparation.offsets_,
         scales=origin.preparation.scales_,
+        description=description,
     )
     write_report(outcome, path, force=asked.force)
     found.complete.append(path)
@@ -411,3 +419,46 @@ def _stability(asked: Asked, found: Found, X: Any, tell: Any) -> list[Any]:
     except ValueError:
         return []  # too few rows to leave some out
     return [Evidence("stability", float(result.agreement), str(result))]
+
+
+def _described(
+    asked: Asked, found: Found, origin: Origin, rows: Any, fit: float, tell: Any
+) -> Any:
+    """Return what sets the clusters apart in the columns of the source."""
+    from dataclasses import replace
+
+    from volmar.diagnostics import describe_clusters
+    from volmar.tables import source_columns
+
+    n = len(found.labels)
+    # All fits together see each row once for sign flips, and `N_HALVINGS` times for mirrors.
+    is_quick = fit * min(1.0, N_AGAIN / n) < LONG_FIT
+    columns = None
+    if origin.table is not None:
+        columns = source_columns(origin.table, origin.preparation, rows.kept)
+    shown, names = (rows.X, rows.feature_names) if columns is None else columns
+    model = None
+    if is_quick:
+        model = make_method(type(found.model).__name__, found.n_found, asked.seed, asked.settings)
+    options: dict[str, Any] = {
+        "model_input": rows.X,
+        "feature_names": names,
+        "ids": rows.ids,
+        "max_rows": N_AGAIN,
+        "n_subsets": N_SUBSETS,
+        "n_halvings": N_HALVINGS,
+        "progress": tell,
+        "random_state": asked.seed,
+    }
+    try:
+        result = describe_clusters(shown, found.labels, estimator=model, **options)
+    except ValueError:  # the method takes no subset of so few rows
+        result = describe_clusters(shown, found.labels, **options)
+    if columns is None:
+        result = result.in_units(origin.preparation.offsets_, origin.preparation.scales_)
+    if not is_quick:
+        result = replace(
+            result,
+            note="Which differences are real was not tested: it takes too long for this method.",
+        )
+    return result

@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_random_state
 from volmar.base.callbacks import silent_clone
 from volmar.base.validation import check_count, check_number
 
-__all__ = ["ResamplingStability", "refuse_pairwise", "seeded", "stability"]
+__all__ = ["ResamplingStability", "fitted_labels", "refuse_pairwise", "seeded", "stability"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def stability(
         )
     rng = check_random_state(random_state)
     estimator = seeded(estimator, int(rng.randint(2**31 - 1)))
-    labels = np.unique(_fitted_labels(estimator, rows), return_inverse=True)[1]
+    labels = np.unique(fitted_labels(estimator, rows), return_inverse=True)[1]
     parts = [np.sort(rng.choice(n, size, replace=False)) for _ in range(n_resamples)]
     found = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(_clusters)(estimator, rows[part]) for part in parts
@@ -158,12 +158,13 @@ def _clusters(estimator: Any, X: Any) -> NDArray | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has warned already
         try:
-            return _fitted_labels(estimator, X)
+            return fitted_labels(estimator, X)
         except ValueError:
             return None
 
 
-def _fitted_labels(estimator: Any, X: Any) -> NDArray:
+def fitted_labels(estimator: Any, X: Any) -> NDArray:
+    """Fit a clone without callbacks and return the labels of the rows."""
     model = silent_clone(estimator)
     if hasattr(model, "fit_predict"):  # pipelines and mixtures have no labels_
         return np.asarray(model.fit_predict(X))

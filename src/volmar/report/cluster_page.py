@@ -16,6 +16,7 @@ from volmar.report import figures
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
 from volmar.report.outcome import Outcome
+from volmar.report.profiles import profiles
 from volmar.solvers import Status
 
 __all__ = ["write_report"]
@@ -103,8 +104,9 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "scatter": drawing,
         "data": _json({"points": points, "names": names, "id": shortened(outcome.id_name)}),
         "histogram": figures.bars(outcome, lead, codes),
-        "drivers": _driver_rows(outcome, driving, moments),
-        "means": _mean_table(outcome, driving, moments),
+        "drivers": _driver_rows(outcome, driving),
+        "apart": profiles(outcome),
+        "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence],
         "tree": _tree(outcome),
         "certificate": _certificate(outcome),
@@ -293,12 +295,9 @@ def _in_own_units(outcome: Outcome, moments: figures.Moments) -> tuple[NDArray, 
     return (means if outcome.offsets is None else means + outcome.offsets), spread
 
 
-def _driver_rows(
-    outcome: Outcome, driving: figures.Drivers | None, moments: figures.Moments
-) -> dict[str, Any] | None:
+def _driver_rows(outcome: Outcome, driving: figures.Drivers | None) -> dict[str, Any] | None:
     if driving is None:
         return None
-    means, spread = _in_own_units(outcome, moments)
     largest = float(np.abs(driving.values).max()) if driving.values.size else 1.0
     is_share = driving.kind != "linear"
     rows = [
@@ -307,7 +306,6 @@ def _driver_rows(
             "value": _percent(value) if is_share else _signed(float(value)),
             "bar": round(100 * abs(float(value)) / largest, 2),
             "side": 1 if value > 0 else 0,
-            "means": [as_mean(m, spread[j]) for m in means[:, j]] if means.shape[0] == 2 else [],
         }
         for j, value in zip(driving.features, driving.values, strict=True)
     ]
@@ -324,19 +322,15 @@ def _signed(value: float) -> str:
     return ("+" if value > 0 else "") + as_figure(value, 2, pad=True)
 
 
-def _mean_table(
-    outcome: Outcome, driving: figures.Drivers | None, moments: figures.Moments
-) -> dict[str, Any] | None:
-    leading = np.argsort(-moments.deviation, kind="stable")
-    if driving is not None:
-        leading = driving.features
-    leading = leading[:N_MEANS]
+def _mean_table(outcome: Outcome, moments: figures.Moments) -> dict[str, Any] | None:
+    """Return the means of all rows, of the columns that vary most."""
+    leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
     if leading.size == 0:
         return None
     means, spread = _in_own_units(outcome, moments)
     return {
         "names": [shortened(str(outcome.feature_names[j]), 40) for j in leading],
-        "rows": [[as_mean(row[j], spread[j]) for j in leading] for row in means],
+        "values": [as_mean(means[0, j], spread[j]) for j in leading],
     }
 
 

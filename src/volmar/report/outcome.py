@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.diagnostics import ClusterDescription
+
 __all__ = ["Evidence", "Outcome", "Score"]
 
 
@@ -103,6 +105,9 @@ class Outcome:
     offsets, scales : ndarray of shape (d,), optional
         Of a linear preparation: ``X * scales + offsets`` is in the source's own units, in which
         means are then shown.
+    description : ClusterDescription, optional
+        What sets the clusters apart, by `volmar.diagnostics.describe_clusters` and of the source's
+        own columns where they are known. Without it, the page describes the columns of `X`.
     """
 
     title: str
@@ -129,6 +134,7 @@ class Outcome:
     seconds: dict[str, float]
     offsets: NDArray | None = None
     scales: NDArray | None = None
+    description: ClusterDescription | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -150,6 +156,13 @@ class Outcome:
                     f"{name} must have one entry a column of X, shape ({d},), got shape "
                     f"{np.shape(units)}."
                 )
+        if self.description is not None and not set(self.description.clusters) <= set(
+            self.clusters.tolist()
+        ):
+            raise ValueError(
+                f"description is of the clusters {self.description.clusters}, and labels has "
+                f"{self.clusters.tolist()}: describe the same labels."
+            )
         if self.k > self.n_found:
             raise ValueError(
                 f"n_found={self.n_found} is less than the {self.k} clusters in labels."

@@ -29,7 +29,7 @@ from volmar.tables.steps import (
     without_unseen,
 )
 
-__all__ = ["Preparation", "Prepared"]
+__all__ = ["Preparation", "Prepared", "source_columns"]
 
 _SCALES = ("standard", "minmax", "none")
 _MISSING = ("error", "drop", "impute")
@@ -502,6 +502,39 @@ class Preparation:
                 table.source, names, counts, n_rows if only_numbers else None, fitted=fitted
             )
         )
+
+
+def source_columns(
+    data: Any, preparation: Preparation, kept: NDArray[np.bool_]
+) -> tuple[Any, list[str]]:
+    """Return the columns that a fitted preparation uses, as they were before it, and their names.
+
+    Parameters
+    ----------
+    data : LoadedTable, DataFrame, ndarray or sparse array
+        The table that was prepared.
+    preparation : Preparation
+        Fitted to the table.
+    kept : ndarray of bool
+        The rows to return.
+
+    Returns
+    -------
+    columns : DataFrame, ndarray or csr_array
+        The numbers, then the text; with missing values, and in the units of the table.
+    names : list of str
+        Names of these columns.
+    """
+    table = as_columns(data)
+    names = [*preparation.numbers_, *preparation.texts_]
+    places = preparation.places_of(table, names)
+    rows = np.flatnonzero(kept)
+    if table.is_frame:
+        return table.data.iloc[rows, places], names
+    columns = table.data[rows][:, places]
+    if table.is_sparse and not np.isfinite(columns.data).all():
+        columns = columns.toarray()  # missing values were filled in, in a dense table
+    return columns, names
 
 
 def _names(names: Iterable[str] | None) -> list[str] | None:

@@ -1,0 +1,305 @@
+"""`ClusterDescription`: what sets clusters apart, as a table and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ClusterDescription", "Difference"]
+
+# Columns that a sentence names.
+N_NAMED = 3
+
+
+class Difference(NamedTuple):
+    """One difference between a cluster and the other clusters.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    level : str
+        Level of a category whose share differs; empty otherwise.
+    kind : {"number", "ordinal", "share", "missing"}
+        What is compared: means, mean ranks, shares of a level, shares of missing values.
+    inside, outside : float
+        Mean or share in the cluster and in the other clusters.
+    effect : float
+        Standardised difference.
+    real : bool or None
+        Whether it holds at the false discovery rate; None if that was not tested.
+    evidence : float
+        P-value (sign flips) or share of the halvings that select it (mirrors); NaN if not tested.
+    """
+
+    column: str
+    level: str
+    kind: str
+    inside: float
+    outside: float
+    effect: float
+    real: bool | None
+    evidence: float
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        more = self.effect > 0
+        if self.kind == "missing":
+            shares = f"{_percent(self.inside)} against {_percent(self.outside)}"
+            return f"{self.column} missing {'more' if more else 'less'} often ({shares})"
+        if self.kind == "share":
+            shares = f"{_percent(self.inside)} against {_percent(self.outside)}"
+            return f"{'more' if more else 'fewer'} {self.column} = {self.level} ({shares})"
+        size = f"{self.effect:+.1f} sd" if np.isfinite(self.effect) else "no overlap"
+        return f"{'higher' if more else 'lower'} {self.column} ({size})"
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterDescription:
+    """Sizes, typical rows, and the columns that set each cluster apart.
+
+    A *feature* is a column of numbers or ranks, a level of a category, or "missing" for a column
+    with missing values. Each is compared in each of the k clusters with the other clusters.
+
+    Attributes
+    ----------
+    clusters : list
+        Labels of the clusters, without noise.
+    sizes : ndarray of shape (k,)
+        Numbers of rows.
+    n_noise : int
+        Number of rows with the label -1, which are compared with nothing.
+    typical : list of ndarray
+        Ids of the rows nearest to the mean of each cluster, nearest first.
+    columns, kinds, levels : list of str
+        Of each feature its column, its kind ("number", "ordinal", "share" or "missing") and its
+        level.
+    orders : dict of str to list of str
+        Levels of the ordinal columns from low to high, whose means are places in this list.
+    inside, outside : ndarray of shape (k, p)
+        Mean or share of each feature in the cluster and in the other clusters, in the units of the
+        table.
+    spread : ndarray of shape (p,)
+        Standard deviation of each feature.
+    effect : ndarray of shape (k, p)
+        Difference of the means over the pooled standard deviation; for shares Cohen's h, the
+        difference of ``2 arcsin(sqrt(share))``. Infinite where neither side varies, NaN where one
+        side has no values.
+    real : ndarray of bool of shape (k, p) or None
+        Which differences hold at the false discovery rate; None if none was tested.
+    evidence : ndarray of shape (k, p) or None
+        P-values (sign flips), or shares of the halvings that select a difference (mirrors).
+    found_again : ndarray of shape (k,) or None
+        Mean Jaccard index of each cluster with its counterparts among other rows. Below 0.8
+        nothing is called real.
+    rule : {"mirror", "sign_flips", ""}
+        How differences were tested.
+    q : float
+        The false discovery rate.
+    note : str
+        What "real" means here, or why nothing was tested.
+    remarks : list of str
+        Columns that were not compared whole.
+    """
+
+    clusters: list[Any]
+    sizes: NDArray
+    n_noise: int
+    typical: list[NDArray] = field(repr=False)
+    columns: list[str] = field(repr=False)
+    kinds: list[str] = field(repr=False)
+    levels: list[str] = field(repr=False)
+    orders: dict[str, list[str]] = field(repr=False)
+    inside: NDArray = field(repr=False)
+    outside: NDArray = field(repr=False)
+    spread: NDArray = field(repr=False)
+    effect: NDArray = field(repr=False)
+    real: NDArray | None = field(repr=False)
+    evidence: NDArray | None = field(repr=False)
+    found_again: NDArray | None
+    rule: str
+    q: float
+    note: str
+    remarks: list[str] = field(repr=False)
+
+    @property
+    def shares(self) -> NDArray:
+        """Share of all rows, noise included, in each cluster."""
+        return self.sizes / (self.sizes.sum() + self.n_noise)
+
+    @property
+    def table(self) -> Any:
+        """A DataFrame with a row for each cluster and feature, largest effects first.
+
+        Its columns are cluster, size, share, column, level, kind, inside, outside, effect, real
+        and p_value or support. It needs pandas.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "ClusterDescription.table needs pandas: pip install 'volmar[io]'. Without it, use "
+                "differences(label) or the arrays of the description."
+            ) from error
+        rows = [
+            {"cluster": label, "size": int(size), "share": float(share), **one._asdict()}
+            for label, size, share in zip(self.clusters, self.sizes, self.shares, strict=True)
+            for one in self.differences(label)
+        ]
+        names = ["cluster", "size", "share", *Difference._fields]
+        evidence = "support" if self.rule == "mirror" else "p_value"
+        return pd.DataFrame(rows, columns=names).rename(columns={"evidence": evidence})
+
+    def differences(self, label: Any, *, real_only: bool = False) -> list[Difference]:
+        """Return the differences of a cluster, largest effects first.
+
+        Parameters
+        ----------
+        label : int or str
+            The cluster.
+        real_only : bool, default=False
+            Whether only those that are real are returned: none if they were not tested.
+
+        Returns
+        -------
+        list of Difference
+            One for each feature with values on both sides.
+        """
+        i = self._place(label)
+        real = None if self.real is None else self.real[i]
+        order = np.argsort(-np.abs(self.effect[i]), kind="stable")
+        order = order[~np.isnan(self.effect[i, order])]
+        if real_only:
+            order = order[:0] if real is None else order[real[order]]
+        return [
+            Difference(
+                self.columns[j],
+                self.levels[j],
+                self.kinds[j],
+                float(self.inside[i, j]),
+                float(self.outside[i, j]),
+                float(self.effect[i, j]),
+                None if real is None else bool(real[j]),
+                float("nan") if self.evidence is None else float(self.evidence[i, j]),
+            )
+            for j in order
+        ]
+
+    def sentence(self, label: Any) -> str:
+        """Describe a cluster in a sentence.
+
+        Parameters
+        ----------
+        label : int or str
+            The cluster, or -1 for the rows of noise.
+
+        Returns
+        -------
+        str
+            Its size, up to three columns (those that are real where that was tested) and the most
+            typical row.
+        """
+        if label == -1 and label not in self.clusters:
+            if not self.n_noise:
+                raise ValueError(f"label -1: there is no noise, only clusters {self._listed()}.")
+            share = self.n_noise / (self.sizes.sum() + self.n_noise)
+            return f"noise: {_rows(self.n_noise)} ({_percent(share)}), compared with nothing"
+        i = self._place(label)
+        parts = [f"cluster {label}: {_rows(self.sizes[i])} ({_percent(self.shares[i])})"]
+        if len(self.clusters) > 1:
+            parts.append(self._words(label))
+        if len(self.typical[i]):
+            parts.append(f"typical row: {self.typical[i][0]}")
+        return "; ".join(parts)
+
+    def __str__(self) -> str:
+        """Describe every cluster in a sentence, and say how that was tested."""
+        lines = [self.sentence(label) for label in self.clusters]
+        lines += [self.sentence(-1)] if self.n_noise else []
+        return "\n".join([*lines, self.note, *(f"({remark})" for remark in self.remarks)])
+
+    def in_units(self, offsets: NDArray, scales: NDArray) -> ClusterDescription:
+        """Return the description with the means of ``X * scales + offsets``.
+
+        Parameters
+        ----------
+        offsets, scales : ndarray of shape (p,)
+            Of each feature.
+
+        Returns
+        -------
+        ClusterDescription
+            Effects and tests stay: they have no units.
+        """
+        return replace(
+            self,
+            inside=self.inside * scales + offsets,
+            outside=self.outside * scales + offsets,
+            spread=self.spread * np.abs(scales),
+        )
+
+    def leading(self, label: Any, count: int = N_NAMED) -> list[Difference]:
+        """Return the largest differences, one for each column: real ones where that was tested.
+
+        Parameters
+        ----------
+        label : int or str
+            The cluster.
+        count : int, default=3
+            Number of columns.
+
+        Returns
+        -------
+        list of Difference
+            Largest effects first.
+        """
+        found: dict[str, Difference] = {}
+        for one in self.differences(label, real_only=self.real is not None):
+            if one.effect != 0:
+                found.setdefault(one.column, one)
+        return list(found.values())[:count]
+
+    def was_found_again(self, label: Any) -> bool | None:
+        """Return whether other rows have the same cluster; None if that was not tested.
+
+        Parameters
+        ----------
+        label : int or str
+            The cluster.
+        """
+        from volmar.diagnostics.column_tests import FOUND_AGAIN
+
+        if self.found_again is None:
+            return None
+        again = self.found_again >= FOUND_AGAIN
+        # Of two clusters neither is compared without the other.
+        return bool(again.all() if again.size == 2 else again[self._place(label)])
+
+    def _words(self, label: Any) -> str:
+        if self.was_found_again(label) is False:
+            return "not found again where other rows are clustered, so that no difference is real"
+        leading = self.leading(label)
+        if not leading:
+            return "no column differs" if self.real is None else "no difference is surely real"
+        words = ", ".join(str(one) for one in leading)
+        return f"{words} (not tested)" if self.real is None else words
+
+    def _place(self, label: Any) -> int:
+        if label not in self.clusters:
+            raise ValueError(f"label {label!r} is not a cluster. There are {self._listed()}.")
+        return self.clusters.index(label)
+
+    def _listed(self) -> str:
+        shown = ", ".join(repr(one) for one in self.clusters[:10])
+        return shown + (", ..." if len(self.clusters) > 10 else "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.2g} %"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,264 @@
+"""The columns of any table as features that have means: numbers, ranks, shares of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["MAX_LEVELS", "Features", "as_features", "n_rows_of"]
+
+# Levels of a column that are compared, the most frequent ones.
+MAX_LEVELS = 50
+MISSING = "missing"
+
+
+class _Coded(NamedTuple):
+    """A column of levels: their places in `values`, -1 for missing."""
+
+    codes: NDArray
+    values: list[Any]
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Features:
+    """Columns as numbers.
+
+    A number or a rank is one feature. A column of L levels has L features of 0 and 1, or one where
+    L = 2: the other level says the same. A column with missing values has a further feature that
+    is 1 where it is missing; its other features are NaN there.
+
+    Attributes
+    ----------
+    values : ndarray or csr_array of shape (n, p)
+        The features, NaN for missing values.
+    columns : list of str
+        Name of the column of each feature.
+    kinds : list of {"number", "ordinal", "share", "missing"}
+        What each feature is.
+    levels : list of str
+        The level of a share; empty for other features.
+    orders : dict of str to list of str
+        Levels of the ordinal columns, from low to high.
+    notes : list of str
+        What had to be decided.
+    """
+
+    values: Any
+    columns: list[str]
+    kinds: list[str]
+    levels: list[str]
+    orders: dict[str, list[str]]
+    notes: list[str]
+
+
+def n_rows_of(X: Any) -> int:
+    """Return the number of rows of a table; refuse what has no rows and columns."""
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        shape = np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(
+            f"X must have rows and columns, got shape {tuple(shape)}. Reshape a single column "
+            "with X.reshape(-1, 1)."
+        )
+    return int(shape[0])
+
+
+def as_features(X: Any, names: list[str] | None) -> Features:
+    """Return the features of an array, a CSR matrix or a DataFrame (pandas or polars)."""
+    if sparse.issparse(X):
+        return _sparse_features(X, names)
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        found = [str(name) for name in X.columns]
+        taken = _check_names(names, len(found)) or found
+        columns = [_frame_column(X, j, name) for j, name in enumerate(taken)]
+        return _join(columns, taken)
+    X = np.asarray(X)
+    taken = _check_names(names, X.shape[1]) or [f"x{j}" for j in range(X.shape[1])]
+    if X.dtype.kind in "iuf":
+        values, missing = _finite(X.astype(np.float64))
+        d = X.shape[1]
+        plain = Features(values, taken, ["number"] * d, [""] * d, {}, [])
+        return plain if missing is None else _with_missing(plain, missing)
+    return _join([_plain_column(X[:, j], name) for j, name in enumerate(taken)], taken)
+
+
+def _check_names(names: list[str] | None, d: int) -> list[str] | None:
+    if names is None:
+        return None
+    names = [str(name) for name in names]
+    if len(names) != d:
+        raise ValueError(
+            f"feature_names must name the {d} columns of X, got {len(names)} names. Pass one name "
+            "for each column."
+        )
+    return names
+
+
+def _finite(values: NDArray) -> tuple[NDArray, NDArray | None]:
+    """Return values with NaN for infinities, and where they are missing, if any are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return values, None
+    missing = ~np.isfinite(values)
+    if not missing.any():
+        return values, None
+    return np.where(missing, np.nan, values), missing
+
+
+def _with_missing(found: Features, missing: NDArray) -> Features:
+    """Add a feature for each column with missing values."""
+    some = np.flatnonzero(missing.any(axis=0))
+    return Features(
+        np.hstack([found.values, missing[:, some].astype(np.float64)]),
+        found.columns + [found.columns[j] for j in some],
+        found.kinds + [MISSING] * some.size,
+        found.levels + [""] * some.size,
+        found.orders,
+        found.notes,
+    )
+
+
+def _sparse_features(X: Any, names: list[str] | None) -> Features:
+    X = sparse.csr_array(X).astype(np.float64)
+    d = X.shape[1]
+    taken = _check_names(names, d) or [f"x{j}" for j in range(d)]
+    wrong = int(np.count_nonzero(~np.isfinite(X.data)))
+    if wrong:
+        raise ValueError(
+            f"X is sparse and has {wrong} missing or infinite values, which are not told from "
+            "zeros. Remove them, or pass a dense array."
+        )
+    return Features(X, taken, ["number"] * d, [""] * d, {}, [])
+
+
+def _frame_column(X: Any, j: int, name: str) -> NDArray | _Coded:
+    if not hasattr(X, "iloc"):  # polars
+        series = X[:, j]
+        if series.dtype.is_numeric():
+            return series.cast(float).fill_null(float("nan")).to_numpy()
+        if series.dtype.is_temporal():
+            raise _dates(name)
+        return _plain_column(np.array(series.to_list(), dtype=object), name)
+    import pandas as pd
+
+    series = X.iloc[:, j]
+    types = pd.api.types
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _Coded(series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered))
+    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        raise _dates(name)
+    if types.is_numeric_dtype(dtype) and dtype.kind in "iuf":
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.StringDtype):
+        codes, values = pd.factorize(series)
+        return _Coded(codes, list(values))
+    return _plain_column(series.to_numpy(), name)
+
+
+def _plain_column(column: NDArray, name: str) -> NDArray | _Coded:
+    """Return the numbers of a column, or its codes if it holds anything else."""
+    kind = column.dtype.kind
+    if kind in "iuf":
+        return column.astype(np.float64)
+    if kind in "mM":
+        raise _dates(name)
+    if kind == "c":
+        raise TypeError(
+            f"X: column {name!r} holds complex numbers, which have no order. Pass their real and "
+            "imaginary parts as two columns."
+        )
+    place: dict[Any, int] = {}
+    codes = np.empty(column.size, dtype=np.int64)
+    for i, value in enumerate(column.tolist()):
+        if isinstance(value, list | dict | set | np.ndarray):
+            raise TypeError(
+                f"X: column {name!r} holds a {type(value).__name__} in row {i}, and single values "
+                "are needed. Leave the column out, or make several of it."
+            )
+        codes[i] = -1 if _is_missing(value) else place.setdefault(value, len(place))
+    if place and all(_is_number(value) for value in place):
+        numbers = np.array([*map(float, place), np.nan])
+        return numbers[codes]
+    return _Coded(codes, list(place))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN and NaT differ from themselves; pandas' NA refuses to say.
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
+
+
+def _dates(name: str) -> TypeError:
+    return TypeError(
+        f"X: column {name!r} holds dates or lengths of time, which have no mean here. Turn it "
+        "into numbers, such as days since a date, or leave it out."
+    )
+
+
+def _join(columns: list[NDArray | _Coded], names: list[str]) -> Features:
+    """Return the features of columns, one after the other."""
+    blocks: list[NDArray] = []
+    of: list[str] = []
+    kinds: list[str] = []
+    levels: list[str] = []
+    orders: dict[str, list[str]] = {}
+    notes: list[str] = []
+
+    def add(block: NDArray, name: str, kind: str, level: str = "") -> None:
+        blocks.append(block)
+        of.append(name)
+        kinds.append(kind)
+        levels.append(level)
+
+    for name, column in zip(names, columns, strict=True):
+        if not isinstance(column, _Coded):
+            values, missing = _finite(column)
+            add(values, name, "number")
+        else:
+            missing = column.codes < 0
+            if column.ordered:
+                orders[name] = [str(value) for value in column.values]
+                add(np.where(missing, np.nan, column.codes), name, "ordinal")
+            else:
+                for level, is_there in _levels(column, name, notes):
+                    add(np.where(missing, np.nan, is_there), name, "share", level)
+        if missing is not None and missing.any():
+            add(missing.astype(np.float64), name, MISSING)
+    if not blocks:
+        raise ValueError("X has no column that can be compared. Pass at least one.")
+    return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
+
+
+def _levels(column: _Coded, name: str, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
+    """Yield the most frequent levels, and which rows have them."""
+    known = column.codes[column.codes >= 0]
+    counts = np.bincount(known, minlength=len(column.values))
+    texts = [str(value) for value in column.values]
+    if np.count_nonzero(counts) == known.size > 2:
+        notes.append(f"column {name!r} has another value in every row and is not compared")
+        return
+    # Most frequent first, ties by name. One of two levels is enough: True, or the rarer one.
+    ranked = sorted(np.flatnonzero(counts), key=lambda i: (-counts[i], texts[i]))
+    if {texts[i] for i in ranked} == {"True", "False"}:
+        ranked.sort(key=lambda i: texts[i])
+    if len(ranked) > MAX_LEVELS:
+        notes.append(
+            f"of the {len(ranked)} values of column {name!r} the {MAX_LEVELS} most frequent are "
+            "compared"
+        )
+    for i in ranked[1:] if len(ranked) == 2 else ranked[:MAX_LEVELS]:
+        yield texts[i], column.codes == i

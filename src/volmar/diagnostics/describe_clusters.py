@@ -1,0 +1,371 @@
+"""What the clusters are: sizes, typical rows, and the columns that set each one apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.diagnostics.cluster_description import ClusterDescription
+from volmar.diagnostics.column_features import Features, as_features, n_rows_of
+from volmar.diagnostics.column_tests import (
+    Refit,
+    disjoint_subsets,
+    tested_by_mirrors,
+    tested_by_sign_flips,
+)
+from volmar.diagnostics.contrasts import CHUNK, Contrasts, Standardised, contrasts, standardised
+from volmar.diagnostics.stability import fitted_labels, refuse_pairwise, seeded
+
+__all__ = ["describe_clusters"]
+
+# Fewest rows of a subset of the sign flips, in all and for each cluster.
+FEWEST_ROWS, FEWEST_FOR_EACH = 20, 6
+
+
+def describe_clusters(
+    X: ArrayLike,
+    labels_or_model: Any,
+    *,
+    estimator: Any = None,
+    model_input: Any = None,
+    q: float = 0.05,
+    rule: str = "auto",
+    n_subsets: int = 10,
+    n_halvings: int = 11,
+    n_typical: int = 3,
+    max_rows: int = 20_000,
+    feature_names: Sequence[str] | None = None,
+    ids: ArrayLike | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> ClusterDescription:
+    r"""Describe each cluster by its size, typical rows and the columns that set it apart.
+
+    Every cluster is compared with the rows of the other clusters: the means inside and outside,
+    and a standardised difference. Typical rows are those nearest to the mean of their cluster, in
+    units of the standard deviations of the columns (linear time).
+
+    **Which differences are real.** P-values of columns are invalid on the rows that were
+    clustered, since clusters follow whatever varies. So the estimator clusters disjoint subsets of
+    the rows independently. Clusters of a subset are named by the clusters of all rows that they
+    overlap most. A claim (this cluster differs in this column) is real if the subsets agree on it.
+    There are two rules, each with the false discovery rate `q` over all claims of the table.
+
+    - *Mirror statistics* [1]_: two halves, and :math:`d_{1j}, d_{2j}` the signed t of claim j in
+      each, give :math:`M_j = \operatorname{sign}(d_{1j} d_{2j}) (|d_{1j}| + |d_{2j}|)`. The
+      claims with :math:`M_j \ge t` are selected, for the smallest t with
+      :math:`(1 + \#\{M_j \le -t\}) / \max(1, \#\{M_j \ge t\}) \le q`. The rows are halved
+      `n_halvings` times, and a claim is real if more than half of the halvings select it. Fewer
+      than 1 / q claims can never be selected: it is a rule for wide tables.
+    - *Sign flips*: K disjoint subsets of the rows, up to `n_subsets`, give K independent t of each
+      claim. If the column does not differ, each is as likely to be positive as negative. That
+      gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini and Hochberg's procedure.
+
+    With m claims, the mirrors need 1 / q real ones, and the sign flips :math:`2^{1 - K} m / q`.
+    ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims.
+
+    What is *real* here: the cluster would be found again in other rows, and would differ there in
+    the same direction. No claim is made for a cluster that is not found again (mean Jaccard index
+    with its counterparts below 0.8), as in noise. A long single group that is cut across is
+    found again, and its columns do differ between the pieces: whether the *clusters* are real is
+    the question of `split_test`. Columns that do not differ must not be closely tied to each
+    other for the rate of the mirror statistics to hold; sign flips do not need that.
+
+    Parameters
+    ----------
+    X : array, CSR array or DataFrame of shape (n, d)
+        The columns to describe: numbers, ordered categories (pandas), and text, booleans or
+        categories, whose levels are compared by their shares. Missing values, infinities among
+        them, are left out of means; that a column is missing more often is a difference too.
+        pandas and polars are both taken.
+    labels_or_model : array of shape (n,) or clusterer
+        Labels from any tool, where -1 is noise, or a clusterer, fitted or not. Labels alone give
+        a description without tests: the unknown tool cannot cluster subsets of the rows, and
+        labels that were made from all rows do not become independent by dividing them.
+    estimator : clusterer, optional
+        What clusters the subsets. By default the given model, with the number of clusters found
+        where its `n_clusters` is "auto". Must be the way in which given labels were made.
+    model_input : array or DataFrame of n rows, optional
+        What the estimator takes, where it is not X: scaled or coded columns, for example.
+    q : float, default=0.05
+        False discovery rate: about this share of the claims called real is false.
+    rule : {"auto", "mirror", "sign_flips"}, default="auto"
+        How claims are tested.
+    n_subsets : int, default=10
+        Maximum number of disjoint subsets, for the sign flips. Fewer are used where a subset would
+        have fewer than 20 rows, or six for each cluster, and where fewer are enough for a single
+        real claim, :math:`2^{1 - K} m \le q`.
+    n_halvings : int, default=11
+        Number of times that the rows are halved, for the mirror statistics.
+    n_typical : int, default=3
+        Number of typical rows of each cluster.
+    max_rows : int, default=20000
+        Tests use at most this many rows, drawn at random from each cluster alike. All else is
+        computed from all rows.
+    feature_names : sequence of str, optional
+        Names of the columns; by default those of the DataFrame, or x0, x1, ...
+    ids : array of shape (n,), optional
+        Names of the rows; by default their numbers from 0.
+    progress : callable, optional
+        Called with (done, wanted) after each subset or halving.
+    random_state : int, RandomState or None, default=None
+        Seed of the subsets, and of the estimator where it has none of its own.
+
+    Returns
+    -------
+    ClusterDescription
+        Its `table` is a DataFrame, and printing it gives a sentence for each cluster.
+
+    References
+    ----------
+    .. [1] Wang, Lin and Zhao, "False discovery rate control via data splitting for
+       testing-after-clustering", arXiv 2410.06451, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar import MSPC
+    >>> from volmar.diagnostics import describe_clusters
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 4))
+    >>> X[:200, :2] += [6.0, -5.0]
+    >>> found = describe_clusters(X, MSPC(random_state=0), random_state=0,
+    ...                           feature_names=["income", "age", "height", "noise"])
+    >>> print(found.sentence(0))
+    cluster 0: 400 rows (67 %); lower income (-5.9 sd), higher age (+5.2 sd); typical row: 267
+    """
+    check_number("q", q, low=0.0, high=1.0, open_low=True)
+    check_choice("rule", rule, ("auto", "mirror", "sign_flips"))
+    check_count("n_subsets", n_subsets, low=2, high=16)
+    check_count("n_halvings", n_halvings)
+    check_count("n_typical", n_typical)
+    check_count("max_rows", max_rows, low=2)
+    n = n_rows_of(X)
+    if n < 1:
+        raise ValueError("X has no rows. Pass at least one.")
+    rng = check_random_state(random_state)
+    given = X if model_input is None else model_input
+    if (found := n_rows_of(given)) != n:
+        raise ValueError(f"model_input must have the {n} rows of X, got {found}.")
+    labels, model = _labels_and_model(labels_or_model, given, n, rng)
+    features = as_features(X, None if feature_names is None else list(feature_names))
+    names = np.arange(n) if ids is None else np.asarray(ids)
+    if names.shape != (n,):
+        raise ValueError(f"ids must have shape ({n},), one for each row, got {names.shape}.")
+
+    is_noise = labels == -1
+    clusters = np.unique(labels[~is_noise])
+    codes = np.where(is_noise, -1, np.searchsorted(clusters, labels))
+    k = clusters.size
+    rows = standardised(features.values)
+    compared = contrasts(rows, codes, k)
+    model = estimator if estimator is not None else model
+    note, verdict = _why_untested(model, k), None
+    if not note:
+        refuse_pairwise(model)
+        model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
+        chosen = np.arange(n) if n <= max_rows else _drawn(codes, max_rows, rng)
+        n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
+        # No more subsets than a single real claim needs: the fewer there are, the larger they are.
+        n_subsets = min(
+            n_subsets,
+            chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k),
+            _fewest_subsets(q / max(n_claims, 1)),
+        )
+        rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
+    if not note:
+        some = rows if chosen.size == n else rows.take(chosen)
+        refit = Refit(some, lambda subset: _take(given, chosen[subset]), codes[chosen], k, model)
+        on = f" of {chosen.size:,} rows" if chosen.size < n else ""
+        if rule == "sign_flips":
+            verdict = tested_by_sign_flips(refit, n_subsets, q, progress=progress, rng=rng)
+            note = (
+                f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on}, "
+                "clustered independently, agree on the difference (sign flips)."
+            )
+        else:
+            verdict = tested_by_mirrors(refit, n_halvings, q, progress=progress, rng=rng)
+            note = (
+                f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
+                f"independently, agree on the difference in most of {n_halvings} halvings (mirror "
+                "statistics)."
+            )
+    inside, outside, effect = _in_units(features, rows, compared)
+    return ClusterDescription(
+        clusters=clusters.tolist(),
+        sizes=np.bincount(codes[codes >= 0], minlength=k),
+        n_noise=int(np.count_nonzero(is_noise)),
+        typical=[names[found] for found in _typical_rows(rows, codes, compared, n_typical)],
+        columns=features.columns,
+        kinds=features.kinds,
+        levels=features.levels,
+        orders=features.orders,
+        inside=inside,
+        outside=outside,
+        spread=rows.scale * rows.varies,
+        effect=effect,
+        real=None if verdict is None else verdict.real,
+        evidence=None if verdict is None else verdict.evidence,
+        found_again=None if verdict is None else verdict.found_again,
+        rule="" if verdict is None else rule,
+        q=q,
+        note=note,
+        remarks=features.notes,
+    )
+
+
+# ------------------------------------------------------------------------------ what is given
+
+
+def _labels_and_model(
+    given: Any, X: Any, n: int, rng: np.random.RandomState
+) -> tuple[NDArray, Any]:
+    """Return labels, and the clusterer that made them if it was given."""
+    if isinstance(given, type):
+        raise TypeError(
+            f"labels_or_model must be labels or a clusterer, got the class {given.__name__}. Make "
+            f"an instance: {given.__name__}()."
+        )
+    if not hasattr(given, "fit") and not hasattr(given, "fit_predict"):
+        labels = np.asarray(given)
+        if labels.shape != (n,):
+            raise ValueError(
+                f"labels_or_model must be a clusterer or labels of shape ({n},), one for each row "
+                f"of X, got shape {labels.shape}."
+            )
+        if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels % 1 == 0).all():
+            labels = labels.astype(np.int64)
+        if labels.dtype.kind not in "iubUSO":
+            raise TypeError(
+                f"labels must be integers or text, got dtype {labels.dtype}. Use -1 for noise."
+            )
+        return labels, None
+    steps = getattr(given, "steps", None)
+    last = steps[-1][1] if steps else given
+    own = getattr(last, "labels_", None)
+    if own is not None and np.shape(own) == (n,):
+        return np.asarray(own), given
+    if any(name.endswith("_") and not name.startswith("_") for name in vars(last)):
+        if hasattr(given, "predict"):
+            return np.asarray(given.predict(X)), given
+        raise ValueError(
+            f"labels_or_model: {type(given).__name__} was fitted to other rows and cannot predict "
+            f"the {n} rows of X. Pass the rows that it was fitted to, or a clone."
+        )
+    return fitted_labels(seeded(given, int(rng.randint(2**31 - 1))), X), given
+
+
+def _with_count(model: Any, k: int) -> Any:
+    """Set the number of clusters that was found where it is to be decided."""
+    wanted = {
+        name: k
+        for name, value in model.get_params().items()
+        if name.split("__")[-1] == "n_clusters" and isinstance(value, str)
+    }
+    return model.set_params(**wanted)
+
+
+def _why_untested(model: Any, k: int) -> str:
+    if k < 2:
+        return "There is a single cluster, and nothing to compare it with."
+    if model is None:
+        return (
+            "Not tested: labels alone do not say how other rows would be clustered. Pass the "
+            "estimator that made them."
+        )
+    return ""
+
+
+# ------------------------------------------------------------------------------ tests
+
+
+def _chosen_rule(
+    rule: str, k: int, n: int, n_claims: int, n_subsets: int, q: float
+) -> tuple[str, str]:
+    """Return the rule to use, and why it cannot work if so."""
+    can_flip = n_subsets >= 2 and 2.0 ** (1 - n_subsets) <= q
+    can_mirror = n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
+    if rule == "auto":
+        few = can_flip and (n_claims <= 2 ** (n_subsets - 1) or not can_mirror)
+        rule = "sign_flips" if few else "mirror"
+    reason = ""
+    if not (can_flip if rule == "sign_flips" else can_mirror):
+        reason = (
+            f"Not tested: {n_claims} claims on {n} rows are too few for a false discovery rate of "
+            f"{q:g}. Sign flips need {_fewest_subsets(q)} subsets of "
+            f"{max(FEWEST_ROWS, FEWEST_FOR_EACH * k)} rows, mirror statistics "
+            f"{int(np.ceil(1 / q))} claims and {2 * FEWEST_ROWS} rows."
+        )
+    return rule, reason
+
+
+def _fewest_subsets(q: float) -> int:
+    """Return the smallest K with a p-value of q: ``2 ** (1 - K) <= q``."""
+    return max(2, int(np.ceil(1 - np.log2(q))))
+
+
+def _take(X: Any, rows: NDArray) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
+
+
+def _drawn(codes: NDArray, count: int, rng: np.random.RandomState) -> NDArray:
+    """Draw rows of every cluster in proportion."""
+    return disjoint_subsets(codes, -(-codes.size // count), rng)[0]
+
+
+# ------------------------------------------------------------------------------ the result
+
+
+def _in_units(
+    features: Features, rows: Standardised, compared: Contrasts
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return means in the units of the table, and effects: Cohen's h for shares."""
+    inside = compared.inside * rows.scale + rows.centre
+    outside = compared.outside * rows.scale + rows.centre
+    effect = np.where(rows.varies | np.isnan(compared.effect), compared.effect, 0.0)
+    of_share = np.flatnonzero(np.isin(features.kinds, ("share", "missing")))
+    # Sums of 0 and 1 in standardised units leave rounding errors: counts have none.
+    one, two = (np.clip(means[:, of_share].round(12) + 0.0, 0, 1) for means in (inside, outside))
+    inside[:, of_share], outside[:, of_share] = one, two
+    effect[:, of_share] = 2 * (np.arcsin(np.sqrt(one)) - np.arcsin(np.sqrt(two)))
+    return inside, outside, effect
+
+
+def _typical_rows(
+    rows: Standardised, codes: NDArray, compared: Contrasts, count: int
+) -> list[NDArray]:
+    """Return the rows of each cluster that are nearest to its mean, nearest first."""
+    means = np.nan_to_num(compared.inside)
+    distance = np.full(codes.size, np.inf)
+    if means.size == 0:
+        return [np.flatnonzero(codes == c)[:count] for c in range(len(means))]
+    if sparse.issparse(rows.values):
+        inside = np.flatnonzero(codes >= 0)
+        square = np.asarray(rows.values.multiply(rows.values).sum(axis=1)).ravel()
+        cross = rows.values @ means.T
+        own = cross[inside, codes[inside]]
+        distance[inside] = square[inside] - 2 * own + (means**2).sum(axis=1)[codes[inside]]
+    else:
+        for start in range(0, codes.size, CHUNK):
+            some = slice(start, start + CHUNK)
+            gap = rows.values[some] - means[codes[some]]
+            if rows.known is not None:
+                gap[~rows.known[some]] = 0.0
+            distance[some] = np.einsum("ij,ij->i", gap, gap)
+            if rows.known is not None:
+                # A distance over the known values, as if all were.
+                distance[some] *= gap.shape[1] / np.maximum(rows.known[some].sum(axis=1), 1)
+    found = []
+    for c in range(len(means)):
+        members = np.flatnonzero(codes == c)
+        nearest = np.argsort(distance[members], kind="stable")[:count]
+        found.append(members[nearest])
+    return found

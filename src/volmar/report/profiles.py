@@ -1,0 +1,101 @@
+"""What sets the clusters apart, as the report shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from volmar.diagnostics import ClusterDescription, Difference, describe_clusters
+from volmar.report.figures import as_figure, as_mean, shortened
+from volmar.report.outcome import Outcome
+
+__all__ = ["description_of", "profiles"]
+
+# Longest bar, in standard deviations: groups further apart than this look alike.
+LONGEST_BAR = 4.0
+NOTE = "These are the clusters as found; whether other rows would show the same was not tested."
+
+
+def description_of(outcome: Outcome) -> ClusterDescription:
+    """Return the description of a run, or one without tests where the run has none."""
+    if outcome.description is not None:
+        return outcome.description
+    found = describe_clusters(
+        outcome.X,
+        outcome.codes,
+        feature_names=[str(name) for name in outcome.feature_names],
+        ids=np.array([str(one) for one in outcome.ids], dtype=object),
+    )
+    p = len(found.columns)
+    scales = np.ones(p) if outcome.scales is None else outcome.scales
+    offsets = np.zeros(p) if outcome.offsets is None else outcome.offsets
+    named = replace(found, clusters=outcome.clusters[found.clusters].tolist(), note=NOTE)
+    return named.in_units(offsets, scales)
+
+
+def profiles(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the differences of each cluster; of two clusters once, since they are opposite."""
+    if outcome.k < 2:
+        return None
+    found = description_of(outcome)
+    shown = 10 if outcome.k == 2 else 6 if outcome.k <= 6 else 4
+    spreads = dict(zip(zip(found.columns, found.levels, strict=True), found.spread, strict=True))
+    clusters = []
+    # Noise is a cluster like any other in the pictures, and is compared with nothing.
+    place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
+    for i, label in enumerate(found.clusters):
+        # What is real comes first, then the largest effects; the leading level of each category.
+        every = sorted(found.differences(label), key=lambda one: not one.real)
+        first = {(one.column, one.kind): one for one in reversed(every) if one.effect != 0}
+        listed = [one for one in every if first.get((one.column, one.kind)) is one][:shown]
+        clusters.append(
+            {
+                "cluster": place[label],
+                "size": int(found.sizes[i]),
+                "share": float(found.shares[i]),
+                "typical": [shortened(str(row), 40) for row in found.typical[i]],
+                "again": found.was_found_again(label),
+                "rows": [_row(one, found, spreads[one.column, one.level]) for one in listed],
+            }
+        )
+    return {
+        "clusters": clusters,
+        "tested": found.real is not None,
+        "n_noise": found.n_noise,
+        "note": found.note,
+        "remarks": [remark[0].upper() + remark[1:] + "." for remark in found.remarks],
+        "n_columns": len(set(found.columns)),
+        "n_shown": shown,
+        "has_shares": any(kind in ("share", "missing") for kind in found.kinds),
+    }
+
+
+def _row(one: Difference, found: ClusterDescription, spread: float) -> dict[str, Any]:
+    size = min(abs(one.effect), LONGEST_BAR) / LONGEST_BAR
+    name = one.column if one.kind != "missing" else f"{one.column} is missing"
+    if one.kind == "share":
+        name = f"{one.column} = {one.level}"
+    effect = "no overlap" if np.isinf(one.effect) else _signed(one.effect)
+    return {
+        "name": shortened(name, 90),
+        "effect": effect,
+        "bar": round(50 * size, 2),
+        "more": one.effect > 0,
+        "real": one.real,
+        "inside": _value(one.inside, one, found, spread),
+        "outside": _value(one.outside, one, found, spread),
+    }
+
+
+def _value(value: float, one: Difference, found: ClusterDescription, spread: float) -> str:
+    if one.kind in ("share", "missing"):
+        return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
+    if one.kind == "ordinal":
+        return shortened(found.orders[one.column][round(value)], 20)
+    return as_mean(value, spread)
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + as_figure(value, 2, pad=True)

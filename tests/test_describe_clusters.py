@@ -1,0 +1,532 @@
+"""What sets clusters apart: effects, kinds of columns, and claims that hold on other rows."""
+
+import dataclasses
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from volmar import MSPC
+from volmar.diagnostics import ClusterDescription, describe_clusters
+from volmar.diagnostics.column_tests import (
+    benjamini_hochberg,
+    disjoint_subsets,
+    mirror_selection,
+    sign_flip_p_values,
+)
+
+pd = pytest.importorskip("pandas")
+
+
+def two_groups(n=300, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X[: n // 3, 0] += 6.0
+    X[: n // 3, 1] -= 4.0
+    return X, (np.arange(n) >= n // 3).astype(int)
+
+
+def kmeans(k=2, seed=0):
+    return KMeans(k, n_init=2, random_state=seed)
+
+
+def one(found, label, column, level="", kind=None):
+    (match,) = [
+        difference
+        for difference in found.differences(label)
+        if (difference.column, difference.level) == (column, level)
+        and (kind is None or difference.kind == kind)
+    ]
+    return match
+
+
+# ------------------------------------------------------------------------------ effects
+
+
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "pandas", "polars", "list"])
+def test_sizes_means_and_effects_by_brute_force(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3)).round(3) * [1, 100, 1e-3] + [5, 0, 0]
+    labels = rng.integers(0, 3, 90)
+    convert = {
+        "dense": np.asarray,
+        "float32": lambda X: X.astype(np.float32),
+        "sparse": sparse.csr_array,
+        "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1", "x2"]),
+        "polars": lambda X: pytest.importorskip("polars").DataFrame(X, ["x0", "x1", "x2"]),
+        "list": np.ndarray.tolist,
+    }[kind]
+    found = describe_clusters(convert(X), labels)
+    np.testing.assert_array_equal(found.sizes, np.bincount(labels))
+    for c in range(3):
+        for j in range(3):
+            inside, outside = X[labels == c, j], X[labels != c, j]
+            spread = np.sqrt(
+                ((inside.size - 1) * inside.var(ddof=1) + (outside.size - 1) * outside.var(ddof=1))
+                / (X.shape[0] - 2)
+            )
+            match = one(found, c, f"x{j}")
+            tolerance = {"rel": 1e-4 if kind == "float32" else 1e-8, "abs": 1e-6}
+            assert match.inside == pytest.approx(inside.mean(), **tolerance)
+            assert match.outside == pytest.approx(outside.mean(), **tolerance)
+            expected = (inside.mean() - outside.mean()) / spread
+            assert match.effect == pytest.approx(expected, **tolerance)
+            assert match.real is None
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_values_of_any_size(scale):
+    X, labels = two_groups()
+    found, plain = (describe_clusters(one, labels) for one in (X * scale, X))
+    np.testing.assert_allclose(found.effect, plain.effect, rtol=1e-8)
+    np.testing.assert_allclose(found.inside / scale, plain.inside, rtol=1e-8)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_typical_rows_are_nearest_to_the_mean(make):
+    X, labels = two_groups()
+    found = describe_clusters(make(X), labels, n_typical=4)
+    Z = X / X.std(axis=0)
+    for c in range(2):
+        members = np.flatnonzero(labels == c)
+        gaps = np.linalg.norm(Z[members] - Z[members].mean(axis=0), axis=1)
+        np.testing.assert_array_equal(found.typical[c], members[np.argsort(gaps)[:4]])
+
+
+def test_columns_that_do_not_vary_or_do_not_overlap():
+    X = np.column_stack([np.ones(60), np.repeat([0.0, 1.0], 30), np.arange(60) % 7])
+    found = describe_clusters(X, np.repeat([0, 1], 30), feature_names=["same", "step", "other"])
+    assert one(found, 0, "same").effect == 0
+    assert one(found, 0, "step").effect == -np.inf
+    assert "lower step (no overlap)" in found.sentence(0)
+
+
+# ------------------------------------------------------------------------------ columns
+
+
+def mixed(n=400, seed=0):
+    """Two groups that differ in income, education, colour, and in where age is missing."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(n) < n // 4
+    levels = ["low", "middle", "high", "highest"]
+    education = np.clip(np.where(group, 2, 1) + rng.integers(-1, 2, n), 0, 3)
+    age = rng.normal(40, 10, n)
+    age[rng.random(n) < np.where(group, 0.5, 0.05)] = np.nan
+    colour = np.where(rng.random(n) < np.where(group, 0.9, 0.1), "red", "blue").astype(object)
+    colour[rng.random(n) < 0.1] = "green"
+    colour[:3] = None
+    frame = pd.DataFrame(
+        {
+            "income": rng.normal(np.where(group, 60, 30), 5),
+            "education": pd.Categorical.from_codes(education, levels, ordered=True),
+            "age": age,
+            "colour": colour,
+            "smoker": rng.random(n) < 0.3,
+        }
+    )
+    return frame, group.astype(int)
+
+
+def test_numbers_ranks_levels_and_missing_values():
+    frame, labels = mixed()
+    found = describe_clusters(frame, labels)
+    inside, outside = frame[labels == 1], frame[labels == 0]
+    education = one(found, 1, "education")
+    assert education.kind == "ordinal"
+    assert education.inside == pytest.approx(inside["education"].cat.codes.mean())
+    assert education.effect > 0.5
+    assert found.orders == {"education": ["low", "middle", "high", "highest"]}
+    red = one(found, 1, "colour", "red")
+    assert red.inside == pytest.approx(
+        (inside["colour"] == "red").sum() / inside["colour"].count()
+    )
+    shares = [
+        (part["colour"] == "red").sum() / part["colour"].count() for part in (inside, outside)
+    ]
+    expected = 2 * np.arcsin(np.sqrt(shares[0])) - 2 * np.arcsin(np.sqrt(shares[1]))
+    assert red.effect == pytest.approx(expected)
+    assert one(found, 1, "age", kind="number").inside == pytest.approx(inside["age"].mean())
+    missing = one(found, 1, "age", kind="missing")
+    assert missing.inside == pytest.approx(inside["age"].isna().mean())
+    assert "age missing more often" in str(missing)
+    assert "more colour = red" in str(red)
+    # One of two levels is enough.
+    assert [level for level in found.levels if level in ("True", "False")] == ["True"]
+    assert found.levels.count("red") == 1
+
+
+def test_claims_about_every_kind_of_column():
+    frame, labels = mixed(800)
+    found = describe_clusters(
+        frame, labels, estimator=kmeans(), model_input=frame[["income"]] / 5, random_state=0
+    )
+    assert found.rule == "sign_flips"
+    for column, level, kind in (
+        ("income", "", "number"),
+        ("education", "", "ordinal"),
+        ("colour", "red", "share"),
+        ("age", "", "missing"),
+    ):
+        assert one(found, 1, column, level, kind).real, column
+    assert one(found, 1, "smoker", "True").real is False
+    assert found.found_again.min() > 0.95
+
+
+def test_polars_text_and_missing_values_are_as_in_pandas():
+    pl = pytest.importorskip("polars")
+    frame, labels = mixed()
+    frame = frame.assign(education=frame["education"].cat.codes)
+    frame["colour"] = frame["colour"].fillna("unknown")
+    other = pl.DataFrame({name: frame[name].to_list() for name in frame}, nan_to_null=True)
+    one_, two = describe_clusters(frame, labels), describe_clusters(other, labels)
+    assert one_.columns == two.columns
+    assert one_.levels == two.levels
+    np.testing.assert_allclose(one_.effect, two.effect)
+
+
+def test_names_of_rows_and_many_levels_are_remarked_on():
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "name": [f"row {i}" for i in range(n)],
+            "place": [f"p{i % 100}" for i in range(n)],
+            "x": np.arange(n),
+        }
+    )
+    found = describe_clusters(frame, np.arange(n) % 2)
+    assert found.columns.count("place") == 50
+    assert "name" not in found.columns
+    assert any("'name' has another value in every row" in remark for remark in found.remarks)
+    assert any("100 values of column 'place'" in remark for remark in found.remarks)
+
+
+def test_noise_is_counted_and_compared_with_nothing():
+    X, labels = two_groups()
+    labels[::10] = -1
+    found = describe_clusters(X, labels)
+    assert found.clusters == [0, 1]
+    assert found.n_noise == 30
+    assert found.shares.sum() == pytest.approx(0.9)
+    assert one(found, 0, "x0").outside == pytest.approx(X[labels == 1, 0].mean())
+    assert found.sentence(-1) == "noise: 30 rows (10 %), compared with nothing"
+    assert "noise: 30 rows" in str(found)
+    everything = describe_clusters(X, np.full(300, -1))
+    assert everything.clusters == []
+    assert "noise: 300 rows (100 %)" in str(everything)
+
+
+def test_a_single_cluster_has_nothing_to_be_compared_with():
+    X, _ = two_groups()
+    found = describe_clusters(X, np.zeros(300, dtype=int), estimator=kmeans())
+    assert found.real is None
+    assert "single cluster" in found.note
+    assert found.table.empty
+    assert found.sentence(0).startswith("cluster 0: 300 rows (100 %); typical row:")
+
+
+# ------------------------------------------------------------------------------ rules
+
+
+def test_mirror_selection_is_its_definition():
+    rng = np.random.default_rng(0)
+    for q in (0.05, 0.1, 0.3):
+        M = np.r_[rng.normal(size=80), rng.normal(4, 1, size=30), np.zeros(3), 2.0, 2.0, -2.0]
+        wanted = [
+            t for t in np.abs(M[M != 0]) if (1 + np.sum(-t >= M)) / max(1, np.sum(t <= M)) <= q
+        ]
+        expected = min(wanted) <= M if wanted else np.zeros(M.size, dtype=bool)
+        np.testing.assert_array_equal(mirror_selection(M, q), expected)
+    assert not mirror_selection(np.full(9, 5.0), 0.1).any()
+    assert mirror_selection(np.full(10, 5.0), 0.1).all()
+
+
+def test_sign_flips_are_exact():
+    t = np.random.default_rng(0).normal(size=(6, 20))
+    signs = 1 - 2 * np.array(np.meshgrid(*[[0, 1]] * 6)).reshape(6, -1)
+    sums = np.abs(signs.T @ t)
+    expected = np.mean(sums >= np.abs(t.sum(axis=0)) - 1e-9, axis=0)
+    np.testing.assert_allclose(sign_flip_p_values(t), expected)
+    assert sign_flip_p_values(np.ones((6, 1)))[0] == 2.0**-5
+    assert sign_flip_p_values(np.zeros((6, 1)))[0] == 1
+
+
+def test_benjamini_and_hochberg_as_in_scipy():
+    p = np.random.default_rng(0).random(50) ** 3
+    for q in (0.01, 0.1, 0.5):
+        expected = stats.false_discovery_control(p) <= q
+        np.testing.assert_array_equal(benjamini_hochberg(p, q), expected)
+
+
+def test_subsets_are_disjoint_and_have_their_share_of_every_cluster():
+    codes = np.random.default_rng(0).choice([-1, 0, 1], 1000, p=[0.1, 0.8, 0.1])
+    subsets = disjoint_subsets(codes, 7, np.random.RandomState(0))
+    np.testing.assert_array_equal(np.sort(np.concatenate(subsets)), np.arange(1000))
+    for c in (-1, 0, 1):
+        counts = [np.sum(codes[subset] == c) for subset in subsets]
+        assert max(counts) - min(counts) <= 1
+
+
+# ------------------------------------------------------------------------------ false claims
+
+
+def too_many(seed):
+    """Two groups and three clusters: one group is cut at random."""
+    X = np.random.default_rng(seed).normal(size=(400, 12))
+    X[:200, :3] += 3
+    return X, np.arange(12) < 3, kmeans(3, seed)
+
+
+def skewed(seed):
+    """Four groups of very different sizes; columns that do not differ are exponential."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(4, 600, p=[0.5, 0.3, 0.14, 0.06])
+    means = np.random.default_rng(5).normal(size=(4, 10)) * 3
+    X = rng.exponential(size=(600, 40))
+    X[:, :10] = rng.normal(size=(600, 10)) + means[group]
+    return X, np.arange(40) < 10, kmeans(4, seed)
+
+
+def wide(seed):
+    """Three groups of 240 rows in 400 columns."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(3, 240, p=[0.5, 0.3, 0.2])
+    X = rng.normal(size=(240, 400))
+    X[:, :40] += 2 * (group == 1)[:, None]
+    X[:, 40:70] += 2 * (group == 2)[:, None]
+    return X, np.arange(400) < 70, kmeans(3, seed)
+
+
+def naive(X, labels, q):
+    p = np.array(
+        [stats.ttest_ind(X[labels == c], X[labels != c]).pvalue for c in np.unique(labels)]
+    )
+    return benjamini_hochberg(p.ravel(), q).reshape(p.shape)
+
+
+def false_share(real, differs):
+    return real[:, ~differs].sum() / max(real.sum(), 1)
+
+
+@pytest.mark.parametrize(
+    ("draw", "rule", "least_power", "naive_fails"),
+    [(too_many, "sign_flips", 0.1, True), (skewed, "sign_flips", 0.4, True),
+     (wide, "mirror", 0.7, False)],
+)  # fmt: skip
+def test_the_false_discovery_rate_holds_where_that_of_t_tests_does_not(
+    draw, rule, least_power, naive_fails
+):
+    q, ours, plain, power = 0.1, [], [], []
+    for seed in range(20):
+        X, differs, model = draw(seed)
+        labels = model.fit(X).labels_
+        found = describe_clusters(X, model, q=q, random_state=seed)
+        assert found.rule == rule
+        ours.append(false_share(found.real, differs))
+        power.append(found.real[:, differs].mean())
+        plain.append(false_share(naive(X, labels, q), differs))
+    assert np.mean(ours) <= q + 2 * np.std(ours) / np.sqrt(len(ours))
+    assert np.mean(power) > least_power
+    if naive_fails:
+        assert np.mean(plain) > 2 * q
+
+
+@pytest.mark.parametrize(("d", "k"), [(2, 2), (5, 3), (20, 2), (20, 5)])
+def test_nothing_is_real_in_noise(d, k):
+    claims = []
+    for seed in range(20):
+        X = np.random.default_rng(seed).normal(size=(300, d))
+        model = kmeans(k, seed).fit(X)
+        assert naive(X, model.labels_, 0.05).any()
+        claims.append(describe_clusters(X, model, random_state=seed).real.any())
+    assert np.mean(claims) <= 0.1
+
+
+def test_mirrors_of_pure_noise_in_many_columns():
+    for seed in range(5):
+        X = np.random.default_rng(seed).normal(size=(100, 600))
+        found = describe_clusters(X, kmeans(2, seed), rule="mirror", random_state=seed)
+        assert not found.real.any()
+        assert "not found again" in found.sentence(0)
+
+
+# ------------------------------------------------------------------------------ what is given
+
+
+def test_labels_alone_are_described_without_a_claim():
+    X, labels = two_groups()
+    found = describe_clusters(X, labels)
+    assert found.real is None
+    assert found.rule == ""
+    assert "Pass the estimator" in found.note
+    assert "(not tested)" in found.sentence(0)
+    assert found.table["real"].isna().all()
+    assert found.differences(0, real_only=True) == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MSPC("auto", random_state=0),
+        lambda: KMeans(2, n_init=5),
+        lambda: AgglomerativeClustering(2),
+        lambda: GaussianMixture(2, random_state=0),
+        lambda: DBSCAN(eps=2.6, min_samples=3),
+        lambda: make_pipeline(StandardScaler(), KMeans(2, n_init=5)),
+    ],
+)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_any_clusterer_fitted_or_not(make, fitted):
+    X, truth = two_groups()
+    model = make()
+    if fitted:
+        model.fit(X)
+    found = describe_clusters(X, model, random_state=0)
+    assert len(found.clusters) == 2
+    assert sorted(found.sizes) == pytest.approx(sorted(np.bincount(truth)), abs=12)
+    assert one(found, 0, "x0").real
+    assert one(found, 0, "x1").real
+    assert not found.real[:, 2:].all()
+    np.testing.assert_array_equal(found.real[0], found.real[1])
+
+
+def test_a_model_that_was_fitted_to_other_rows_predicts():
+    X, _ = two_groups(400)
+    model = kmeans().fit(X[:200])
+    found = describe_clusters(X[100:], model, random_state=0)
+    assert found.sizes.sum() == 300
+    with pytest.raises(ValueError, match="was fitted to other rows and cannot predict"):
+        describe_clusters(X, AgglomerativeClustering(2).fit(X[:200]))
+
+
+def test_the_same_seed_gives_the_same_answer_and_rows_may_be_drawn():
+    X, _ = two_groups(3000)
+    seen = []
+    found = [
+        describe_clusters(
+            X,
+            KMeans(2, n_init=1),
+            max_rows=600,
+            random_state=3,
+            progress=lambda done, wanted: seen.append((done, wanted)),
+        )
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(found[0].evidence, found[1].evidence)
+    assert "of 600 rows" in found[0].note
+    assert found[0].sizes.sum() == 3000
+    n_subsets = seen[0][1]
+    assert seen[:n_subsets] == [(i + 1, n_subsets) for i in range(n_subsets)]
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rule", "words"),
+    [
+        (70, 5, "auto", "Not tested: 5 claims on 70 rows are too few"),
+        (300, 5, "mirror", "mirror statistics 20 claims"),
+        (70, 30, "sign_flips", "Sign flips need 6 subsets of 20 rows"),
+    ],
+)
+def test_where_no_rule_can_work_it_says_so(n, d, rule, words):
+    X, _ = two_groups(n, d)
+    found = describe_clusters(X, kmeans(), rule=rule)
+    assert found.real is None
+    assert words in found.note
+
+
+def test_few_columns_are_tested_by_sign_flips_and_many_by_mirrors():
+    X, _ = two_groups(200, 5)
+    assert describe_clusters(X, kmeans(), random_state=0).rule == "sign_flips"
+    X, _ = two_groups(200, 600)
+    assert describe_clusters(X, kmeans(), n_halvings=1, random_state=0).rule == "mirror"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"q": 0}, ValueError, "q must be greater than 0"),
+        ({"rule": "t"}, ValueError, "rule must be one of 'auto', 'mirror', 'sign_flips'"),
+        ({"n_typical": 0}, ValueError, "n_typical must be at least 1"),
+        ({"n_subsets": 40}, ValueError, "n_subsets must be between 2 and 16"),
+        ({"feature_names": ["a"]}, ValueError, "feature_names must name the 5 columns"),
+        ({"ids": [1, 2]}, ValueError, r"ids must have shape \(300,\)"),
+        ({"model_input": np.ones((3, 2))}, ValueError, "model_input must have the 300 rows"),
+        ({"labels_or_model": [0, 1]}, ValueError, r"labels of shape \(300,\)"),
+        ({"labels_or_model": KMeans}, TypeError, "Make an instance"),
+        ({"labels_or_model": np.full(300, 0.5)}, TypeError, "labels must be integers or text"),
+        ({"X": np.ones(5)}, ValueError, "X must have rows and columns"),
+        ({"X": np.ones((0, 5)), "labels_or_model": []}, ValueError, "X has no rows"),
+        ({"X": pd.DataFrame({"when": pd.date_range("2020", periods=300)})}, TypeError,
+         "column 'when' holds dates"),
+        ({"X": pd.DataFrame({"z": [[1]] * 300})}, TypeError, "column 'z' holds a list in row 0"),
+        ({"X": np.ones((300, 2), dtype=complex)}, TypeError, "complex numbers"),
+        ({"X": sparse.csr_array(np.full((300, 2), np.nan))}, ValueError, "is sparse and has 600"),
+    ],
+)  # fmt: skip
+def test_bad_input(change, error, message):
+    X, labels = two_groups()
+    given = {"X": X, "labels_or_model": labels} | change
+    with pytest.raises(error, match=message):
+        describe_clusters(given.pop("X"), given.pop("labels_or_model"), **given)
+
+
+def test_an_estimator_that_takes_no_such_rows():
+    frame, labels = mixed()
+    with pytest.raises(ValueError, match="no subset of the rows could be clustered by KMeans"):
+        describe_clusters(frame, labels, estimator=kmeans())
+    X, labels = two_groups()
+    with pytest.raises(ValueError, match="takes a precomputed matrix"):
+        describe_clusters(X, labels, estimator=DBSCAN(metric="precomputed"))
+
+
+# ------------------------------------------------------------------------------ the result
+
+
+def test_the_result_in_words_as_a_table_and_pickled():
+    X, labels = two_groups()
+    names = ["income", "age", "a", "b", "c"]
+    ids = np.array([f"id{i}" for i in range(300)])
+    found = describe_clusters(
+        X, labels, estimator=kmeans(), feature_names=names, ids=ids, random_state=0
+    )
+    sentence = found.sentence(0)
+    assert sentence.startswith("cluster 0: 100 rows (33 %); higher income (+")
+    assert "lower age (-" in sentence
+    assert f"typical row: {found.typical[0][0]}" in sentence
+    assert found.typical[0][0].startswith("id")
+    assert len(str(found).splitlines()) == 3
+    assert "false discovery rate of 0.05" in str(found)
+    table = found.table
+    assert list(table.columns[:6]) == ["cluster", "size", "share", "column", "level", "kind"]
+    assert len(table) == 10
+    assert table.loc[table["cluster"] == 0, "effect"].abs().is_monotonic_decreasing
+    assert table["real"].sum() == found.real.sum()
+    again = pickle.loads(pickle.dumps(found))
+    assert isinstance(again, ClusterDescription)
+    assert str(again) == str(found)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.q = 0.2
+    with pytest.raises(ValueError, match="label 7 is not a cluster"):
+        found.sentence(7)
+    with pytest.raises(ValueError, match="there is no noise"):
+        found.sentence(-1)
+
+
+def test_text_labels():
+    X, labels = two_groups()
+    found = describe_clusters(X, np.array(["north", "south"])[labels])
+    assert found.clusters == ["north", "south"]
+    assert found.sentence("north").startswith("cluster north: 100 rows")
+
+
+def test_the_table_asks_for_pandas(monkeypatch):
+    found = describe_clusters(*two_groups())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pip install 'volmar\[io\]'"):
+        _ = found.table
+    assert "cluster 0" in str(found)
