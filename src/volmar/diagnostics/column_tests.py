@@ -31,7 +31,7 @@ __all__ = [
     "tested_by_sign_flips",
 ]
 
-# Hennig (2007) calls a mean Jaccard index of 0.75 and more stable. Set higher on draws of pure noise
+# Hennig (2007) calls a mean Jaccard index of 0.75 and more stable. Set higher on draws of noise
 # in two dimensions: there 0.75 let claims through in one draw of six, 0.8 does in one of twenty.
 FOUND_AGAIN = 0.8
 

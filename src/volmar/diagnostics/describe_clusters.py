@@ -77,6 +77,10 @@ def describe_clusters(
     the question of `split_test`. Columns that do not differ must not be closely tied to each
     other for the rate of the mirror statistics to hold; sign flips do not need that.
 
+    The subsets are small, so that power needs an estimator that works on few rows: a cluster that
+    is clear in all rows may not be found again in subsets of thirty. One column, cut in two, is
+    always found again.
+
     Parameters
     ----------
     X : array, CSR array or DataFrame of shape (n, d)

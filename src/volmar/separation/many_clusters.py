@@ -31,6 +31,10 @@ __all__ = ["ONE_UNIT", "ManyClusters"]
 ONE_UNIT = 1e-3
 # Rows and restarts of k-means, a start of more than two clusters.
 MEANS_ROWS, MEANS_STARTS = 4000, 3
+# Share of its rows that each cluster of "auto" keeps where all compete for all rows.
+KEPT = 0.8
+# With more columns than this, and than rows, clusters of "auto" are those of the tree.
+WIDE = 500
 # Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
 JUDGED_REG = 0.1
 
@@ -68,13 +72,10 @@ class ManyClusters(Clusterer):
             self._least_share(self._n_rows)  # refuses what no labels could hold
         super()._fit_tree(X, weights, steps, at_least)
         k = self.tree_.n_leaves
-        root = self.tree_.root.model
-        if k == 2 and not isinstance(root, CellSplit):
-            # The split is the answer, with all that is known of it.
-            for name, value in vars(root).items():
-                if name not in vars(self):
-                    setattr(self, name, value)
-        if k <= 2:
+        if len(self.tree_.leaves()) == 2:
+            self._publish_split(self.tree_.root.model)
+        tested = self.n_clusters == "auto"
+        if k <= 2 or (tested and _is_wide(X)):
             return
         prepared = self._problem(X, weights)
         splits = [node.model for node in self.tree_.splits()]
@@ -87,6 +88,8 @@ class ManyClusters(Clusterer):
             starts += self._means_labels(prepared)
         found = [self._refined(prepared, regularized, labels, k) for labels in starts]
         results = [result for result in found if result.history]
+        if tested and results and not _are_kept(self.labels_, results[0].labels, k):
+            return  # what held-out rows have confirmed is the tree
         if results:
             judge = RegularizedCorrelation(prepared.z.correlation, JUDGED_REG)
             best = max(
@@ -94,6 +97,16 @@ class ManyClusters(Clusterer):
             )
             self._set_result(best)
             self._publish_multiway(prepared, best, regularized.reg)
+
+    def _publish_split(self, root: Any) -> None:
+        """Set what is known of the one split that is the answer."""
+        if not isinstance(root, CellSplit):
+            for name, value in vars(root).items():
+                if name not in vars(self):
+                    setattr(self, name, value)
+        elif hasattr(root, "coef_"):
+            self.coef_ = root.coef_
+            self.intercept_ = root.decision_function(np.zeros((1, root.coef_.shape[1])))
 
     def _refined(
         self, prepared: Any, regularized: RegularizedCorrelation, labels: NDArray, k: int
@@ -141,7 +154,7 @@ class ManyClusters(Clusterer):
         return model.fit(X, sample_weight=weights)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        if np.ptp(sides) == 0:
+        if np.ptp(sides) == 0 or _is_wide(X):
             return None
         model = silent_clone(self).set_params(n_clusters=2, random_state=seed, init=sides)
         try:
@@ -169,7 +182,7 @@ class ManyClusters(Clusterer):
 
         The bound prefers clusters of equal size, and would leave a small one.
         """
-        if not hasattr(split, "coef_"):
+        if not hasattr(split, "coef_") or _is_wide(X):
             return split
         model: Any = silent_clone(self).set_params(n_clusters=2, random_state=seed)
         model.n_features_in_ = X.shape[1]
@@ -286,6 +299,18 @@ class ManyClusters(Clusterer):
         if prepared.feature_map is None and not result.pairs.size:
             self.coef_ = np.ascontiguousarray(self._coefficients.T)
             self.intercept_ = result.offsets - self.coef_ @ z.mean
+
+
+def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
+    """Whether each of k clusters still has most of its rows, and few others."""
+    both = np.bincount(labels[labels == refined], minlength=k)
+    larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
+    return bool((both >= KEPT * larger).all())
+
+
+def _is_wide(X: Any) -> bool:
+    """Whether the covariance matrix of the columns is much larger than the rows."""
+    return bool(X.shape[1] > max(X.shape[0], WIDE))
 
 
 def _scaled(X: Any, scale: Any) -> Any:

@@ -65,8 +65,9 @@ def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
     With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l, an
     intersection of half-spaces, which is convex. It holds the rows where :math:`f_i` and
     :math:`f_j` are the two largest and about equal, and the cores of both cells. A log-concave
-    density restricted to a convex set and projected on a line is log-concave (Prékopa), hence has one mode. The union
-    of two cells is not convex in general: rows of two cells of one Gaussian can have two modes.
+    density restricted to a convex set and projected on a line is log-concave (Prékopa), hence has
+    one mode. The union of two cells is not convex in general: rows of two cells of one Gaussian
+    can have two modes.
 
     Parameters
     ----------
