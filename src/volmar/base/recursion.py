@@ -142,6 +142,7 @@ def grow_tree(
                     outcome = test(inside, w, level, leaf.seed)
                     node.p_value, node.probability = outcome.p_value, outcome.separation
                     node.p_minimum, node.level = outcome.p_minimum, level
+                    node.has_way_around = outcome.has_way_around
                     if outcome.p_value > level:
                         node.reason = f"{node.p_text}, above its level of {level:.2g}"
                         if outcome.has_way_around:

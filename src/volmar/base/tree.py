@@ -36,6 +36,8 @@ class SplitNode:
         Smallest p-value that the test could have given; 0 where it is not known.
     level : float
         Level that the p-value was compared with; NaN without a test.
+    has_way_around : bool
+        Whether a valley was not counted because rows connect its sides around it.
     rank : int or None
         Number of its split, from 1 in the order in which they were made; None for a cluster.
     label : int or None
@@ -69,6 +71,7 @@ class SplitNode:
     warnings: tuple[str, ...] = ()
     p_minimum: float = 0.0
     level: float = float("nan")
+    has_way_around: bool = False
 
     @property
     def p_text(self) -> str:

@@ -16,11 +16,11 @@ from volmar.cli.cluster import (
     Asked,
     Found,
     Origin,
-    decide,
     name_results,
     report,
     save,
 )
+from volmar.cli.cluster_evidence import command_for_two, decide
 from volmar.cli.console import Stages, UsageError, say, screen, written
 from volmar.cli.methods import make_method
 
@@ -68,6 +68,8 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
         screen().print(one.sentence, markup=False)
     if found.n_found == 1:
         screen().print("One cluster.")
+        if asked.wanted() is None:
+            say(f"(The best split in two, which the rows do not support: {command_for_two(asked)})")
     else:
         counts = ", ".join(str(size) for size in sizes)
         screen().print(f"{len(sizes)} clusters by {type(found.model).__name__}: {counts} rows.")
