@@ -34,7 +34,7 @@ from volmar.base.validation import (
     check_sample_weight,
 )
 from volmar.base.warn import warn_user
-from volmar.rows import BlockTable, RowSource, as_rows, is_dask
+from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 from volmar.splits import (
     LINEAR,
@@ -53,6 +53,8 @@ ONE_HUMP = 0.75
 CHANCE, RANKS = 0.5, 1e-3
 # Probability of any split too many with n_clusters="auto".
 ALPHA = 0.05
+# Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
+SAMPLED_ROWS = 20_000
 # Share of the smaller side in which a fit may differ from the valley that it started from.
 NEAR = 0.1
 
@@ -159,7 +161,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._check_parameters()
         if is_dask(X):
             self._check_two_in_blocks()
-        X = self._validate(X, reset=True)
+        given, X = X, self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
             raise ValueError(
@@ -182,6 +184,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Lower n_clusters."
             )
+        if isinstance(X, BlockTable) and auto:
+            self._fit_sample(given, X, weights)
+            return
         if auto:
             at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
             self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
@@ -336,7 +341,21 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             return model.fit(X)
         return model.fit(X, sample_weight=weights)
 
+    def _fit_sample(self, given: Any, X: BlockTable, weights: Any) -> None:
+        """Find the clusters of a sample of rows in blocks; the labels of all rows are lazy."""
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))
+        model = silent_clone(self).set_params(random_state=seed)
+        model._fit(X[chosen], None if weights is None else weights[chosen])
+        for name, value in vars(model).items():
+            if name.endswith("_") or name not in vars(self):
+                setattr(self, name, value)
+        self.labels_ = lazily(self, "predict", given)
+        self.result_ = replace(self.result_, labels=self.labels_)
+
     def _check_two_in_blocks(self) -> None:
+        if self.n_clusters == "auto":
+            return
         if isinstance(self.n_clusters, str) or self.n_clusters > 2:
             refuse_blocks(
                 f"{type(self).__name__}(n_clusters={self.n_clusters!r})",

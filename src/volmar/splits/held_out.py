@@ -41,7 +41,7 @@ N_SPLITS = 3
 LARGE = 20_000
 # The minimum p-value is below the level by this factor.
 BELOW_LEVEL = 4.0
-FEWEST_DRAWS = 400
+FEWEST_DRAWS = 2000
 # Fewer rows say nothing: a half of them is the least that a test takes.
 FEWEST_ROWS = 40
 # Halves whose scores correlate by so much have found the same split: rows are tested together.
