@@ -101,7 +101,12 @@ MissingOption = Annotated[Missing, typer.Option("--missing", help="What becomes 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all chance.")]
 Number = Annotated[
-    str, typer.Option("--n-clusters", "-k", help="Number of clusters, or auto: as many as tests on held-out rows support.")
+    str,
+    typer.Option(
+        "--n-clusters",
+        "-k",
+        help="Number, or auto: as tests on held-out rows find.",
+    ),
 ]
 
 
@@ -161,7 +166,8 @@ def cluster(
     ] = "MSPC",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
-        bool, typer.Option("--split-anyway", help="Split in two if no evidence supports more than one group.")
+        bool,
+        typer.Option("--split-anyway", help="Split one group in two: no evidence supports it."),
     ] = False,
     columns: Columns = None,
     drop: Drop = None,

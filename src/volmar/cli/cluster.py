@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
 from volmar.cli.cluster_evidence import best_split, command_for_two, decide
+from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
 from volmar.cli.methods import DEFAULT, make_method
 
 if TYPE_CHECKING:
@@ -217,7 +217,9 @@ def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
     if found.n_found == 1:
         console.print("One cluster.")
         if asked.wanted() is None:
-            say(f"(The best split in two, which the rows do not support: {command_for_two(asked)})")
+            say(
+                f"(The best split in two, which the rows do not support: {command_for_two(asked)})"
+            )
     else:
         of = " and ".join(str(size) for size in sizes) if sizes.size == 2 else _listed(sizes)
         console.print(f"{sizes.size} clusters by {type(found.model).__name__}: {of} rows.")

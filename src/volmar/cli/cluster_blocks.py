@@ -69,7 +69,9 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
     if found.n_found == 1:
         screen().print("One cluster.")
         if asked.wanted() is None:
-            say(f"(The best split in two, which the rows do not support: {command_for_two(asked)})")
+            say(
+                f"(The best split in two, which the rows do not support: {command_for_two(asked)})"
+            )
     else:
         counts = ", ".join(str(size) for size in sizes)
         screen().print(f"{len(sizes)} clusters by {type(found.model).__name__}: {counts} rows.")
