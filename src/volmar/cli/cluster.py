@@ -217,9 +217,7 @@ def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
     if found.n_found == 1:
         console.print("One cluster.")
         if asked.wanted() is None:
-            say(
-                f"(The best split in two, which the rows do not support: {command_for_two(asked)})"
-            )
+            say(f"(The best split in two, not supported by the rows: {command_for_two(asked)})")
     else:
         of = " and ".join(str(size) for size in sizes) if sizes.size == 2 else _listed(sizes)
         console.print(f"{sizes.size} clusters by {type(found.model).__name__}: {of} rows.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["is_minimum", "p_value_text"]
+__all__ = ["is_minimum", "p_value_text", "rounded_up"]
 
 # Draws that no test of the house makes: smaller p-values are not told apart.
 SMALLEST = 1e-4
@@ -30,9 +30,14 @@ def p_value_text(p_value: float, minimum: float = 0.0) -> str:
     if p_value < SMALLEST:
         return f"p < {SMALLEST:.4f}"
     if is_minimum(p_value, minimum):
-        digit = 10.0 ** (np.floor(np.log10(p_value)) - 1.0)
-        return f"p ≤ {np.ceil(p_value / digit - 1e-9) * digit:.2g}"
+        return f"p ≤ {rounded_up(p_value):.2g}"
     return f"p = {p_value:.2g}"
+
+
+def rounded_up(p_value: float) -> float:
+    """Return a positive p-value rounded up to two digits: a bound stays one."""
+    digit = 10.0 ** (np.floor(np.log10(p_value)) - 1.0)
+    return float(np.ceil(p_value / digit - 1e-9) * digit)
 
 
 def is_minimum(p_value: float, minimum: float) -> bool:

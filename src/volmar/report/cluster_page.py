@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from volmar._version import __version__
 from volmar.base.recursion import RecursiveResult
-from volmar.evidence.wording import is_minimum, p_value_text
+from volmar.evidence.wording import is_minimum, p_value_text, rounded_up
 from volmar.report import figures
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
@@ -137,7 +137,7 @@ def _chance(p: float, is_bound: bool) -> str:
     if p < 1e-4:
         return "fewer than 1 of 10,000 cases"
     if is_bound:
-        return f"at most {as_figure(100 * p, 2)} % of cases"
+        return f"at most {as_figure(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_figure(100 * p, 2)} % of cases"
 
 
@@ -257,9 +257,9 @@ def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
         if p is None or p <= LEVEL:
             return "One cluster was asked for, so that nothing was split."
         return (
-            f"The {as_count(len(outcome.labels))} rows stay one cluster: where one half of them "
-            "would be split, the other half shows no gap. There may still be groups that overlap, "
-            "or that a method of this kind cannot see."
+            f"The {as_count(len(outcome.labels))} rows stay one cluster: held-out rows do not "
+            "confirm a split. There may still be groups that overlap, or that a method of this "
+            "kind cannot see."
         )
     if p is None:
         return (
@@ -275,8 +275,8 @@ def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
     if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
         what = "The split" if k == 2 else "Every split"
         return (
-            f"{what} was confirmed on rows that had no part in finding it. The evidence is "
-            f"{strength['word']}."
+            f"{what} was confirmed on held-out rows, which were not used to find it. The evidence "
+            f"is {strength['word']}."
         )
     return (
         f"A test on held-out rows finds more than one group: the evidence is {strength['word']}."
