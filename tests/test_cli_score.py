@@ -8,15 +8,17 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
-from volmar.cli import bench, compare, score
+from volmar.cli import bench, compare, label_lines, score
 from volmar.cli.compare import Comparison, compare_file, compare_methods
 from volmar.cli.console import UsageError
 from volmar.cli.score import agreement_scores, label_free_scores, match_labels, score_file
 from volmar.datasets import make_blobs
+from volmar.diagnostics import label_test
 from volmar.metrics import msp_score, separation_score
 
 tables = pytest.importorskip("volmar.tables")
@@ -199,6 +201,64 @@ def test_score_file_with_the_truth_and_as_json(table, capsys):
     assert content["agreement"] == values(found.agreement)
     assert list(content["scores"]) == FREE
     assert content["clusters"] == {"x": 40, "y": 40, "z": 40}
+
+
+@pytest.fixture
+def too_many(tmp_path):
+    """Write a table of three groups, and labels of six clusters, a tiny one and noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(606, 2)) + 6 * np.array([[0, 0], [1, 0], [0.5, 0.9]])[np.arange(606) % 3]
+    labels = KMeans(6, n_init=3, random_state=0).fit_predict(X)
+    labels[:4], labels[4:6] = 9, -1
+    pd.DataFrame(X, columns=["a", "b"]).to_csv(tmp_path / "table.csv", index=False)
+    pd.DataFrame({"label": labels}).to_csv(tmp_path / "labels.csv", index=False)
+    return tmp_path
+
+
+def test_score_file_tests_which_clusters_are_separated(too_many, capsys):
+    found = score_file(str(too_many / "table.csv"), too_many / "labels.csv")
+    assert found.tested.n_real == 3
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    words = " ".join(printed.split())
+    assert "Which clusters are real? 6 tested clusters make 3 groups" in words
+    assert words.count("are not separated") == 3
+    assert words.count("rows) are separated") == 2
+    assert "Cluster 9 (4 rows) is too small to test" in words
+    assert "2 rows without a cluster (noise)" in words
+    score_file(str(too_many / "table.csv"), too_many / "labels.csv", as_json=True)
+    content = json.loads(capsys.readouterr().out)["label test"]
+    assert content["separated groups"] == 3
+    assert sorted(len(group) for group in content["groups"]) == [2, 2, 2]
+    assert content["untested"] == ["9"]
+    assert content["noise rows"] == 2
+    assert [join["separated"] for join in content["joins"]] == [False] * 3 + [True] * 2
+    assert all(join["sentence"] in str(found.tested) for join in content["joins"])
+
+
+def test_score_file_can_leave_the_test_out(too_many, capsys):
+    found = score_file(
+        str(too_many / "table.csv"), too_many / "labels.csv", test=False, as_json=True
+    )
+    assert found.tested is None
+    assert json.loads(capsys.readouterr().out)["label test"] is None
+
+
+def test_labels_that_cannot_be_tested_leave_a_note(too_many, capsys):
+    labels = np.where(np.arange(606) < 600, -1, 0)
+    pd.DataFrame({"label": labels}).to_csv(too_many / "labels.csv", index=False)
+    found = score_file(str(too_many / "table.csv"), too_many / "labels.csv")
+    assert found.tested is None
+    assert "the clusters were not tested: labels has one cluster only" in found.notes[-1]
+    assert "Which clusters are real" not in capsys.readouterr().out
+
+
+def test_few_of_many_separated_pairs_are_printed(capsys, monkeypatch):
+    result = label_test(*make_blobs(300, centers=3, random_state=0), random_state=0)
+    monkeypatch.setattr(label_lines, "MOST_PRINTED", 1)
+    label_lines.print_label_test(Console(width=80), result)
+    printed = capsys.readouterr().out
+    assert "... and 1 more pairs are separated (--json has all)." in printed
 
 
 def test_score_of_a_built_in_set_knows_its_truth(tmp_path, capsys):

@@ -13,14 +13,15 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from volmar.separation.two_group_direction import two_group_direction
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import ResamplingStability, split_test, stability
+from volmar.evidence import HumpTest
 from volmar.evidence.humps import GRID, density_on_grid
 from volmar.separation import two_group_direction as direction_module
-from volmar.separation.two_group_direction import two_group_direction
 
 # The function has taken the place of its module in the room.
 MODULE = importlib.import_module("volmar.diagnostics.split_test")
@@ -677,12 +678,16 @@ def test_distances_of_a_pipeline_are_those_of_its_last_step():
 
 def test_a_ring_has_a_way_around(monkeypatch):
     """Where a curved split of one piece is bimodal all the same, it is not real."""
-    monkeypatch.setattr(MODULE, "combine_p_values", lambda p_values: 0.01)
+    monkeypatch.setattr(MODULE, "hump_test", lambda *_, **__: HumpTest(0.1, 0.01))
     found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
+    assert found.p_values == (1.0, 1.0)
     assert found.has_way_around
-    assert found.p_value == 1.0
     assert not found.is_real
     assert "rows connect the two sides around the gap" in str(found)
+    monkeypatch.setattr(MODULE, "has_way_around", lambda *_: False)
+    found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
+    assert found.is_real
+    assert not found.has_way_around
 
 
 def test_one_cluster_is_no_split():

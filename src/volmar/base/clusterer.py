@@ -91,6 +91,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     random_state: Any
 
     tree_: SplitTree
+    labels_: Any
+    result_: Any
 
     # ------------------------------------------------------------------ for the subclass
 
@@ -364,11 +366,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _set_result(self, result: Any) -> None:
         result = with_dask_vectors(result)
-        self.labels_: Any = result.labels.astype(np.int64)
+        self.labels_ = result.labels.astype(np.int64)
         self.objective_: float = result.objective
         self.n_iter_: int = result.n_iter
         self.status_: Status = result.status
-        self.result_: Any = result
+        self.result_ = result
 
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.

@@ -256,9 +256,16 @@ def score(
     scale: ScaleOption = Scale.standard,
     missing: MissingOption = Missing.error,
     seed: Seed = 0,
+    test: Annotated[
+        bool,
+        typer.Option(
+            "--test/--no-test",
+            help="Test which clusters are separated, and which to merge; -1 is noise.",
+        ),
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how good labels are: without the truth, and with it where it is given."""
+    """Say how good labels are: scores, which clusters are real, agreement with the truth."""
     with _clean("score", context):
         from volmar.cli.score import score_file
 
@@ -272,6 +279,7 @@ def score(
             scale=scale.value,
             missing=missing.value,
             seed=seed,
+            test=test,
             as_json=as_json,
         )
 

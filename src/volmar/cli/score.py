@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from rich.table import Table
 from scipy import sparse
 
 from volmar.cli.console import Screen, UsageError, counted, say
+from volmar.cli.label_lines import label_test_content, print_label_test, tested_labels
+
+if TYPE_CHECKING:
+    from volmar.diagnostics import LabelTestResult
 
 __all__ = [
     "Judgement",
@@ -67,6 +71,7 @@ class Judgements:
     scores: list[Judgement]
     agreement: list[Judgement]
     notes: list[str]
+    tested: LabelTestResult | None = None
 
     def as_json(self) -> str:
         """Return one JSON object."""
@@ -76,6 +81,7 @@ class Judgements:
             "clusters": self.sizes,
             "scores": {one.name: one.value for one in self.scores},
             "agreement": {one.name: one.value for one in self.agreement},
+            "label test": label_test_content(self.tested),
             "notes": self.notes,
         }
         return json.dumps(content, ensure_ascii=False, allow_nan=False)
@@ -92,6 +98,7 @@ def score_file(
     scale: str = "standard",
     missing: str = "error",
     seed: int = 0,
+    test: bool = True,
     as_json: bool = False,
 ) -> Judgements:
     """Judge the labels of a file for the rows of another, and print the scores.
@@ -107,7 +114,9 @@ def score_file(
     columns, drop, id_column, scale, missing
         As for ``volmar cluster``.
     seed : int, default=0
-        Draws the sample of silhouette and normalised cut.
+        Draws the sample of silhouette and normalised cut, and the splits of the test.
+    test : bool, default=True
+        Whether to test which clusters are separated (`volmar.diagnostics.label_test`).
     as_json : bool, default=False
         Whether to print one JSON object in place of a table.
     """
@@ -139,8 +148,9 @@ def score_file(
     with counted("judging"):
         scores = label_free_scores(rows.X, codes, seed=seed)
         agreement = [] if classes is None else agreement_scores(classes, codes)
+    tested = tested_labels(rows.X, found, seed=seed, notes=notes) if test else None
     sizes = dict(zip(map(str, names), np.bincount(codes).tolist(), strict=True))
-    judgements = Judgements(table.name, len(codes), sizes, scores, agreement, notes)
+    judgements = Judgements(table.name, len(codes), sizes, scores, agreement, notes, tested)
     print_judgements(judgements, as_json=as_json)
     return judgements
 
@@ -442,6 +452,8 @@ def print_judgements(judgements: Judgements, *, as_json: bool = False) -> None:
     if judgements.agreement:
         console.print("Against the truth:")
         console.print(_table(judgements.agreement))
+    if judgements.tested is not None:
+        print_label_test(console, judgements.tested)
 
 
 def _table(scores: list[Judgement]) -> Table:

@@ -3,6 +3,7 @@
 from volmar.plots.clusters import ClusterDisplay
 from volmar.plots.convergence import ConvergenceDisplay, ConvergenceLine
 from volmar.plots.eigen import EigenDisplay
+from volmar.plots.label_joins import LabelTestDisplay
 from volmar.plots.measures import MeasuresDisplay
 from volmar.plots.paper_figure import PaperFigureDisplay, has_picture
 from volmar.plots.projection import ProjectionDisplay
@@ -13,6 +14,7 @@ __all__ = [
     "ConvergenceDisplay",
     "ConvergenceLine",
     "EigenDisplay",
+    "LabelTestDisplay",
     "MeasuresDisplay",
     "PaperFigureDisplay",
     "ProjectionDisplay",

@@ -348,7 +348,11 @@ class _Judged:
                 scores, rows = (np.concatenate(parts) for parts in zip(*samples, strict=True))
                 found = [self._test(scores, rows, parting, rng)]
             else:
-                each = [self._test(scores, rows, parting, rng) for scores, rows in samples]
+                everything = [(side, np.arange(side.size)) for side in parting.sides]
+                each = [
+                    self._test(scores, rows, parting, rng, around)
+                    for (scores, rows), around in zip(samples, everything, strict=True)
+                ]
                 found = [min(1.0, 2.0 * min(each))]
                 minimum *= 2.0
         else:
@@ -358,8 +362,14 @@ class _Judged:
         return found
 
     def _test(
-        self, scores: NDArray, rows: NDArray, parting: _Parting, rng: np.random.Generator
+        self,
+        scores: NDArray,
+        rows: NDArray,
+        parting: _Parting,
+        rng: np.random.Generator,
+        around: tuple[NDArray, NDArray] | None = None,
     ) -> float:
+        """Return the p-value of scores of rows; a way around is looked for in more of them."""
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
         if self.test == "dip":
@@ -367,7 +377,7 @@ class _Judged:
         else:
             p_value = hump_test(scores, rng, n_draws=self.n_draws).p_value
         # Only where it matters: neighbours take longer than draws.
-        if p_value <= SMALL and parting.is_around(scores, rows):
+        if p_value <= SMALL and parting.is_around(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
         return p_value

@@ -1,0 +1,165 @@
+"""The tree over given clusters, drawn: which are separated, and which should be merged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from volmar.diagnostics import LabelTestResult, label_test
+from volmar.plots.clusters import COLOURS, new_axes
+
+# Separated and merged: Okabe and Ito's blue and vermilion, and a second sign, the line style.
+SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
+MERGED: dict[str, Any] = {"color": COLOURS[1], "ls": "--"}
+# Up to as many clusters there is room for the p-value at each join, and for names.
+MOST_WRITTEN, MOST_NAMED = 40, 80
+# Letters of a label that are drawn.
+MOST_LETTERS = 30
+
+
+class LabelTestDisplay:
+    r"""A dendrogram of given clusters with the p-value of each join.
+
+    Solid blue joins are separated, dashed vermilion ones are not: their clusters should be merged.
+    A join is one step to the right of the joins that it joins.
+
+    Parameters
+    ----------
+    result : LabelTestResult
+        Of `volmar.diagnostics.label_test`.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.plots import LabelTestDisplay
+    >>> X, _ = make_blobs(300, centers=3, random_state=0)
+    >>> labels = KMeans(4, n_init=10, random_state=0).fit_predict(X)
+    >>> display = LabelTestDisplay.from_labels(X, labels, random_state=0)
+    >>> display.ax_.get_title()
+    '4 clusters, 3 separated groups'
+    """
+
+    def __init__(self, result: LabelTestResult):
+        self.result = result
+
+    @classmethod
+    def from_labels(
+        cls, X: Any, labels: ArrayLike, *, ax: Any = None, **parameters: Any
+    ) -> LabelTestDisplay:
+        """Test given labels, and draw the result.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows.
+        labels : array of shape (n,)
+            Cluster of each row.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        **parameters
+            Of `volmar.diagnostics.label_test`.
+        """
+        return cls(label_test(X, labels, **parameters)).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> LabelTestDisplay:
+        """Draw on `ax`, or on a new figure."""
+        from matplotlib.lines import Line2D
+
+        order, steps = self._order(), self._steps()
+        k, depth = len(order), max(steps, default=0)
+        if ax is None:
+            size = (
+                float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
+                float(np.clip(0.35 * k + 1.6, 2.5, 30.0)),
+            )
+            ax = new_axes(size)
+        y = {label: float(k - 1 - i) for i, label in enumerate(order)}
+        x = dict.fromkeys(order, 0)
+        for join, step in zip(self.result.tree, steps, strict=True):
+            left, right = join.left[0], join.right[0]
+            style = SEPARATED if join.is_real else MERGED
+            ends = [x[left], step, step, x[right]], [y[left], y[left], y[right], y[right]]
+            ax.plot(*ends, lw=2.0, **style)
+            middle = 0.5 * (y[left] + y[right])
+            if k <= MOST_WRITTEN:
+                ax.text(
+                    step,
+                    middle,
+                    f"p = {join.p_value:.2g}",
+                    ha="center",
+                    va="center",
+                    fontsize="small",
+                    color=style["color"],
+                    bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": style["color"]},
+                    zorder=4,
+                )
+            for label in (*join.left, *join.right):
+                x[label], y[label] = step, middle
+        ax.set_xlim(0.0, depth + 0.6)
+        ax.set_ylim(-0.6, k - 0.4)
+        ax.set_xticks([])
+        self._name_clusters(ax, order)
+        ax.set_title(_title(k, self.result.n_real), fontsize="medium")
+        handles = [
+            Line2D([], [], label=label, lw=2.0, **style)
+            for label, style in (("separated", SEPARATED), ("not separated: merge", MERGED))
+        ]
+        ax.legend(
+            handles=handles,
+            fontsize="small",
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=2,
+            frameon=False,
+        )
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.tick_params(axis="y", length=0)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _steps(self) -> list[int]:
+        """Return how many joins are below each join on its longest branch, itself included."""
+        reached = dict.fromkeys(self.result.clusters, 0)
+        steps = []
+        for join in self.result.tree:
+            steps.append(1 + max(reached[join.left[0]], reached[join.right[0]]))
+            reached.update(dict.fromkeys((*join.left, *join.right), steps[-1]))
+        return steps
+
+    def _order(self) -> list[Any]:
+        """Return the clusters so that the sides of every join are beside each other."""
+        row = {label: [label] for label in self.result.clusters}
+        for join in self.result.tree:
+            together = row[join.left[0]] + row[join.right[0]]
+            row.update(dict.fromkeys(together, together))
+        return row[self.result.clusters[0]]
+
+    def _name_clusters(self, ax: Any, order: list[Any]) -> None:
+        if len(order) > MOST_NAMED:
+            ax.set_yticks([])
+            ax.set_ylabel(f"{len(order)} clusters")
+            return
+        sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
+        words = [f"{_shortened(str(label))} ({sizes[label]} rows)" for label in order]
+        # A label may hold dollar signs.
+        ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)
+
+
+def _title(k: int, n_real: int) -> str:
+    found = "one group" if n_real == 1 else f"{n_real} separated groups"
+    return f"{k} cluster{'s' if k > 1 else ''}, {found}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"

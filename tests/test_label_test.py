@@ -1,0 +1,567 @@
+"""Which given clusters are real: known answers, held-out rows, the tree, bad input."""
+
+import importlib
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.cluster import HDBSCAN, AgglomerativeClustering, KMeans
+from sklearn.datasets import make_circles, make_moons
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import GaussianMixture
+
+from volmar.diagnostics import LabelTestResult, label_test
+from volmar.diagnostics import label_borders as borders
+from volmar.diagnostics import label_views as views
+from volmar.diagnostics.label_result import LabelJoin
+
+# The function has taken the place of its module in the room.
+MODULE = importlib.import_module("volmar.diagnostics.label_test")
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+
+
+def three(distance=5.0, n=600, seed=0):
+    """Three round groups at equal distances in the plane."""
+    y = np.arange(n) % 3
+    return distance * CORNERS[y] + np.random.default_rng(seed).normal(size=(n, 2)), y
+
+
+def two(n=300, distance=7.0, seed=0):
+    """Two groups along the first of three columns."""
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    y = (np.arange(n) % 2).astype(np.int64)
+    X[:, 0] += distance * y
+    return X, y
+
+
+def noise(kind, n, seed):
+    rng = np.random.default_rng(seed)
+    if kind == "normal":
+        return rng.normal(size=(n, 4))
+    if kind == "exponential":
+        return rng.exponential(size=(n, 3))
+    if kind == "heavy tails":
+        return rng.standard_t(3, size=(n, 3))
+    if kind == "counts":
+        return rng.poisson(2.0, size=(n, 4)).astype(float)
+    return rng.normal(size=(n, 5)) @ (np.eye(5) + 0.9)  # correlated
+
+
+# ---------------------------------------------------------------------- level
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        lambda X: KMeans(2, n_init=3, random_state=0).fit_predict(X),
+        lambda X: KMeans(5, n_init=3, random_state=0).fit_predict(X),
+        lambda X: GaussianMixture(3, random_state=0, reg_covar=1e-3).fit_predict(X),
+        lambda X: AgglomerativeClustering(4).fit_predict(X),
+    ],
+    ids=["kmeans-2", "kmeans-5", "mixture-3", "ward-4"],
+)
+@pytest.mark.parametrize("kind", ["normal", "exponential", "heavy tails", "counts", "correlated"])
+def test_pieces_of_noise_are_merged(kind, cluster):
+    X = noise(kind, 400, 7)
+    result = label_test(X, cluster(X), random_state=0)
+    assert result.n_real == 1
+    assert not any(result.is_real.values())
+    assert len(np.unique(result.merged_labels)) == 1 + len(result.untested)
+
+
+def test_the_label_of_a_held_out_row_does_not_choose_it():
+    """Two cells of one Gaussian have a gap by construction if rows are taken by their labels."""
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    # Rows near the border have no cluster: the two that are left have a wide gap between them.
+    labels = np.where(X[:, 0] > 0.7, 1, np.where(X[:, 0] < -0.7, 0, -1))
+    result = label_test(X, labels, random_state=0)
+    assert result.n_real == 1
+    without = label_test(X[labels >= 0], labels[labels >= 0], random_state=0)
+    assert without.n_real == 2  # the rows themselves are gone
+    np.testing.assert_array_equal(result.merged_labels == -1, labels == -1)
+    assert result.n_noise == np.count_nonzero(labels == -1)
+
+
+def test_a_gap_elsewhere_does_not_separate_labels():
+    X, _ = two(600, distance=8.0)
+    drawn = np.random.default_rng(0).integers(0, 2, 600)
+    for seed in range(3):
+        assert label_test(X, drawn, random_state=seed).n_real == 1
+    # A border through the middle of the right group, far from the gap.
+    through = X[:, 0] > 8.0
+    result = label_test(X, through, random_state=0)
+    assert result.n_real == 1
+    assert "no gap was found at any border" in result.summary
+    # A cluster that is two groups is separated from a third all the same.
+    at = np.array([[0.0, 0.0], [8.0, 0.0], [16.0, 0.0]])
+    X = at[np.arange(600) % 3] + np.random.default_rng(0).normal(size=(600, 2))
+    assert label_test(X, X[:, 0] > 12.0, random_state=0).n_real == 2
+
+
+# ---------------------------------------------------------------------- power
+
+
+@pytest.mark.parametrize("distance", [4.0, 6.0])
+def test_too_many_clusters_are_merged_to_the_groups(distance):
+    X, y = three(distance)
+    given = KMeans(6, n_init=3, random_state=0).fit_predict(X)
+    result = label_test(X, given, random_state=0)
+    assert result.n_real == 3
+    assert adjusted_rand_score(y, result.merged_labels) > 0.8
+    assert not any(result.is_real.values())
+    assert sorted(len(group) for group in result.groups) == [2, 2, 2]
+
+
+def test_groups_are_kept():
+    X, y = three(5.0)
+    result = label_test(X, y, random_state=0)
+    assert result.n_real == 3
+    assert result.is_real == {0: True, 1: True, 2: True}
+    np.testing.assert_array_equal(result.merged_labels, y)
+
+
+def test_many_groups_of_which_no_direction_shows_all():
+    k, y = 6, np.arange(1500) % 6
+    X = np.random.default_rng(0).normal(size=(1500, 8))
+    X[:, :k] += 5.0 / np.sqrt(2.0) * np.eye(k)[y]
+    assert label_test(X, y, random_state=0).n_real == k
+
+
+def test_a_small_cluster_beside_a_large_one():
+    X, _ = two(1000)
+    y = (np.arange(1000) < 30).astype(int)
+    X[:, 0] = np.random.default_rng(1).normal(size=1000) + 7.0 * y
+    assert label_test(X, y, random_state=0).n_real == 2
+
+
+def test_two_close_groups_and_one_far_away():
+    y = np.arange(900) % 3
+    at = np.array([[0.0, 0.0], [5.0, 0.0], [40.0, 5.0]])
+    X = at[y] + np.random.default_rng(0).normal(size=(900, 2))
+    result = label_test(X, y, random_state=0)
+    assert result.n_real == 3
+    assert result.tree[0].tested == ((0,), (1,))
+    assert result.tree[1].tested == ((1,), (2,))  # the closest pair of the two sides
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        make_moons(500, noise=0.08, random_state=0),
+        make_circles(500, noise=0.05, factor=0.4, random_state=0),
+    ],
+    ids=["moons", "circles"],
+)
+def test_curved_clusters_are_kept_by_the_walk(X, y):
+    result = label_test(X, y, random_state=0)
+    assert result.n_real == 2
+    assert result.tree[0].is_curved
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X + 1e8,
+        lambda X: (X + 1e3).astype(np.float32),
+        lambda X: 1e-100 * X,
+        sparse.csr_array,
+    ],
+    ids=["offset", "float32", "tiny", "sparse"],
+)
+def test_curved_clusters_in_any_kind_of_rows(change):
+    X, y = make_circles(500, noise=0.05, factor=0.4, random_state=0)
+    result = label_test(change(X), y, random_state=0)
+    assert result.n_real == 2
+    assert result.tree[0].is_curved
+
+
+def test_clusters_and_noise_of_hdbscan():
+    X, _ = make_moons(500, noise=0.08, random_state=1)
+    X = np.vstack([X, np.random.default_rng(0).uniform(-1.5, 2.5, size=(20, 2))])
+    labels = HDBSCAN(min_cluster_size=25, copy=True).fit_predict(X)
+    assert (labels == -1).any()
+    result = label_test(X, labels, random_state=0)
+    assert result.n_real == 2
+    assert result.n_noise == np.count_nonzero(labels == -1)
+    assert f"{result.n_noise} rows without a cluster" in str(result)
+
+
+def test_a_ring_between_two_rings():
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 3
+    angle, radius = rng.uniform(0, 2 * np.pi, 900), 1 + 2 * y + 0.15 * rng.normal(size=900)
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    result = label_test(X, y, random_state=0)
+    assert result.n_real == 3
+    # The inner and the outer ring have the middle one between them.
+    assert {join.tested for join in result.tree} == {((0,), (1,)), ((1,), (2,))}
+
+
+def test_a_ring_cut_in_two_is_one_piece():
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, size=600)
+    ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))
+    assert label_test(ring, ring[:, 0] > 0, random_state=0).n_real == 1
+
+
+def test_columns_of_few_values_are_dithered():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    X[:, 0] = rng.integers(0, 2, 400) * 10.0
+    assert label_test(X, X[:, 0], random_state=0).n_real == 1  # a column of two values, no more
+
+
+# ---------------------------------------------------------------------- the mathematics
+
+
+def halves(n):
+    order = np.random.default_rng(5).permutation(n)
+    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+
+
+def view_of(X, y, k, d_wide=None, monkeypatch=None):
+    if d_wide is not None:
+        monkeypatch.setattr(views, "WIDE", d_wide)
+    first, second = halves(X.shape[0])
+    rng = np.random.default_rng(0)
+    return views.split_view(X, y, k, first, second, np.zeros(X.shape[1]), rng)
+
+
+def test_discriminants_are_those_of_linear_discriminant_analysis(monkeypatch):
+    monkeypatch.setattr(views, "REG", 0.0)
+    X, y = three(4.0)
+    found = view_of(X, y, 3).discriminants(np.arange(3))
+    lda = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
+    seen, held_out = halves(600)
+    expected = lda.fit(X[seen], y[seen]).decision_function(X[held_out])
+    difference = found.held_out - found.held_out[:, :1]
+    np.testing.assert_allclose(difference, expected - expected[:, :1], rtol=1e-2, atol=0.2)
+
+
+def test_groups_are_as_if_learnt_anew():
+    X, y = three(4.0)
+    pieces = y + 3 * (X[:, 1] > X[:, 1].mean())
+    found, codes = np.unique(pieces, return_inverse=True)
+    groups = found % 3
+    merged = view_of(X, codes, groups.size).discriminants(groups)
+    anew = view_of(X, groups[codes], 3).discriminants(np.arange(3))
+    # The unit of the regulariser is the deviation within the given clusters, which differs.
+    np.testing.assert_allclose(merged.distances, anew.distances, rtol=0.2)
+    np.testing.assert_array_equal(merged.groups, anew.groups)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_many_columns_have_the_same_scores(form, monkeypatch):
+    X, y = two(120)
+    X = np.column_stack([X, np.random.default_rng(3).normal(size=(120, 20))])
+    narrow = view_of(X, y, 2).discriminants(np.arange(2))
+    wide = view_of(form(X), y, 2, 5, monkeypatch).discriminants(np.arange(2))
+    np.testing.assert_allclose(wide.held_out, narrow.held_out, atol=1e-8)
+    np.testing.assert_allclose(wide.distances, narrow.distances)
+
+
+def test_regions_are_convex_and_hold_both_groups():
+    y = np.arange(900) % 3
+    at = np.array([[0.0, 0.0], [4.0, 0.0], [9.0, 1.0]])
+    X = at[y] + 0.6 * np.random.default_rng(0).normal(size=(900, 2))
+    found = view_of(X, y, 3).discriminants(np.arange(3))
+    held = y[halves(900)[1]]
+    for a, b, other in ((0, 1, 2), (1, 2, 0)):
+        inside = np.zeros(held.size, dtype=bool)
+        inside[found.pair(a, b).rows] = True
+        assert inside[held == a].mean() > 0.95
+        assert inside[held == b].mean() > 0.95
+        assert inside[held == other].mean() < 0.05
+        # Cut by straight lines: the middle of two rows inside is inside.
+        f = found.held_out
+        pairs = np.random.default_rng(1).choice(np.flatnonzero(inside), (2, 200))
+        middle = 0.5 * (f[pairs[0]] + f[pairs[1]])
+        moved = views.Discriminants(found.seen, middle, found.distances, found.groups)
+        assert moved.pair(a, b).rows.size == 200
+
+
+def test_far_rows_of_a_much_larger_side_are_left_out():
+    first, second = np.arange(1.0, 101.0), -np.arange(1.0, 11.0)
+    kept = views.without_far_rows(np.concatenate([first, second]), first, second)
+    assert kept.size == 10 + 40
+    assert first[kept[0] : 40].max() == 40.0
+    turned = views.without_far_rows(np.concatenate([-first, -second]), -second, -first)
+    np.testing.assert_array_equal(turned, kept)
+    assert views.without_far_rows(second, second, second).size == 10
+
+
+def test_side_error_is_that_of_the_best_threshold():
+    assert views.side_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 0.0
+    assert views.side_error(np.array([0.0, 3.0]), np.array([1.0, 2.0])) == 0.25
+    assert views.side_error(np.zeros(4), np.ones(4)) == 0.5
+
+
+def test_thresholds_at_the_border():
+    assert views.thresholds(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (1.0, 2.0)
+    low, high = views.thresholds(np.arange(100.0), np.arange(100.0))
+    assert low > high
+    rng = np.random.default_rng(0)
+    low, high = views.thresholds(rng.normal(size=1000) + 4.0, rng.normal(size=1000))
+    assert 0.8 < low < 1.6
+    assert 2.4 < high < 3.2
+
+
+def test_levels_are_holms():
+    p = np.array([0.5, 0.001, 0.02, 0.013])
+    np.testing.assert_allclose(MODULE._holm_levels(p, 0.05), [0.05, 0.05 / 4, 0.025, 0.05 / 3])
+    assert (p <= MODULE._holm_levels(p, 0.05)).tolist() == [False, True, True, True]
+    # Nothing after the first that is above its level, though it is below its own.
+    p = np.array([0.03, 0.04, 0.045])
+    assert not (p <= MODULE._holm_levels(p, 0.05)).any()
+    assert MODULE._holm_levels(np.empty(0), 0.05).size == 0
+
+
+def test_p_values_that_cannot_change_the_outcome_are_not_computed():
+    assert borders._settled([0.01, 0.01], 6, 0.01) == [1.0] * 4
+    assert borders._settled([0.01, 0.02], 6, 0.01) == []
+    assert borders._settled([0.01], 2, 0.01) == [1.0]
+
+
+# ---------------------------------------------------------------------- the result
+
+
+def chain(k):
+    """Return a result by hand: every cluster joined to the one before, every second one merged."""
+    joins = [
+        LabelJoin(
+            tuple(range(i)),
+            (i,),
+            10 * i,
+            10,
+            ((i - 1,), (i,)),
+            (10, 10),
+            0.9 if i % 2 else 0.001,
+            0.01,
+            float(i),
+            0.5,
+            is_curved=False,
+        )
+        for i in range(1, k)
+    ]
+    ordered = sorted(joins, key=lambda join: join.is_real)
+    side = {i: (i,) for i in range(k)}
+    tree = []
+    for join in ordered:
+        left, right = side[join.tested[0][0]], side[join.tested[1][0]]
+        sizes = (10 * len(left), 10 * len(right), join.tested, join.n_tested)
+        rest = (join.p_value, join.level, join.distance, join.depth, join.is_curved)
+        tree.append(LabelJoin(left, right, *sizes, *rest))
+        together = left + right
+        side.update(dict.fromkeys(together, together))
+    labels = np.repeat(np.arange(k), 10)
+    return LabelTestResult(
+        tuple(tree), tuple(range(k)), (10,) * k, (), (), 0, 0.05, labels - labels % 2
+    )
+
+
+def test_a_chain_of_500_clusters_prints_and_pickles():
+    result = chain(500)
+    assert result.n_real == 250
+    assert len(result.groups) == 250
+    assert all(len(group) == 2 for group in result.groups)
+    again = pickle.loads(pickle.dumps(result))
+    assert again.tree == result.tree
+    assert str(again) == str(result)
+    assert len(result.sentences) == 499
+
+
+def test_sentences_and_names():
+    X, y = three()
+    names = np.array(["left", "right", "top"])[y]
+    names[(y == 2) & (X[:, 0] > 2.5)] = "tip"
+    names[:4] = "rare"
+    result = label_test(X, names, random_state=0)
+    assert result.merged_labels.dtype == names.dtype
+    assert result.n_real == 3
+    assert result.untested == ("rare",)
+    assert set(result.groups) == {("left",), ("right",), ("tip", "top")}
+    assert result.is_real == {
+        "left": True,
+        "right": True,
+        "tip": False,
+        "top": False,
+        "rare": False,
+    }
+    assert (result.merged_labels[:4] == "rare").all()
+    counts = {name: int((names == name).sum()) for name in ("tip", "top")}
+    assert result.sentences[0] == (
+        f"Clusters tip and top ({counts['tip']} and {counts['top']} rows) are not separated "
+        f"(p = {result.p_values[0]:.2g}): merge them."
+    )
+    assert "Cluster rare (4 rows) is too small to test and stays as it is." in result.sentences
+    assert str(result).splitlines()[0] == (
+        "4 tested clusters make 3 groups that are separated from each other "
+        "(family-wise level 0.05)."
+    )
+    assert "lusters tip + top" in str(result)
+    larger = max(counts, key=counts.__getitem__)
+    assert set(np.unique(result.merged_labels)) == {"left", "right", "rare", larger}
+    last = result.tree[-1]
+    assert sorted((*last.left, *last.right)) == ["left", "right", "tip", "top"]
+    assert last.n_left + last.n_right == 596
+    assert all(join.is_real == (join.p_value <= join.level) for join in result.tree)
+
+
+def test_one_testable_cluster_leaves_nothing_to_test():
+    X, _ = two(100)
+    labels = np.where(np.arange(100) < 90, 0, 1)
+    result = label_test(X, labels, random_state=0)
+    assert result.tree == ()
+    assert result.n_real == 1
+    assert result.untested == (1,)
+    np.testing.assert_array_equal(result.merged_labels, labels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.astype(np.float32),
+        sparse.csr_array,
+        lambda X: pd.DataFrame(X, columns=["a", "b", "c"]),
+        lambda X: X * [1e-6, 1.0, 1e6],
+        lambda X: X + 1e6,
+        lambda X: X * 1e100,
+        lambda X: np.column_stack([X, np.ones(len(X)), X[:, 0]]),
+        lambda X: np.round(10 * X).astype(int),
+        lambda X: X[:, :1],
+    ],
+    ids=[
+        "float32",
+        "sparse",
+        "frame",
+        "units",
+        "offset",
+        "huge",
+        "constant",
+        "integers",
+        "one-column",
+    ],
+)
+def test_any_kind_of_rows(change):
+    X, y = two()
+    assert label_test(change(X), y, random_state=0).n_real == 2
+    X, y = two(distance=0.0)
+    labels = KMeans(2, n_init=3, random_state=0).fit_predict(X)
+    assert label_test(change(X), labels, random_state=0).n_real == 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda y: np.where(y, "b", "a"),
+        lambda y: np.where(y, "b", "a").astype(object),
+        lambda y: np.where(y, b"b", b"a"),
+        lambda y: y.astype(bool),
+        lambda y: y.astype(float),
+        lambda y: y.tolist(),
+        lambda y: pd.Series(np.where(y, "b", "a")).astype("category"),
+        lambda y: y.astype(np.uint8),
+    ],
+)
+def test_any_kind_of_labels(labels):
+    X, y = two()
+    result = label_test(X, labels(y), random_state=0)
+    assert result.n_real == 2
+    assert list(result.merged_labels) == list(labels(y))
+
+
+@pytest.mark.parametrize(
+    ("values", "noise_label"),
+    [((0, 1, -1), -1), (("0", "1", "-1"), -1), (("a", "b", "out"), "out"), ((0, 1, 7), 7)],
+)
+def test_rows_without_a_cluster(values, noise_label):
+    X, y = two()
+    codes = y.copy()
+    codes[:30] = 2
+    labels = np.array(values)[codes]
+    result = label_test(X, labels, noise_label=noise_label, random_state=0)
+    assert result.n_noise == 30
+    assert result.n_real == 2
+    np.testing.assert_array_equal(result.merged_labels, labels)
+    as_cluster = label_test(X, labels, noise_label=None, random_state=0)
+    assert len(as_cluster.clusters) == 3
+
+
+def test_same_seed_same_result_and_progress():
+    X, y = three()
+    seen = []
+    first = label_test(X, y, random_state=3, progress=lambda *done: seen.append(done))
+    second = label_test(X, y, random_state=3)
+    assert first.tree == second.tree
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+    turned = label_test(X, 2 - y, random_state=3)
+    assert turned.n_real == first.n_real
+
+
+def test_many_rows_are_sampled(monkeypatch):
+    monkeypatch.setattr(MODULE, "MOST_HELD_OUT", 200)
+    monkeypatch.setattr(views, "MOST_LEARNT", 150)
+    sizes = []
+    exact = borders.hump_test
+    monkeypatch.setattr(
+        borders, "hump_test", lambda x, *a, **k: (sizes.append(x.size), exact(x, *a, **k))[1]
+    )
+    X, y = two(25_000)
+    assert label_test(X, y, random_state=0).n_real == 2
+    assert max(sizes) <= 200
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros(299), r"labels must hold one label for each row of X, shape \(300,\)"),
+        (np.zeros((300, 2)), r"got shape \(300, 2\)"),
+        (np.where(np.arange(300) == 7, np.nan, 1.0), "labels holds nan at position 7"),
+        (["a"] * 299 + [None], "labels holds None at position 299"),
+        (pd.array([1] * 299 + [None], dtype="Int64"), "at position 299, which is no label"),
+        (np.zeros(300), r"labels has one cluster only \(0.0\).*split_test"),
+        (np.where(np.arange(300) < 9, -1, 4), r"labels has one cluster only \(4\)"),
+        (np.full(300, -1), r"all 300 rows are noise \(label -1\).*noise_label=None"),
+        (np.arange(300) // 15, "min_cluster_size=20 rows, the largest has 15"),
+    ],
+)
+def test_labels_that_cannot_be_tested_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        label_test(two()[0], labels)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"alpha": 0.0}, ValueError, "alpha must be greater than 0"),
+        ({"alpha": "much"}, TypeError, "alpha must be a number"),
+        ({"alpha": 1e-5}, ValueError, "alpha=1e-05 leaves each of the 1 joins of 2 clusters"),
+        ({"n_splits": 0}, ValueError, "n_splits must be at least 1"),
+        ({"min_cluster_size": 5}, ValueError, "min_cluster_size must be at least 10"),
+        ({"min_cluster_size": 20.5}, TypeError, "min_cluster_size must be an integer"),
+    ],
+)
+def test_parameters_are_checked(parameters, error, message):
+    X, y = two()
+    with pytest.raises(error, match=message):
+        label_test(X, y, **parameters)
+
+
+def test_rows_are_checked():
+    X, y = two()
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        label_test(X, y)
+    with pytest.raises(ValueError, match=r"largest magnitude.*StandardScaler"):
+        label_test(np.full((300, 2), 1e300), y)
+    with pytest.raises(TypeError, match="labels has dtype datetime64"):
+        label_test(two()[0], np.where(y, np.datetime64("2020-01-01"), np.datetime64("2021-01-01")))
+    with pytest.raises(TypeError, match="labels must be labels of one kind"):
+        label_test(two()[0], np.array([1, "a"] * 150, dtype=object))
+    assert label_test(np.zeros((300, 2)), y, random_state=0).n_real == 1  # all rows the same
