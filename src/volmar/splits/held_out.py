@@ -118,6 +118,9 @@ class HeldOutTest:
         Scores of all rows by what each of these halves has learnt, in the same units.
     has_way_around : bool
         Whether a valley was not counted because rows connect its sides around it.
+    p_minimum : float
+        Smallest p-value that the tests could have given: they make a limited number of draws. 0
+        where it is not known.
     """
 
     p_value: float
@@ -126,6 +129,7 @@ class HeldOutTest:
     scores: NDArray = field(repr=False)
     sides: NDArray = field(repr=False)
     has_way_around: bool = False
+    p_minimum: float = 0.0
 
     @property
     def separation(self) -> float:
@@ -230,9 +234,16 @@ def held_out_test(
         ):
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
-    p_value = judged[best].p_value
     around = any(one.has_way_around for one in judged)
-    return HeldOutTest(p_value, best, tuple(made), first.scores, first.sides, around)
+    return HeldOutTest(
+        judged[best].p_value,
+        best,
+        tuple(made),
+        first.scores,
+        first.sides,
+        around,
+        judged[best].p_minimum,
+    )
 
 
 class _Parting:
@@ -307,6 +318,7 @@ class _Judged:
         self.candidate, self.test = candidate, test
         self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
         self.p_values: list[float] = []
+        self.minima: list[float] = []
         self.has_way_around = False
         # Of one or two p-values the smallest counts, by Bonferroni's rule.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
@@ -316,12 +328,21 @@ class _Judged:
     @property
     def p_value(self) -> float:
         """Combined over what was looked at; the rest counts as 1."""
-        rest = np.ones(self.n_p_values - len(self.p_values))
-        combined = combine_p_values([*self.p_values, *rest], share=self.quantile)
+        return self._combined(self.p_values)
+
+    @property
+    def p_minimum(self) -> float:
+        """The p-value if no draw had reached the sample in any test that was made."""
+        return self._combined(self.minima) if self.test == "humps" else 0.0
+
+    def _combined(self, p_values: list[float]) -> float:
+        rest = np.ones(self.n_p_values - len(p_values))
+        combined = combine_p_values([*p_values, *rest], share=self.quantile)
         return min(1.0, combined / self.candidate.share)
 
     def look_at(self, parting: _Parting, rng: np.random.Generator) -> list[float]:
         samples = parting.samples
+        minimum = 1.0 / (1.0 + self.n_draws)
         if self.candidate.has_one_border:
             if abs(parting.agreement) >= AGREE:
                 scores, rows = (np.concatenate(parts) for parts in zip(*samples, strict=True))
@@ -333,9 +354,11 @@ class _Judged:
                     for (scores, rows), around in zip(samples, everything, strict=True)
                 ]
                 found = [min(1.0, 2.0 * min(each))]
+                minimum *= 2.0
         else:
             found = [self._test(scores, rows, parting, rng) for scores, rows in samples]
         self.p_values += found
+        self.minima += [minimum] * len(found)
         return found
 
     def _test(
