@@ -13,7 +13,6 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from volmar.separation.two_group_direction import two_group_direction
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
