@@ -1,4 +1,4 @@
-"""Is the split real: level and power of `split_test`, the number of clusters, and the time of it.
+"""Is the split real: level and power of `split_test`, and the time of it.
 
 Nobody sees a label or the number of groups. Draws are independent and spread over the processors,
 a thread each (LOKY_MAX_CPU_COUNT=1 for one process); times are taken afterwards, in one process.
@@ -11,9 +11,7 @@ from zlib import crc32
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.cluster import HDBSCAN, KMeans
-from sklearn.metrics import calinski_harabasz_score, silhouette_score
-from sklearn.mixture import GaussianMixture
+from sklearn.cluster import KMeans
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
@@ -37,30 +35,19 @@ LINEAR = {
     "CPMMC": CPMMC,
     "KMeans": lambda random_state: KMeans(2, n_init=5, random_state=random_state),
 }
-# Compared with noise, which takes 200 fits a test: fewer rows and draws.
 CURVED = {"KernelCPMMC (a kernel)": KernelCPMMC, "SoftLabelMVC (a graph)": SoftLabelMVC}
-N_CURVED, CURVED_DRAWS = 200, 10
 TESTS = ("humps", "dip")
 N_POWER = 600
 # Standard deviations between the groups, share of the second one, target.
-PLANTED = ((3.0, 0.5, None), (3.5, 0.5, 0.60), (4.0, 0.5, 0.90), (5.0, 0.1, 0.80))
-N_ROWS = 1000
-NUMBERS = range(1, 9)
-DIMENSIONS = (2, 10, 50)
-MOST_CLUSTERS = 10
-# In standard deviations of a blob: least distance of two centres, and root mean square in the box.
-LEAST, USUAL = 6.0, 12.0
-OURS = 'MSPC("auto")'
-NEVER_ONE = ("KMeans, silhouette", "KMeans, Calinski-Harabasz")
+PLANTED = ((3.0, 0.5, 0.40), (3.5, 0.5, 0.60), (4.0, 0.5, 0.90), (5.0, 0.1, 0.80))
 TIMED = (100_000, 50)
 
 
 def run(*, full: bool) -> Table:
     draws = 200 if full else 40
     # The dip is there for comparison: fewer draws will do for its level.
-    table = _level((200, 600, 5000) if full else (200, 600), {"humps": draws, "dip": 20})
-    table.notes += [_level_of_others(20, curved=full), "", _power(draws // 2), ""]
-    table.notes += [_number(n_seeds=5 if full else 1, n_noise=25 if full else 5), "", _time()]
+    table = _level((200, 600, 5000) if full else (200, 600), {"humps": draws, "dip": 10})
+    table.notes += [_level_of_others(20), "", _power(draws // 2), "", _time()]
     return table
 
 
@@ -108,12 +95,10 @@ def _rejects_noise(name, n, draw, test):
     return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
 
 
-def _level_of_others(draws, *, curved):
+def _level_of_others(draws):
     noises = ("Gaussian, d = 2", "Gaussian, d = 10", FLAT)
     table = Table(("estimator", "n", "draws", *noises))
-    cases = [(name, N_POWER, draws) for name in LINEAR]
-    cases += [(name, N_CURVED, CURVED_DRAWS) for name in CURVED] if curved else []
-    for name, n, m in cases:
+    for name, n, m in ((name, N_POWER, draws) for name in (*LINEAR, *CURVED)):
         rates = [
             np.mean(_spread((_other_rejects, name, n, noise, i) for i in range(m)))
             for noise in noises
@@ -162,98 +147,6 @@ def _finds_planted(distance, share, draw, test):
     X[: round(share * N_POWER), feature] += distance
     X *= 10.0 ** rng.permutation(np.linspace(-2, 2, 10))
     return split_test(X, alpha=ALPHA, test=test, random_state=draw).is_real
-
-
-# ------------------------------------------------------------------ number of clusters
-
-
-def _number(*, n_seeds, n_noise):
-    cases = [(d, k, seed) for d in DIMENSIONS for k in NUMBERS for seed in range(n_seeds)]
-    found = _spread((_numbers_in_blobs, *case) for case in cases)
-    draws = [(name, i) for name in NOISES for i in range(n_noise)]
-    in_noise = _spread((_numbers_in_noise, *case) for case in draws)
-    header = [f"d = {d} {what}" for d in DIMENSIONS for what in ("exact", "within one")]
-    table = Table(("method", *header, "all exact", "all within one", "k = 1 on noise"))
-    for method in found[0]:
-        off = np.array([abs(one[method] - k) for one, (_, k, _) in zip(found, cases, strict=True)])
-        cells = []
-        for d in (*DIMENSIONS, None):
-            here = np.array([d in (None, case[0]) for case in cases])
-            cells += [f"{np.mean(off[here] <= most):.2f}" for most in (0, 1)]
-        ones = np.mean([one.get(method) == 1 for one in in_noise])
-        table.add(method, *cells, "never" if method in NEVER_ONE else f"{ones:.2f}")
-    table.notes.append(
-        f"Number of clusters: blobs of unit variance, {N_ROWS} rows, k = {NUMBERS[0]} to "
-        f"{NUMBERS[-1]} of equal size, {n_seeds} for each k and d; centres uniform in a box, "
-        f"drawn until all pairs are {LEAST:g} sd apart; the root mean square of the distance of "
-        f"two points of the box is {USUAL:g} sd in every dimension. Noise: n = {N_POWER}, "
-        f"{n_noise} of each kind. Peers look at up to {MOST_CLUSTERS} clusters, those with KMeans "
-        "from 2 on; GaussianMixture chooses between spherical, diagonal and full covariances as "
-        f"well; HDBSCAN without clusters counts as 1. Targets for {OURS}: within one 0.80, k = 1 "
-        "on noise 0.95."
-    )
-    return table.render()
-
-
-def _numbers_in_blobs(d, k, seed):
-    rng = _generator("blobs", d, k, seed)
-    centres = _centres(k, d, rng)
-    return _numbers(rng.normal(size=(N_ROWS, d)) + centres[np.arange(N_ROWS) % k], seed)
-
-
-def _centres(k, d, rng):
-    side = USUAL * np.sqrt(6.0 / d)
-    centres = np.empty((0, d))
-    while len(centres) < k:
-        centre = side * rng.random(d)
-        if (np.linalg.norm(centres - centre, axis=1) >= LEAST).all():
-            centres = np.vstack([centres, centre])
-        elif rng.random() < 0.05:  # those before may have left no room
-            centres = centres[:0]
-    return centres
-
-
-def _numbers_in_noise(name, draw):
-    X = NOISES[name](_generator(name, N_POWER, draw), N_POWER)
-    return _numbers(X, draw, partitions=False)
-
-
-def _numbers(X, seed, *, partitions=True):
-    """Return the number of clusters that each method finds."""
-    found = {
-        name: len(np.unique(MSPC(word, random_state=seed).fit_predict(X)))
-        for name, word in ((OURS, "auto"), ('MSPC("fast")', "fast"))
-    }
-    if partitions:
-        found |= _numbers_by_partitions(X, seed)
-    found["GaussianMixture, BIC"] = _number_by_bic(X, seed)
-    labels = HDBSCAN(copy=True).fit_predict(X)
-    found["HDBSCAN"] = max(1, len(np.unique(labels[labels >= 0])))
-    return found
-
-
-def _numbers_by_partitions(X, seed):
-    fits = {
-        k: KMeans(k, n_init=5, random_state=seed).fit_predict(X)
-        for k in range(2, MOST_CLUSTERS + 1)
-    }
-    criteria = (silhouette_score, calinski_harabasz_score)
-    return {
-        name: max(fits, key=lambda k: criterion(X, fits[k]))
-        for name, criterion in zip(NEVER_ONE, criteria, strict=True)
-    }
-
-
-def _number_by_bic(X, seed):
-    best = min(
-        (
-            GaussianMixture(k, covariance_type=shape, random_state=seed).fit(X)
-            for shape in ("spherical", "diag", "full")
-            for k in range(1, MOST_CLUSTERS + 1)
-        ),
-        key=lambda model: model.bic(X),
-    )
-    return best.n_components
 
 
 # ------------------------------------------------------------------ time
