@@ -283,7 +283,7 @@ def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
         found.notes.append(f"MSPC finds evidence for {n_found} clusters")
         return n_found
     found.notes.append(
-        "no evidence for more than one group; methods are compared at 2 clusters all the same"
+        "nothing supports a split of these rows; methods are compared at 2 clusters all the same"
     )
     return 2
 
