@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import volmar
-from volmar.base.cross_fit import cross_fit
-from volmar.base.recursion import RecursiveResult, separation_along
+from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
+from volmar.splits import separation_along
 
 BINARY = ["GMMC", "HardLabelMVC", "IterSVR", "LGMMC", "MultivariateMMC", "NormalizedCut"]
 BINARY += ["SDPMMC", "SKMMC"]

@@ -13,15 +13,11 @@ from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from volmar.separation.two_group_direction import two_group_direction
 
 from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import ResamplingStability, split_test, stability
-from volmar.evidence import HumpTest
-from volmar.evidence.humps import GRID, density_on_grid
-from volmar.separation import two_group_direction as direction_module
 
 # The function has taken the place of its module in the room.
 MODULE = importlib.import_module("volmar.diagnostics.split_test")
@@ -37,69 +33,6 @@ def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):
 @pytest.fixture(scope="module")
 def noise():
     return np.random.default_rng(3).normal(size=(240, 4))
-
-
-# ---------------------------------------------------------------------- the direction
-
-
-@pytest.mark.parametrize("share", [0.5, 0.1])
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
-def test_the_direction_of_the_groups_is_found(share, scale):
-    X = blobs(600, share=share, d=10) * scale + 3 * scale
-    scores = two_group_direction(X, np.random.default_rng(0)).scores(X)
-    moved = np.arange(600) < share * 600
-    away = scores[moved].mean() - scores[~moved].mean()
-    assert abs(away) > 4 * scores[~moved].std()
-    assert abs(scores.mean()) < 1e-9 * scores.std()
-
-
-def test_the_direction_is_the_best_of_those_looked_at(monkeypatch):
-    seen = []
-    exact = direction_module.two_group_index
-    monkeypatch.setattr(
-        direction_module, "two_group_index", lambda s: (seen.append((s, exact(s))), exact(s))[1]
-    )
-    X = blobs(300)
-    scores = two_group_direction(X, np.random.default_rng(0)).scores(X)
-    ((shares, index),) = seen
-    assert shares.shape == (index.size, GRID)
-    np.testing.assert_allclose(density_on_grid(scores)[0], shares[np.argmax(index)], atol=1e-9)
-
-
-def test_sparse_and_single_precision_rows_have_the_same_direction():
-    X = blobs().astype(np.float32)
-    plain = two_group_direction(X.astype(np.float64), np.random.default_rng(0))
-    thin = two_group_direction(sparse.csr_array(X), np.random.default_rng(0))
-    np.testing.assert_allclose(thin.w, plain.w, atol=1e-4 * abs(plain.w).max())
-    np.testing.assert_allclose(
-        thin.scores(sparse.csr_array(X)), plain.scores(X), atol=1e-3 * plain.scores(X).std()
-    )
-
-
-def test_many_rows_are_sampled(monkeypatch):
-    monkeypatch.setattr(direction_module, "MOST_ROWS", 300)
-    X = blobs(5000)
-    direction = two_group_direction(X, np.random.default_rng(0))
-    assert not np.allclose(direction.mean, X.mean(axis=0), rtol=1e-6, atol=0)
-    assert np.argmax(abs(direction.w)) == 1
-
-
-def test_rows_without_a_direction():
-    direction = two_group_direction(np.full((50, 3), 7.0), np.random.default_rng(0))
-    np.testing.assert_array_equal(direction.w, 0.0)
-    np.testing.assert_array_equal(direction.scores(np.ones((2, 3))), 0.0)
-
-
-def test_nearly_constant_columns_do_not_warn():
-    X = np.zeros((5000, 2))
-    X[7, 0] = X[9, 1] = 1.0
-    assert two_group_direction(X, np.random.default_rng(0)).w.shape == (2,)
-
-
-def test_too_many_features_are_refused_before_the_allocation():
-    X = sparse.csr_array((100, 10_000_000))
-    with pytest.raises(MemoryError, match=r"covariance matrix of 10000000 features.*Reduce"):
-        two_group_direction(X, np.random.default_rng(0))
 
 
 # ---------------------------------------------------------------------- the test of a split

@@ -255,8 +255,8 @@ class _Learnt:
 
     score: Callable[[Any], NDArray[np.float64]]
 
-    def scores(self, rows: Any) -> tuple[NDArray[np.float64], None]:
-        return self.score(rows), None
+    def scores(self, rows: Any) -> NDArray[np.float64]:
+        return self.score(rows)
 
 
 def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> _Learnt:

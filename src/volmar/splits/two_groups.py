@@ -43,7 +43,7 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     p, r = rows.columns.shape[1], rows.T.shape[1]
     if p == 0:
         return np.zeros(rows.scale.size)
-    columns = _columns_to_look_at(rows)
+    columns = _columns_to_look_at(rows, rng)
     found = _Found(rows, columns)
     R = rows.T.T @ rows.T / len(rows.T)
     _, vectors = linalg.eigh(R)
@@ -58,12 +58,14 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     return found.best()
 
 
-def _columns_to_look_at(rows: SearchedRows) -> NDArray[np.int64]:
+def _columns_to_look_at(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return all columns, or those whose variance two means explain best."""
-    p = rows.columns.shape[1]
+    n, p = rows.columns.shape
     if p <= MOST_COLUMNS:
         return np.arange(p)
-    explained = _two_means(rows.columns[:COLUMN_ROWS])[1]
+    # Not the first ones: rows may come group by group.
+    few = rng.choice(n, min(n, COLUMN_ROWS), replace=False)
+    explained = _two_means(rows.columns[few])[1]
     return np.sort(np.argsort(-explained, kind="stable")[:MOST_COLUMNS])
 
 
@@ -111,7 +113,7 @@ def _indices(projections: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _two_means(projections: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the cuts of each column that leave the least squares, and what they explain."""
+    """Return the cuts of each column that leave the least squares, and the share they explain."""
     n, m = projections.shape
     ordered = np.sort(projections, axis=0)
     total = ordered.sum(axis=0)
@@ -121,6 +123,6 @@ def _two_means(projections: NDArray) -> tuple[NDArray, NDArray]:
     at = np.argmax(between, axis=0)
     each = np.arange(m)
     cuts = 0.5 * (ordered[at, each] + ordered[at + 1, each])
-    spread = n * ordered.var(axis=0)
-    explained = n * between[at, each] / np.where(spread > 0, spread, 1.0)
-    return cuts, explained
+    varies = ordered[-1] > ordered[0]  # the variance of equal values may be rounding
+    explained = between[at, each] / np.where(varies, ordered.var(axis=0), 1.0)
+    return cuts, np.where(varies, explained, 0.0)
