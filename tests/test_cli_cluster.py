@@ -14,11 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from volmar import MSPC
+from volmar.cli import cluster_blocks
 from volmar.cli.app import app
 from volmar.cli.cluster import Asked
 from volmar.cli.cluster_evidence import _from_tree, command_for_two
-from volmar.cli.methods import clusterer_names, parse_settings
+from volmar.cli.methods import clusterer_names, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
+from volmar.metrics import clustering_error
 
 pandas = pytest.importorskip("pandas")
 
@@ -219,6 +221,16 @@ def test_every_method_by_its_name(invoke, method, tmp_path):
     assert {row["label"] for row in read(out)} == {"0", "1"}
 
 
+@pytest.mark.parametrize("method", clusterer_names())
+def test_every_method_finds_the_number(invoke, method, tmp_path):
+    X, _ = make_blobs(100, n_features=3, random_state=0)
+    np.save(tmp_path / "x.npy", X)
+    result = invoke("cluster", tmp_path / "x.npy", "-m", method)
+    assert result.exit_code == 0, result.output
+    assert f"2 clusters by {method}" in result.output
+    assert "The split was found on one half of the rows and seen again" in result.output
+
+
 def test_settings():
     given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
     assert parse_settings(given) == {
@@ -382,6 +394,46 @@ def test_a_folder_goes_by_blocks(invoke, tmp_path):
     assert [int(row["row"]) for row in rows] == list(range(3000))
     sizes = np.bincount([int(row["label"]) for row in rows])
     assert sizes.min() > 1000
+
+
+def test_a_folder_of_noise_is_one_cluster(invoke, tmp_path):
+    pytest.importorskip("dask")
+    frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    frame[:150].to_csv(folder / "part-0.csv", index=False)
+    frame[150:].to_csv(folder / "part-1.csv", index=False)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", folder, "-o", out, "--report", tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    assert "No evidence for more than one group (p = " in result.output
+    assert f"volmar cluster {folder} --n-clusters 2" in result.output
+    assert {row["label"] for row in read(out)} == {"0"}
+    assert "if you insist" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_blocks_keep_the_split_that_was_tested(invoke, tmp_path, monkeypatch):
+    """The fit to all rows is by other means than the search, and may end in another split."""
+    pytest.importorskip("dask")
+    X, _ = make_blobs(600, n_features=4, random_state=0)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i in range(2):
+        frame = pandas.DataFrame(X[300 * i : 300 * (i + 1)], columns=list("abcd"))
+        frame.to_csv(folder / f"part-{i}.csv", index=False)
+
+    def other_split(*_):
+        model = make_method("MSPC", 2, 0, {})
+        model.fit = lambda _: MSPC(2, random_state=0).fit(X[:, ::-1] ** 2)
+        return model
+
+    monkeypatch.setattr(cluster_blocks, "make_method", other_split)
+    result = invoke("cluster", folder, "-o", tmp_path / "labels.csv")
+    assert result.exit_code == 0, result.output
+    assert "another split than the one that was tested" in result.output
+    labels = np.array([int(row["label"]) for row in read(tmp_path / "labels.csv")])
+    tested = MSPC("auto", random_state=0).fit((X - X.mean(axis=0)) / X.std(axis=0))
+    assert clustering_error(labels, tested.labels_) < 0.02
 
 
 @pytest.mark.parametrize("is_number", [False, True])
