@@ -2,18 +2,25 @@
 
 import csv
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from volmar import MSPC
+from volmar.cli import cluster_blocks
 from volmar.cli.app import app
-from volmar.cli.methods import clusterer_names, parse_settings
-from volmar.datasets import make_blobs
+from volmar.cli.cluster import Asked
+from volmar.cli.cluster_evidence import _from_tree, command_for_two
+from volmar.cli.methods import clusterer_names, make_method, parse_settings
+from volmar.datasets import make_blobs, make_two_moons
+from volmar.metrics import clustering_error
 
 pandas = pytest.importorskip("pandas")
 
@@ -84,15 +91,106 @@ def test_text_takes_part_with_a_note(invoke, people):
 def test_noise_is_not_split(invoke, tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 4))
     np.save(tmp_path / "noise.npy", X)
-    out = tmp_path / "labels.csv"
-    result = invoke("cluster", tmp_path / "noise.npy", "-o", out)
+    out, page = tmp_path / "labels.csv", tmp_path / "page.html"
+    result = invoke("cluster", tmp_path / "noise.npy", "-o", out, "--report", page)
     assert result.exit_code == 0
-    assert "Nothing supports a split" in result.output
+    assert "No evidence for more than one group (p = " in result.output
     assert "One cluster." in result.output
     assert {row["label"] for row in read(out)} == {"0"}
+    command = f"volmar cluster {tmp_path / 'noise.npy'} --n-clusters 2"
+    assert command in result.output
+    html = page.read_text(encoding="utf-8")
+    assert "The best split in two, if you insist" in html
+    assert "Not supported by the rows" in html
+    assert command in html
+    result = invoke(*command.split()[1:])
+    assert "2 clusters by MSPC" in result.output
+    assert "No evidence for more than one group" in result.output
     result = invoke("cluster", tmp_path / "noise.npy", "--split-anyway", "--method", "CPMMC")
     assert "2 clusters by CPMMC" in result.output
     assert "no evidence supports it" in result.output
+
+
+def test_the_best_split_is_shown_only_where_it_is_quick(invoke, tmp_path, monkeypatch):
+    from volmar.cli import cluster_evidence
+
+    np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
+    page = tmp_path / "page.html"
+    monkeypatch.setattr(cluster_evidence, "MOST_ROWS", 99)
+    result = invoke("cluster", tmp_path / "noise.npy", "--report", page)
+    assert result.exit_code == 0, result.output
+    assert "if you insist" not in page.read_text(encoding="utf-8")
+
+
+def test_the_command_for_two_keeps_the_other_options():
+    asked = Asked(
+        source="my table.csv",
+        method="SoftLabelMVC",
+        columns=("a", "b c"),
+        id_column="name",
+        scale="none",
+        missing="drop",
+        settings={"n_neighbors": 5, "affinity": "rbf", "anneal": (1, 2)},
+        seed=3,
+        out=Path("labels.csv"),
+    )
+    words = shlex.split(command_for_two(asked))
+    assert words[:3] == ["volmar", "cluster", "my table.csv"]
+    pairs = list(zip(words[3::2], words[4::2], strict=True))
+    assert pairs == [
+        ("--method", "SoftLabelMVC"),
+        ("--n-clusters", "2"),
+        ("--columns", "a"),
+        ("--columns", "b c"),
+        ("--id", "name"),
+        ("--scale", "none"),
+        ("--missing", "drop"),
+        ("--seed", "3"),
+        ("--set", "n_neighbors=5"),
+        ("--set", "affinity=rbf"),
+        ("--set", "anneal=[1, 2]"),
+    ]
+    assert parse_settings([text for name, text in pairs if name == "--set"]) == asked.settings
+
+
+def test_curved_methods_find_the_number_themselves(invoke, tmp_path):
+    X, _ = make_two_moons(400, noise=0.05, random_state=0)
+    np.save(tmp_path / "moons.npy", X)
+    page = tmp_path / "page.html"
+    options = ("-m", "SoftLabelMVC", "--report", page, "--save", tmp_path / "m.volmar")
+    result = invoke("cluster", tmp_path / "moons.npy", *options)
+    assert result.exit_code == 0, result.output
+    assert "2 clusters by SoftLabelMVC" in result.output
+    assert "The split was found on one half of the rows" in result.output
+    assert "not split further" in page.read_text(encoding="utf-8")
+    # The number is given: the test is of the method's own split.
+    result = invoke("cluster", tmp_path / "moons.npy", "-m", "SoftLabelMVC", "-k", 2)
+    assert "There is more than one group (p ≤ " in result.output
+
+
+def test_a_ring_is_one_group(invoke, tmp_path):
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 500)
+    X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.normal(size=(500, 2))
+    np.save(tmp_path / "ring.npy", X)
+    result = invoke("cluster", tmp_path / "ring.npy")
+    assert result.exit_code == 0, result.output
+    assert "One cluster." in result.output
+    assert "other rows connect its two sides around it" in result.output
+
+
+def test_merged_parts_are_reported():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    X[:100, 0] += 12
+    X[100:200, 1] += 9
+    X[200:300, 2] += 10
+    model = MSPC("auto", random_state=0).fit(X)
+    assert model.tree_.n_leaves == 4
+    model.tree_.relabel(np.array([0, 1, 0, 2]))
+    worst, merged = _from_tree(model, 400)
+    # Three splits were tested, though there are three clusters.
+    assert worst.sentence.startswith("Each of 3 splits")
+    assert merged.sentence.startswith("2 parts of the tree were merged into one cluster")
 
 
 def test_three_groups_are_three(invoke, tmp_path):
@@ -121,6 +219,16 @@ def test_every_method_by_its_name(invoke, method, tmp_path):
     result = invoke("cluster", tmp_path / "x.npy", "-m", method.lower(), "-k", 2, "-o", out)
     assert result.exit_code == 0, result.output
     assert {row["label"] for row in read(out)} == {"0", "1"}
+
+
+@pytest.mark.parametrize("method", clusterer_names())
+def test_every_method_finds_the_number(invoke, method, tmp_path):
+    X, _ = make_blobs(100, n_features=3, random_state=0)
+    np.save(tmp_path / "x.npy", X)
+    result = invoke("cluster", tmp_path / "x.npy", "-m", method)
+    assert result.exit_code == 0, result.output
+    assert f"2 clusters by {method}" in result.output
+    assert "The split was found on one half of the rows and seen again" in result.output
 
 
 def test_settings():
@@ -286,6 +394,46 @@ def test_a_folder_goes_by_blocks(invoke, tmp_path):
     assert [int(row["row"]) for row in rows] == list(range(3000))
     sizes = np.bincount([int(row["label"]) for row in rows])
     assert sizes.min() > 1000
+
+
+def test_a_folder_of_noise_is_one_cluster(invoke, tmp_path):
+    pytest.importorskip("dask")
+    frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    frame[:150].to_csv(folder / "part-0.csv", index=False)
+    frame[150:].to_csv(folder / "part-1.csv", index=False)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", folder, "-o", out, "--report", tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    assert "No evidence for more than one group (p = " in result.output
+    assert f"volmar cluster {folder} --n-clusters 2" in result.output
+    assert {row["label"] for row in read(out)} == {"0"}
+    assert "if you insist" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_blocks_keep_the_split_that_was_tested(invoke, tmp_path, monkeypatch):
+    """The fit to all rows is by other means than the search, and may end in another split."""
+    pytest.importorskip("dask")
+    X, _ = make_blobs(600, n_features=4, random_state=0)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i in range(2):
+        frame = pandas.DataFrame(X[300 * i : 300 * (i + 1)], columns=list("abcd"))
+        frame.to_csv(folder / f"part-{i}.csv", index=False)
+
+    def other_split(*_):
+        model = make_method("MSPC", 2, 0, {})
+        model.fit = lambda _: MSPC(2, random_state=0).fit(X[:, ::-1] ** 2)
+        return model
+
+    monkeypatch.setattr(cluster_blocks, "make_method", other_split)
+    result = invoke("cluster", folder, "-o", tmp_path / "labels.csv")
+    assert result.exit_code == 0, result.output
+    assert "another split than the one that was tested" in result.output
+    labels = np.array([int(row["label"]) for row in read(tmp_path / "labels.csv")])
+    tested = MSPC("auto", random_state=0).fit((X - X.mean(axis=0)) / X.std(axis=0))
+    assert clustering_error(labels, tested.labels_) < 0.02
 
 
 @pytest.mark.parametrize("is_number", [False, True])

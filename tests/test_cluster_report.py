@@ -20,11 +20,13 @@ from sklearn.cluster import KMeans
 pytest.importorskip("jinja2")
 
 from volmar import CPMMC, MSPC, KernelCPMMC
+from volmar.base import SplitTree
+from volmar.base.tree import SplitNode
 from volmar.datasets import make_two_moons
 from volmar.diagnostics import describe_clusters
 from volmar.report import figures
 from volmar.report.cluster_page import write_report
-from volmar.report.outcome import Evidence, Outcome, Score
+from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.solvers import Result, Status
 
 CHROMIUM = next(
@@ -266,7 +268,9 @@ def test_no_split(tmp_path):
     assert np.ptp(model.labels_) == 0
     evidence = [Evidence("p-value", 0.63, "Nothing speaks for more.")]
     page = written(outcome_of(X, model, evidence=evidence, quality=[]), tmp_path)
-    assert "No split is supported: the 200 rows look like one group." in page.words
+    assert "No evidence for more than one group (p = 0.63)." in page.words
+    assert "The 200 rows stay one cluster" in page.words
+    assert "if you insist" not in page.words
     assert "data-toggle" not in [name for _, name, _ in page.attributes]
     assert 'class="plain"' in page.html
     assert "What drives" not in page.words
@@ -308,8 +312,102 @@ def test_a_tree_of_tested_splits(tmp_path):
     page = written(outcome_of(X, model, evidence=[]), tmp_path)
     assert "Every split was confirmed" in page.words
     assert "Split 2" in page.words
-    assert "not split further (p = " in page.words
+    first, *_ = model.tree_.splits()
+    assert f"450 rows {first.p_text}, level 0.05" in page.words
+    assert "150 rows · not split further: p = " in page.words
+    assert "level 0.017" in page.words
     assert "by column" in page.words
+
+
+def test_p_values_at_the_minimum_are_bounds(tmp_path):
+    """No draw reached the sample: the test knows no more than an upper bound."""
+    evidence = [Evidence("p-value", 0.0107, "As it is.", minimum=0.0107)]
+    page = written(simple(evidence=evidence), tmp_path)
+    assert "strong evidence (p ≤ 0.011)" in page.words
+    assert "p ≤ 0.011, the smallest that the test gives" in page.words
+    assert "in at most 1.1 % of cases" in page.words
+    page = written(simple(evidence=[dataclasses.replace(evidence[0], minimum=0.001)]), tmp_path)
+    assert "fair evidence (p = 0.011)" in page.words
+    assert "in about 1.1 % of cases" in page.words
+
+
+def four_groups():
+    """Four groups of 100 rows, found one after the other."""
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    X[:100, 0] += 12
+    X[100:200, 1] += 9
+    X[200:300, 2] += 10
+    return X, MSPC("auto", random_state=0).fit(X)
+
+
+def test_merged_leaves_are_one_cluster(tmp_path):
+    X, model = four_groups()
+    tree = model.tree_
+    assert tree.n_leaves == 4
+    apart = tree.siblings()
+    one, other = next(pair for pair in [(0, 2), (0, 3), (1, 3)] if pair not in apart)
+    new = np.arange(4)
+    new[other] = one
+    new = np.unique(new, return_inverse=True)[1]
+    tree.relabel(new)
+    labels = new[model.labels_]
+    page = written(outcome_of(X, model, labels, tree.scores(X), evidence=[]), tmp_path)
+    assert page.words.count(f"Part of cluster {new[one]} 100 rows") == 2
+    assert f"Cluster {new[one]} is 2 parts of the tree, of 100 and 100 rows" in page.words
+    assert "there is no valley between the parts" in page.words
+    assert "fall into three clusters" in page.words
+    # The sizes of both parts together are those of the cluster.
+    assert "rows changed clusters afterwards" not in page.words
+    for leaf in tree.leaves():  # two clusters of more than two leaves: no hyperplane is between
+        leaf.label = min(leaf.label, 1)
+    page = written(
+        outcome_of(X, model, np.minimum(labels, 1), tree.scores(X), evidence=[]), tmp_path
+    )
+    assert "The columns with the most weight in the border" not in page.words
+
+
+@pytest.mark.parametrize("depth", [2, 3000])
+def test_a_tree_of_any_depth(tmp_path, depth):
+    """A chain of splits, deeper than Python's stack: lists are closed where they end."""
+    node = SplitNode(n_rows=1, weight=1.0, label=0)
+    for rank in range(depth, 0, -1):
+        other = SplitNode(n_rows=1, weight=1.0, label=1)
+        node = SplitNode(n_rows=2, weight=2.0, rank=rank, probability=0.9, children=(node, other))
+    model = Hyperplane([1.0, 0, 0, 0])
+    model.tree_ = SplitTree(node)
+    page = written(simple(model=model), tmp_path)
+    assert f"Split {depth} 2 rows" in page.words
+    listed = page.html[page.html.index('<div class="tree">') : page.html.index('id="certificate"')]
+    for tag in ("ul", "li"):
+        assert listed.count(f"<{tag}>") == listed.count(f"</{tag}>") > depth
+
+
+def test_the_best_split_if_one_insists(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 5))
+    two = MSPC(2, random_state=0).fit(X)
+    split = BestSplit(two, two.labels_, two.decision_function(X), "volmar cluster <x> -k 2")
+    outcome = outcome_of(
+        X,
+        SimpleNamespace(),
+        np.zeros(200, dtype=int),
+        np.zeros(200),
+        evidence=[Evidence("p-value", 0.63, "No gap.")],
+        quality=[],
+        best_split=split,
+    )
+    page = written(outcome, tmp_path)
+    assert "No evidence for more than one group (p = 0.63)." in page.words
+    assert "The best split in two, if you insist" in page.words
+    assert "Not supported by the rows" in page.words
+    sizes = np.bincount(two.labels_)
+    assert f"Its two sides have {sizes[0]} and {sizes[1]} rows" in page.words
+    assert "volmar cluster <x> -k 2" in page.words
+    assert outcome.in_two().k == 2
+    assert outcome.k == 1
+    with pytest.raises(ValueError, match="best_split is for rows that are one cluster"):
+        simple(best_split=split)
+    with pytest.raises(ValueError, match="no best_split"):
+        simple().in_two()
 
 
 @pytest.mark.parametrize(

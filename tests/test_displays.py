@@ -8,8 +8,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import volmar
+from volmar.base import SplitTree
+from volmar.base.tree import SplitNode
 from volmar.datasets import make_blobs
-from volmar.plots import ConvergenceDisplay, ConvergenceLine, EigenDisplay, ProjectionDisplay
+from volmar.plots import (
+    ConvergenceDisplay,
+    ConvergenceLine,
+    EigenDisplay,
+    ProjectionDisplay,
+    TreeDisplay,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -209,3 +217,44 @@ def test_eigenvalues_refuse(three):
     with pytest.raises(ValueError, match=r"pass tree_\.splits\(\)\[0\]\.model"):
         EigenDisplay.from_estimator(tree)
     EigenDisplay.from_estimator(tree.tree_.splits()[0].model)
+
+
+# ------------------------------------------------------------------------------ trees
+
+
+def test_a_tree_of_tests_shows_its_p_values():
+    X, _ = make_blobs(300, centers=3, random_state=0)
+    tree = volmar.MSPC("auto", random_state=0).fit(X).tree_
+    display = TreeDisplay(tree).plot()
+    boxes = [text.get_text() for text in display.ax_.texts]
+    assert all(node.p_text in box for node, box in zip(tree.splits(), boxes, strict=True))
+    below = [label.get_text() for label in display.ax_.get_xticklabels()]
+    assert [text.split("\n")[-1] for text in below] == [leaf.p_text for leaf in tree.leaves()]
+    assert display.ax_.get_xlabel() == ""
+
+
+def test_merged_leaves_share_a_colour_and_a_number():
+    X, _ = make_blobs(400, centers=4, random_state=1)
+    tree = volmar.MSPC(4, random_state=0).fit(X).tree_
+    tree.relabel(np.array([0, 1, 0, 2]))
+    display = TreeDisplay(tree).plot()
+    below = [label.get_text().split("\n")[0] for label in display.ax_.get_xticklabels()]
+    assert below == ["cluster 0 (part)", "cluster 1", "cluster 0 (part)", "cluster 2"]
+    # Branches end above the number of their leaf.
+    colours = {
+        line.get_xdata()[-1]: line.get_color()
+        for line in display.ax_.lines
+        if line.get_ydata()[-1] == display.ax_.get_ylim()[0]
+    }
+    assert colours[0] == colours[2] != colours[1]
+    assert "(0) are one cluster: no valley between them" in display.ax_.get_xlabel()
+
+
+def test_a_tree_deeper_than_the_stack_is_drawn():
+    node = SplitNode(n_rows=1, weight=1.0, label=0)
+    for rank in range(1500, 0, -1):
+        leaf = SplitNode(n_rows=1, weight=1.0, label=1)
+        node = SplitNode(2, 2.0, rank=rank, probability=0.9, children=(leaf, node))
+    display = TreeDisplay(SplitTree(node)).plot()
+    assert len(display.ax_.texts) == 1500
+    assert display.figure_.get_size_inches().max() <= 200

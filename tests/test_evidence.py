@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from scipy.stats import ks_2samp, norm
 
+from volmar.diagnostics import split_test
 from volmar.evidence import combine_p_values, folded, hump_test, humps
 from volmar.evidence.folded import folded_sample
 from volmar.evidence.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
+from volmar.evidence.wording import p_value_text
+from volmar.splits import LINEAR, held_out_test
 
 GRID = humps.GRID
 SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
@@ -638,3 +641,41 @@ def test_the_bound_is_reached_under_the_worst_dependence():
 def test_bad_input_to_the_combination(p_values, share, message):
     with pytest.raises(ValueError, match=message):
         combine_p_values(p_values, share=share)
+
+
+# ------------------------------------------------------------------------------ in words
+
+
+@pytest.mark.parametrize(
+    ("p", "minimum", "text"),
+    [
+        (0.0312, 0.0, "p = 0.031"),
+        (1.0, 0.01, "p = 1"),
+        (3 / 401, 3 / 401, "p ≤ 0.0075"),
+        (0.01069, 0.01069, "p ≤ 0.011"),
+        (0.00211, 0.00211, "p ≤ 0.0022"),  # a bound is rounded up
+        (0.0021, 0.0021, "p ≤ 0.0021"),
+        (0.00211, 0.001, "p = 0.0021"),
+        (3e-5, 3e-5, "p < 0.0001"),
+        (0.0, 0.0, "p < 0.0001"),
+        (1.0, 1.0, "p = 1"),
+    ],
+)
+def test_p_values_in_words(p, minimum, text):
+    assert p_value_text(p, minimum) == text
+
+
+def test_a_clear_gap_has_the_smallest_p_value_that_the_draws_allow():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    found = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
+    assert 0 < found.p_minimum < found.p_value
+    X[:150] += 8
+    found = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
+    assert found.p_value == found.p_minimum < 0.05
+    result = split_test(X, random_state=0)
+    assert result.p_value == result.p_minimum
+    assert p_value_text(result.p_value, result.p_minimum) in str(result)
+    assert "p ≤ " in str(result)
+    # The table of the dip has an end of its own.
+    assert split_test(X, test="dip", random_state=0).p_minimum == 0

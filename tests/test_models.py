@@ -9,7 +9,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -84,7 +84,7 @@ def cases():
                 yield f"{name}-{affinity}", name, {"affinity": affinity}, X, NEW
             given = {"affinity": "precomputed"}
             yield f"{name}-given", name, given, similarities(X), similarities(NEW)
-    for name in ("CPMMC", "MSPC", "MultivariateMMC"):
+    for name in ("CPMMC", "MSPC", "MultivariateMMC", "SoftLabelMVC", "KernelKMeans"):
         yield f"{name}-auto", name, {"n_clusters": "auto"}, X, NEW
     if find_spec("faiss"):
         faiss = LocalScalingSimilarity(n_neighbors=5, neighbors="faiss", random_state=0)
@@ -780,6 +780,37 @@ def test_rows_that_cannot_be_searched(tmp_path):
     file = text["nodes"][find(text, "search")["rows"]["ref"]]["file"]
     forge(path, {**parts, file: npy(np.full(X.shape, np.nan))})
     refused(path, "no rows to search")
+
+
+def test_trees_deeper_than_the_stack_come_back(model, tmp_path):
+    node = leaf = next(iter(model.tree_.leaves()))
+    for rank in range(2000, 0, -1):
+        other = replace(leaf)
+        node = type(node)(n_rows=1, weight=1.0, rank=rank, children=(other, node))
+    model.tree_ = SplitTree(node)
+    save_model(tmp_path / "deep", model)
+    assert len(load_model(tmp_path / "deep").model.tree_.splits()) == 2000
+
+
+def test_files_older_than_a_field_take_its_default(saved):
+    """Nodes of trees have learnt their levels later than files were written."""
+
+    def forget(text):
+        nodes = [n for n in text["nodes"] if str(n.get("class")).endswith("SplitNode")]
+        assert len(nodes) > 2
+        for node in nodes:
+            for name in ("level", "p_minimum", "has_way_around"):
+                del node["state"][name]
+
+    edit(saved, forget)
+    tree = load_model(saved).model.tree_
+    assert all(np.isnan(node.level) and node.p_minimum == 0 for node in tree.nodes())
+    assert "cluster 0" in str(tree)
+    save_model(saved, load_model(saved).model, force=True)
+    load_model(saved)
+    name = {"class": "volmar.base.tree.SplitNode"}
+    edit(saved, lambda text: find(text, "object", **name)["state"].pop("weight"))
+    refused(saved, "SplitNode that lacks 'weight'")
 
 
 def test_trees_that_meet_again(saved, model, tmp_path):

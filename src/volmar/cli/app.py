@@ -105,7 +105,7 @@ Number = Annotated[
     typer.Option(
         "--n-clusters",
         "-k",
-        help="Number, or auto: as tests on held-out rows find.",
+        help="Number of clusters, or auto: those that tests confirm.",
     ),
 ]
 
@@ -167,7 +167,7 @@ def cluster(
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool,
-        typer.Option("--split-anyway", help="Split one group in two: no evidence supports it."),
+        typer.Option("--split-anyway", help="Split in two though no evidence supports it."),
     ] = False,
     columns: Columns = None,
     drop: Drop = None,

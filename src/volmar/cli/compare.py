@@ -271,7 +271,7 @@ def _estimator(name: str, n_clusters: int, seed: int) -> Any:
 
 def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
     """Return the number of clusters that MSPC finds evidence for, 2 at least."""
-    from volmar.splits.held_out import FEWEST_ROWS
+    from volmar.diagnostics.split_test import FEWEST_ROWS
 
     if X.shape[0] < FEWEST_ROWS:
         found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
@@ -283,7 +283,7 @@ def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
         found.notes.append(f"MSPC finds evidence for {n_found} clusters")
         return n_found
     found.notes.append(
-        "no evidence for more than one group; methods are compared at 2 clusters all the same"
+        "nothing supports a split of these rows; methods are compared at 2 clusters all the same"
     )
     return 2
 

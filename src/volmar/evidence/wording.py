@@ -42,4 +42,4 @@ def rounded_up(p_value: float) -> float:
 
 def is_minimum(p_value: float, minimum: float) -> bool:
     """Return whether a test could have given no smaller p-value."""
-    return bool(p_value <= minimum * (1.0 + 1e-9))
+    return bool(p_value < 1.0 and p_value <= minimum * (1.0 + 1e-9))
