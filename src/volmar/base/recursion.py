@@ -141,8 +141,12 @@ def grow_tree(
                     level = alpha * rows.size / n
                     outcome = test(inside, w, level, leaf.seed)
                     node.p_value, node.probability = outcome.p_value, outcome.separation
+                    node.p_minimum, node.level = outcome.p_minimum, level
+                    node.has_way_around = outcome.has_way_around
                     if outcome.p_value > level:
-                        node.reason = f"p = {outcome.p_value:.2g}, above its level of {level:.2g}"
+                        node.reason = f"{node.p_text}, above its level of {level:.2g}"
+                        if outcome.has_way_around:
+                            node.reason += "; rows connect the two sides around the gap"
                         return
                     model = make(inside, w, leaf.seed, outcome)
                 if model is None or np.ptp(model.labels_) == 0:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.wording import p_value_text
+
 __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
 
 # Features that a printed split names.
@@ -29,7 +31,13 @@ class SplitNode:
         How well its split separates it: a probability from 0 to 1. NaN where no split was looked
         for or found; of a cluster, that of the split that was found and not made.
     p_value : float
-        Of one hump against more, where splits are tested (n_clusters="auto"); NaN otherwise.
+        Of one mode against more, where splits are tested (n_clusters="auto"); NaN otherwise.
+    p_minimum : float
+        Smallest p-value that the test could have given; 0 where it is not known.
+    level : float
+        Level that the p-value was compared with; NaN without a test.
+    has_way_around : bool
+        Whether a valley was not counted because rows connect its sides around it.
     rank : int or None
         Number of its split, from 1 in the order in which they were made; None for a cluster.
     label : int or None
@@ -61,6 +69,14 @@ class SplitNode:
     columns: NDArray | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
+    p_minimum: float = 0.0
+    level: float = float("nan")
+    has_way_around: bool = False
+
+    @property
+    def p_text(self) -> str:
+        """The p-value in words, as an upper bound where the draws allow no smaller one."""
+        return "" if np.isnan(self.p_value) else p_value_text(self.p_value, self.p_minimum)
 
     @property
     def is_leaf(self) -> bool:
@@ -141,6 +157,14 @@ class SplitTree:
         """Number of clusters; leaves with the same label are one."""
         leaves = self.leaves()
         return len({leaf.label for leaf in leaves}) if leaves[0].label is not None else len(leaves)
+
+    def merged(self) -> dict[int, list[SplitNode]]:
+        """Return the leaves of each cluster that is several of them, by its label."""
+        parts: dict[int, list[SplitNode]] = {}
+        for leaf in self.leaves():
+            if leaf.label is not None:
+                parts.setdefault(leaf.label, []).append(leaf)
+        return {label: leaves for label, leaves in parts.items() if len(leaves) > 1}
 
     def siblings(self) -> list[tuple[int, int]]:
         """Return the pairs of labels of leaves that one split separates."""
@@ -229,10 +253,11 @@ class SplitTree:
         """Return size, split and leading features of a node in a line."""
         text = f"{node.n_rows} rows"
         if node.is_leaf:
-            return f"cluster {node.label}: {text}"
+            text = f"cluster {node.label}: {text}"
+            return f"{text}, not split ({node.p_text})" if node.p_text else text
         text += f", split {node.rank}, separated with probability {node.probability:.2f}"
-        if not np.isnan(node.p_value):
-            text += f" (p = {node.p_value:.2g})"
+        if node.p_text:
+            text += f" ({node.p_text})"
         if node.leading:
             names = [f"{self.name(j)} ({value:+.2g})" for j, value in node.leading]
             text += ", by " + ", ".join(names)

@@ -101,7 +101,12 @@ MissingOption = Annotated[Missing, typer.Option("--missing", help="What becomes 
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all chance.")]
 Number = Annotated[
-    str, typer.Option("--n-clusters", "-k", help="How many, or auto: by the evidence.")
+    str,
+    typer.Option(
+        "--n-clusters",
+        "-k",
+        help="Number, or auto: as tests on held-out rows find.",
+    ),
 ]
 
 
@@ -161,7 +166,8 @@ def cluster(
     ] = "MSPC",
     n_clusters: Number = "auto",
     split_anyway: Annotated[
-        bool, typer.Option("--split-anyway", help="Split in two though no evidence supports it.")
+        bool,
+        typer.Option("--split-anyway", help="Split one group in two: no evidence supports it."),
     ] = False,
     columns: Columns = None,
     drop: Drop = None,
@@ -183,8 +189,9 @@ def cluster(
 ) -> None:
     """Cluster a table, and say why to trust the clusters.
 
-    The default method, MSPC, does not depend on the units of the columns, takes time linear in the
-    rows, and with --n-clusters auto tests every split on rows that had no part in finding it.
+    Every method finds the number of clusters itself (--n-clusters auto): each split is tested on
+    held-out rows, and rows without evidence for groups stay one cluster. The default method, MSPC,
+    does not depend on the units of the columns and takes time linear in the rows.
     A folder of Parquet or CSV files is read block by block, and never held as a whole.
     """
     with _clean("cluster", context):

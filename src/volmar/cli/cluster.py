@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.cli.cluster_evidence import best_split, command_for_two, decide
 from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
-from volmar.cli.methods import DEFAULT, make_method, takes_word
+from volmar.cli.methods import DEFAULT, make_method
 
 if TYPE_CHECKING:
     from volmar.tables import Preparation
@@ -21,15 +22,12 @@ __all__ = [
     "Found",
     "Origin",
     "cluster_file",
-    "decide",
     "name_results",
     "one_score",
     "report",
     "save",
 ]
 
-# Rows below which no test of a split has power, see `volmar.diagnostics.split_test`.
-FEWEST_TO_TEST = 80
 # Rows of which the number of clusters is told where the rest lies in files.
 SAMPLE = 20_000
 # Resamplings for the report, made where rows are few and a fit takes less than these seconds.
@@ -185,72 +183,7 @@ def save(asked: Asked, found: Found, preparation: Any) -> None:
     written(asked.save)
 
 
-# ---------------------------------------------------------------------- how many, and why
-
-
-def decide(asked: Asked, X: Any, found: Found, tell: Any) -> None:
-    """Find the number of clusters, by the evidence or as told, with what speaks for it."""
-    wanted = asked.wanted()
-    if wanted is None:
-        model = make_method(asked.method, 2, asked.seed, asked.settings)
-        # The test is for hyperplanes; where the method has none, MSPC's tell how many.
-        is_linear = getattr(model, "kernel", "linear") == "linear"
-        finder = asked.method if takes_word(asked.method, "auto") and is_linear else DEFAULT
-        settings = asked.settings if finder == asked.method else {}
-        model = make_method(finder, "auto", asked.seed, settings).fit(X)
-        found.n_found = int(model.tree_.n_leaves)
-        found.evidence += _from_tree(model, X.shape[0])
-        if finder == asked.method and found.n_found > 1:
-            found.model = model
-    else:
-        found.n_found = wanted
-        if wanted > 1:
-            found.evidence.append(_tested(X, asked.seed, tell))
-    if found.n_found == 1 and wanted is None and asked.split_anyway:
-        found.n_found = 2
-        found.warnings.append("The split was asked for (--split-anyway); no evidence supports it.")
-
-
-def _from_tree(model: Any, n: int) -> list[Any]:
-    from volmar.report import Evidence
-
-    tree = model.tree_
-    if n < FEWEST_TO_TEST:
-        return [Evidence("p-value", None, f"{n} rows are too few to test a split of them.")]
-    if tree.n_leaves == 1:
-        p = tree.root.p_value
-        value = float(p) if np.isfinite(p) else None
-        shown = f" (p = {p:.2g})" if value is not None else ""
-        return [
-            Evidence(
-                "p-value",
-                value,
-                f"Nothing supports a split{shown}: along the best direction found on one half of "
-                "the rows, the other half has no more than one hump.",
-            )
-        ]
-    worst = max(float(node.p_value) for node in tree.splits())
-    many = tree.n_leaves - 1
-    what = "The split" if many == 1 else f"Each of {many} splits"
-    most = " at most" if many > 1 else ""
-    return [
-        Evidence(
-            "p-value",
-            worst,
-            f"{what} was found on one half of the rows and seen again on the other, which had no "
-            f"part in it (p = {worst:.2g}{most}).",
-        )
-    ]
-
-
-def _tested(X: Any, seed: int, tell: Any) -> Any:
-    from volmar.diagnostics import split_test
-    from volmar.report import Evidence
-
-    if X.shape[0] < FEWEST_TO_TEST:
-        return Evidence("p-value", None, f"{X.shape[0]} rows are too few to test a split of them.")
-    result = split_test(X, progress=tell, random_state=seed)
-    return Evidence("p-value", float(result.p_value), str(result))
+# ---------------------------------------------------------------------- labels and scores
 
 
 def name_results(found: Found, X: Any) -> None:
@@ -284,7 +217,7 @@ def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
     if found.n_found == 1:
         console.print("One cluster.")
         if asked.wanted() is None:
-            console.print("(--split-anyway shows the best split in two all the same.)")
+            say(f"(The best split in two, not supported by the rows: {command_for_two(asked)})")
     else:
         of = " and ".join(str(size) for size in sizes) if sizes.size == 2 else _listed(sizes)
         console.print(f"{sizes.size} clusters by {type(found.model).__name__}: {of} rows.")
@@ -324,6 +257,7 @@ def report(
     if found.n_found > 1 and fit < LONG_FIT and len(rows.ids) <= SAMPLE:
         with stages.stage("resampling") as tell:
             found.evidence += _stability(asked, found, rows.X, tell)
+    split = best_split(asked, rows.X, found, stages)
     description = None
     if len(np.unique(found.labels)) > 1:
         with stages.stage("describing") as tell:
@@ -355,6 +289,7 @@ def report(
         offsets=origin.preparation.offsets_,
         scales=origin.preparation.scales_,
         description=description,
+        best_split=split,
     )
     write_report(outcome, path, force=asked.force)
     found.complete.append(path)

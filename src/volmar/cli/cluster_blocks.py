@@ -16,15 +16,18 @@ from volmar.cli.cluster import (
     Asked,
     Found,
     Origin,
-    decide,
     name_results,
     report,
     save,
 )
+from volmar.cli.cluster_evidence import command_for_two, decide
 from volmar.cli.console import Stages, UsageError, say, screen, written
 from volmar.cli.methods import make_method
 
 __all__ = ["cluster_blocks"]
+
+# Share of the rows in which the split of all rows may differ from the one that was tested.
+SAME_SPLIT = 0.05
 
 
 def cluster_blocks(asked: Asked, found: Found) -> None:
@@ -68,6 +71,8 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
         screen().print(one.sentence, markup=False)
     if found.n_found == 1:
         screen().print("One cluster.")
+        if asked.wanted() is None:
+            say(f"(The best split in two, not supported by the rows: {command_for_two(asked)})")
     else:
         counts = ", ".join(str(size) for size in sizes)
         screen().print(f"{len(sizes)} clusters by {type(found.model).__name__}: {counts} rows.")
@@ -110,9 +115,17 @@ def _fit(asked: Asked, found: Found, X: Any, sample: Any, stages: Stages) -> Non
 
     try:
         with stages.stage("clustering"), report_passes(tell_pass):
-            found.model = make_method(asked.method, 2, asked.seed, asked.settings).fit(X)
+            model = make_method(asked.method, 2, asked.seed, asked.settings).fit(X)
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
+    tested = found.model
+    if tested is not None:
+        from volmar.metrics import clustering_error
+
+        if clustering_error(tested.predict(sample), model.predict(sample)) > SAME_SPLIT:
+            say("All rows give another split than the one that was tested, which is kept.")
+            return
+    found.model = model
 
 
 def _labelled(asked: Asked, found: Found, rows: Any, tell: Any) -> list[int]:

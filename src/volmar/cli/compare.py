@@ -20,7 +20,6 @@ from rich.table import Table
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from volmar.cli.cluster import FEWEST_TO_TEST
 from volmar.cli.console import Screen, UsageError, counted, refuse_files, say, written
 from volmar.cli.methods import clusterer_names, make_method
 from volmar.cli.score import Judgement, label_free_scores, refuse_folder, shown
@@ -272,7 +271,9 @@ def _estimator(name: str, n_clusters: int, seed: int) -> Any:
 
 def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
     """Return the number of clusters that MSPC finds evidence for, 2 at least."""
-    if X.shape[0] < FEWEST_TO_TEST:
+    from volmar.splits.held_out import FEWEST_ROWS
+
+    if X.shape[0] < FEWEST_ROWS:
         found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
         return 2
     with counted("looking for groups"), warnings.catch_warnings():
@@ -282,7 +283,7 @@ def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
         found.notes.append(f"MSPC finds evidence for {n_found} clusters")
         return n_found
     found.notes.append(
-        "nothing supports a split of these rows; methods are compared at 2 clusters all the same"
+        "no evidence for more than one group; methods are compared at 2 clusters all the same"
     )
     return 2
 

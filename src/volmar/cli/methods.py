@@ -9,7 +9,7 @@ from typing import Any
 
 from volmar.cli.console import UsageError
 
-__all__ = ["DEFAULT", "clusterer_names", "make_method", "parse_settings", "takes_word"]
+__all__ = ["DEFAULT", "clusterer_names", "make_method", "parse_settings"]
 
 # Does not depend on the units of the columns, is linear in the rows, and tests every split.
 DEFAULT = "MSPC"
@@ -48,13 +48,6 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-def takes_word(name: str, word: str) -> bool:
-    """Tell whether a method finds the number of clusters itself, by a word for n_clusters."""
-    import volmar
-
-    return word in getattr(volmar, _known(name))._finds_number
 
 
 def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:

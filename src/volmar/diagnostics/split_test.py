@@ -17,6 +17,7 @@ from volmar.base.validation import check_choice, check_count, check_magnitude, c
 from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import column_resolutions
 from volmar.evidence.humps import deepest_valley
+from volmar.evidence.wording import p_value_text
 from volmar.metrics import clustering_error
 from volmar.splits import LINEAR, Candidate, fitted_border, held_out_test
 from volmar.splits.held_out import LARGE, N_SPLITS
@@ -54,6 +55,9 @@ class SplitTestResult:
     has_way_around : bool
         Whether a valley was found and the sides are connected around it, as those of a ring are
         (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
+    p_minimum : float
+        Smallest p-value that the draws allow, 0 where it is not known. A `p_value` equal to it is
+        an upper bound.
     """
 
     p_value: float
@@ -63,6 +67,7 @@ class SplitTestResult:
     disagreement: float
     scores: NDArray = field(repr=False)
     has_way_around: bool = False
+    p_minimum: float = 0.0
 
     @property
     def is_real(self) -> bool:
@@ -73,9 +78,9 @@ class SplitTestResult:
         """Say it in words."""
         if self.is_real:
             return (
-                f"There is more than one group (p = {self.p_value:.2g}): held-out rows have a "
-                f"gap where the other half of the rows was split. The two halves disagree about "
-                f"{100 * self.disagreement:.0f} % of the rows."
+                f"There is more than one group ({p_value_text(self.p_value, self.p_minimum)}): "
+                f"held-out rows have a gap where the other half of the rows was split. The two "
+                f"halves disagree about {100 * self.disagreement:.0f} % of the rows."
             )
         if self.has_way_around:
             return (
@@ -196,6 +201,7 @@ def split_test(
         clustering_error(*sides),
         found.scores,
         found.has_way_around,
+        found.p_minimum,
     )
 
 
@@ -249,8 +255,8 @@ class _Learnt:
 
     score: Callable[[Any], NDArray[np.float64]]
 
-    def scores(self, rows: Any) -> tuple[NDArray[np.float64], None]:
-        return self.score(rows), None
+    def scores(self, rows: Any) -> NDArray[np.float64]:
+        return self.score(rows)
 
 
 def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> _Learnt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from importlib import import_module
@@ -86,12 +86,24 @@ def known_functions() -> dict[str, Callable[..., Any]]:
 
 @cache
 def _own_names(cls: Any) -> frozenset[str]:
-    """Attributes that instances must have: fields, or parameters of an estimator."""
+    """Attributes that instances may have: fields, or parameters of an estimator."""
     if is_dataclass(cls):
         return frozenset(field.name for field in fields(cls))
     if issubclass(cls, BaseEstimator):
         return frozenset(inspect.signature(cls).parameters)
     return frozenset()
+
+
+@cache
+def _needed_names(cls: Any) -> frozenset[str]:
+    """Attributes that instances must have.
+
+    A field with a default may be absent, in a file that is older than the field: the default is
+    an attribute of the class.
+    """
+    if not is_dataclass(cls) or "__slots__" in vars(cls):
+        return _own_names(cls)
+    return frozenset(field.name for field in fields(cls) if field.default is MISSING)
 
 
 def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
@@ -104,7 +116,7 @@ def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
     if issubclass(cls, Enum):
         return "has attributes of its own"
     own, names = _own_names(cls), set(names)
-    for name in sorted(own - names):
+    for name in sorted(_needed_names(cls) - names):
         return f"lacks {name!r}"
     for name in sorted(names - own):
         static = inspect.getattr_static(cls, name, None)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.base import SplitTree
 from volmar.graphs.neighbor_backends import ExactBackend, FaissBackend, PyNNDescentBackend
 from volmar.models.archive import ARRAY_KINDS
 from volmar.models.classes import attribute_fault, is_extension, known_functions, name_of
@@ -214,6 +215,8 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         return dict(zip(getattr(item, "_fields", ()), item, strict=False))
     if not hasattr(item, "__dict__"):
         return {field.name: getattr(item, field.name) for field in fields(item)}
+    if isinstance(item, SplitTree):
+        return dict(vars(item))  # its nodes are objects of the file, at any depth
     # Classes of the house leave out what is not to be kept: factors, labels in blocks.
     state = dict(item.__getstate__() or {})
     if isinstance(item, (FaissBackend, PyNNDescentBackend)):

@@ -13,6 +13,8 @@ from volmar.plots.clusters import COLOURS, new_axes
 N_NAMED = 2
 # Letters of a feature's name that are drawn: splits of a level are 3 inches apart at least.
 MOST_LETTERS = 30
+# Largest side of a figure.
+MOST_INCHES = 200.0
 
 
 class TreeDisplay:
@@ -21,6 +23,10 @@ class TreeDisplay:
     Splits hang below each other with their number, the probability with which they separate their
     rows, and the features that count most, with the sign that they have on the right side. The
     width of a branch goes with the share of the rows that take it.
+
+    Where splits were tested (n_clusters="auto"), each has its p-value, and so has each cluster:
+    that of the split which was not made. Leaves that were merged into one cluster, because there
+    is no valley between them, share a colour and a number, and a line below says so.
 
     Parameters
     ----------
@@ -90,15 +96,21 @@ class TreeDisplay:
             Where to draw; a new figure if not given.
         """
         leaves = self.tree.leaves()
-        depth = self._depth(self.tree.root)
+        merged = self.tree.merged()
+        positions, depth = _positions(self.tree)
         if ax is None:
-            ax = new_axes((max(5.0, 1.5 * len(leaves)), 1.6 + 1.1 * depth))
-        self._positions: dict[int, tuple[float, float]] = {}
-        self._place(self.tree.root, 0, depth, iter(range(len(leaves))))
-        self._draw(ax, self.tree.root)
-        ax.set_xticks(
-            range(len(leaves)), [f"cluster {leaf.label}\n{leaf.n_rows} rows" for leaf in leaves]
-        )
+            # More inches than this are not drawn by a renderer.
+            size = max(5.0, 1.5 * len(leaves)), 1.6 + 1.1 * depth
+            ax = new_axes((min(size[0], MOST_INCHES), min(size[1], MOST_INCHES)))
+        for node in self.tree.nodes():
+            if node.children:
+                self._draw(ax, node, positions)
+        ax.set_xticks(range(len(leaves)), [_leaf_words(leaf, merged) for leaf in leaves])
+        if merged:
+            names = ", ".join(str(label) for label in merged)
+            ax.set_xlabel(
+                f"Parts with one number ({names}) are one cluster: no valley between them."
+            )
         ax.set_xlim(-0.6, len(leaves) - 0.4)
         ax.set_ylim(-depth, 0.45)
         ax.set_yticks([])
@@ -108,24 +120,12 @@ class TreeDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _depth(self, node: SplitNode) -> int:
-        return 1 + max((self._depth(child) for child in node.children), default=-1)
-
-    def _place(self, node: SplitNode, level: int, depth: int, free: Any) -> float:
-        """Give every node a place: clusters in a row, splits above the middle of their sides."""
-        if node.is_leaf:
-            x, y = float(next(free)), -float(depth)
-        else:
-            sides = [self._place(child, level + 1, depth, free) for child in node.children]
-            x, y = sum(sides) / 2, -float(level)
-        self._positions[id(node)] = (x, y)
-        return x
-
-    def _draw(self, ax: Any, node: SplitNode) -> None:
-        x, y = self._positions[id(node)]
+    def _draw(self, ax: Any, node: SplitNode, positions: dict[int, tuple[float, float]]) -> None:
+        """Draw a split and the branches to its sides."""
+        x, y = positions[id(node)]
         total = self.tree.root.weight
         for child in node.children:
-            below = self._positions[id(child)]
+            below = positions[id(child)]
             colour = "0.6"
             if child.is_leaf and child.label is not None:
                 colour = COLOURS[child.label % len(COLOURS)]
@@ -137,26 +137,54 @@ class TreeDisplay:
                 solid_capstyle="butt",
                 solid_joinstyle="miter",
             )
-            self._draw(ax, child)
-        if node.children:
-            ax.text(
-                x,
-                y,
-                self._words(node),
-                ha="center",
-                va="center",
-                fontsize="small",
-                parse_math=False,  # a name may hold dollar signs
-                bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
-                zorder=4,
-            )
+        ax.text(
+            x,
+            y,
+            self._words(node),
+            ha="center",
+            va="center",
+            fontsize="small",
+            parse_math=False,  # a name may hold dollar signs
+            bbox={"boxstyle": "round,pad=0.3", "fc": "white", "ec": "0.6"},
+            zorder=4,
+        )
 
     def _words(self, node: SplitNode) -> str:
         names = [
             f"{_shortened(self.tree.name(j))} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:N_NAMED]
         ]
-        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *names])
+        tested = [node.p_text] if node.p_text else []
+        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *tested, *names])
+
+
+def _leaf_words(leaf: SplitNode, merged: dict[int, list[SplitNode]]) -> str:
+    is_part = leaf.label is not None and leaf.label in merged
+    lines = [f"cluster {leaf.label}{' (part)' if is_part else ''}", f"{leaf.n_rows} rows"]
+    return "\n".join([*lines, leaf.p_text] if leaf.p_text else lines)
+
+
+def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:
+    """Return the place of every node by its id, and the depth of the tree.
+
+    Clusters stand in a row, splits above the middle of their sides. No function calls itself: a
+    tree may be deeper than Python's stack.
+    """
+    order: list[tuple[SplitNode, int]] = []
+    stack = [(tree.root, 0)]
+    while stack:
+        node, level = stack.pop()
+        order.append((node, level))
+        stack.extend((child, level + 1) for child in reversed(node.children))
+    depth = max(level for _, level in order)
+    places: dict[int, tuple[float, float]] = {}
+    for x, leaf in enumerate(tree.leaves()):
+        places[id(leaf)] = (float(x), -float(depth))
+    for node, level in reversed(order):  # sides come before their split
+        if node.children:
+            middle = sum(places[id(child)][0] for child in node.children) / len(node.children)
+            places[id(node)] = (middle, -float(level))
+    return places, depth
 
 
 def _shortened(name: str) -> str:

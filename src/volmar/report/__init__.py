@@ -1,11 +1,12 @@
 """HTML reports (needs jinja2: ``pip install volmar[cli]``)."""
 
 from volmar.report.cluster_page import write_report
-from volmar.report.outcome import Evidence, Outcome, Score
+from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
 from volmar.report.reproduction import to_markdown, write_reproduction
 
 __all__ = [
+    "BestSplit",
     "Evidence",
     "Outcome",
     "Score",

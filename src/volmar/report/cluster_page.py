@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar._version import __version__
 from volmar.base.recursion import RecursiveResult
+from volmar.evidence.wording import is_minimum, p_value_text, rounded_up
 from volmar.report import figures
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
 from volmar.report.outcome import Outcome
 from volmar.report.profiles import profiles
+from volmar.report.splits import best_split, tree_lines
 from volmar.solvers import Status
 
 __all__ = ["write_report"]
@@ -59,7 +61,7 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     _refuse_existing(path, force)
     environment = page_environment()
     environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=_words)
-    environment.filters.update(seconds=_seconds, chance=_chance)
+    environment.filters.update(seconds=_seconds)
     html = environment.get_template("cluster.html").render(**_view(outcome))
     write_whole(path, html, lambda: _refuse_existing(path, force))
 
@@ -108,7 +110,8 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "apart": profiles(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence],
-        "tree": _tree(outcome),
+        "tree": tree_lines(outcome),
+        "best_split": best_split(outcome),
         "certificate": _certificate(outcome),
         "own_units": outcome.scales is not None or outcome.offsets is not None,
         "parameters": {key: shortened(repr(value)) for key, value in outcome.parameters.items()},
@@ -129,10 +132,12 @@ def _seconds(value: float) -> str:
     return "< 0.01 s" if value < 0.01 else f"{as_figure(value, 2)} s"
 
 
-def _chance(p: float) -> str:
+def _chance(p: float, is_bound: bool) -> str:
     """Say how often a p-value like this one comes about by chance."""
     if p < 1e-4:
         return "fewer than 1 of 10,000 cases"
+    if is_bound:
+        return f"at most {as_figure(100 * rounded_up(p), 2)} % of cases"
     return "nearly all cases" if p > 0.99 else f"about {as_figure(100 * p, 2)} % of cases"
 
 
@@ -164,21 +169,41 @@ def _versions() -> dict[str, str]:
 # ------------------------------------------------------------------------------ the answer
 
 
-def _p_value(outcome: Outcome) -> float | None:
-    """Return the p-value that the answer hangs on: the largest of the splits that were made."""
-    given = [e.value for e in outcome.evidence if e.kind == "p-value" and e.value is not None]
+class _Deciding(NamedTuple):
+    """The p-value that the answer hangs on, None without a test, and the smallest possible one."""
+
+    p: float | None
+    minimum: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return "no test was run" if self.p is None else p_value_text(self.p, self.minimum)
+
+    @property
+    def is_minimum(self) -> bool:
+        """Whether no draw from one group had a gap as clear."""
+        return self.p is not None and is_minimum(self.p, self.minimum)
+
+
+def _deciding(outcome: Outcome) -> _Deciding:
+    """Return the largest p-value of the splits that were made."""
+    given = [
+        _Deciding(one.value, one.minimum)
+        for one in outcome.evidence
+        if one.kind == "p-value" and one.value is not None
+    ]
     if not given:
         tree = getattr(outcome.estimator, "tree_", None)
         nodes = [] if tree is None else tree.splits() or [tree.root]
-        given = [node.p_value for node in nodes]
-    given = [p for p in given if np.isfinite(p)]
-    return max(given) if given else None
+        given = [_Deciding(node.p_value, node.p_minimum) for node in nodes]
+    given = [one for one in given if one.p is not None and np.isfinite(one.p)]
+    return max(given, default=_Deciding(None))
 
 
 def _strength(outcome: Outcome) -> dict[str, Any]:
     """Return the evidence in a word, with a tone and a level from 0 to 4."""
-    p = _p_value(outcome)
-    detail = "no test was run" if p is None else _p_text(p)
+    found = _deciding(outcome)
+    p = found.p
     if p is None:
         word, tone, level = "not tested", "neutral", 0
     elif outcome.k == 1:
@@ -187,24 +212,32 @@ def _strength(outcome: Outcome) -> dict[str, Any]:
             word = "a split was possible"
     elif p <= 0.001:
         word, tone, level = "very strong", "good", 4
-    elif p <= 0.01:
+    elif p <= 0.01 or (p <= LEVEL and found.is_minimum):
+        # More draws could only strengthen what is at the minimum.
         word, tone, level = "strong", "good", 3
     elif p <= LEVEL:
         word, tone, level = "fair", "fair", 2
     else:
         word, tone, level = "weak", "weak", 1
-    return {"word": word, "tone": tone, "level": level, "detail": detail, "p": p}
-
-
-def _p_text(p: float) -> str:
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+    detail = found.text
+    if outcome.k > 1 and found.is_minimum:
+        detail += ", the smallest that the test gives"
+    return {
+        "word": word,
+        "tone": tone,
+        "level": level,
+        "text": found.text,
+        "detail": detail,
+        "p": p,
+        "chance": "" if p is None else _chance(p, found.is_minimum),
+    }
 
 
 def _headline(outcome: Outcome, sizes: NDArray) -> str:
-    n, k, p = sizes.sum(), outcome.k, _p_value(outcome)
+    n, k, found = sizes.sum(), outcome.k, _deciding(outcome)
     if k == 1:
-        if p is not None and p > LEVEL:
-            return f"No split is supported: the {as_count(n)} rows look like one group."
+        if found.p is not None and found.p > LEVEL:
+            return f"No evidence for more than one group ({found.text})."
         return f"All {as_count(n)} rows are in one cluster."
     if k == 2 and sizes.size == 2 and sizes[0] != sizes[1]:
         return (
@@ -219,13 +252,14 @@ def _headline(outcome: Outcome, sizes: NDArray) -> str:
 def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
     k, p = outcome.k, strength["p"]
     if k == 1:
-        if p is None and outcome.evidence:
+        if outcome.evidence and (p is None or p <= LEVEL):
             return outcome.evidence[0].sentence
         if p is None or p <= LEVEL:
             return "One cluster was asked for, so that nothing was split."
         return (
-            "Where one half of the rows would be split, the other half shows no gap. There may "
-            "still be groups that overlap, or that a method of this kind cannot see."
+            f"The {as_count(len(outcome.labels))} rows stay one cluster: held-out rows do not "
+            "confirm a split. There may still be groups that overlap, or that a method of this "
+            "kind cannot see."
         )
     if p is None:
         return (
@@ -241,8 +275,8 @@ def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
     if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
         what = "The split" if k == 2 else "Every split"
         return (
-            f"{what} was confirmed on rows that had no part in finding it. The evidence is "
-            f"{strength['word']}."
+            f"{what} was confirmed on held-out rows, which were not used to find it. The evidence "
+            f"is {strength['word']}."
         )
     return (
         f"A test on held-out rows finds more than one group: the evidence is {strength['word']}."
@@ -267,9 +301,9 @@ def _cautions(outcome: Outcome, sizes: NDArray) -> list[str]:
                 f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Look whether these "
                 "are outliers."
             )
-        p = _p_value(outcome)
-        if p is not None and p > LEVEL:
-            found.append(f"Weak evidence: {_p_text(p)} is more than {LEVEL:g}.")
+        tested = _deciding(outcome)
+        if tested.p is not None and tested.p > LEVEL:
+            found.append(f"Weak evidence: {tested.text} is more than {LEVEL:g}.")
         agreements = [e.value for e in outcome.evidence if e.kind == "stability"]
         if any(value is not None and value < 0.6 for value in agreements):
             found.append("Unstable: the clusters change a lot when some of the rows are left out.")
@@ -341,43 +375,12 @@ def _evidence(one: Any) -> dict[str, str]:
     title, value = one.kind, "" if one.value is None else as_figure(one.value, pad=True)
     if one.kind == "p-value":
         title = "Test on held-out rows"
-        value = _p_text(one.value) if one.value is not None else ""
+        value = p_value_text(one.value, one.minimum) if one.value is not None else ""
+    elif one.kind == "merged":
+        title = "Merged parts"
     elif one.kind == "stability":
         title = "Stability"
     return {"title": title, "value": value, "sentence": one.sentence, "kind": one.kind}
-
-
-def _tree(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the splits of a recursive fit as nested nodes, where there are any."""
-    tree = getattr(outcome.estimator, "tree_", None)
-    if tree is None or not tree.splits():
-        return None
-    total = tree.root.n_rows
-
-    def name(feature: int) -> str:
-        known = outcome.model is outcome.estimator and feature < len(outcome.feature_names)
-        return shortened(str(outcome.feature_names[feature])) if known else f"x{feature}"
-
-    place = {label: i for i, label in enumerate(outcome.clusters)}
-
-    def described(node: Any) -> dict[str, Any]:
-        return {
-            "n_rows": node.n_rows,
-            "share": node.n_rows / total,
-            "rank": node.rank,
-            "cluster": place.get(node.label),
-            "p": None if np.isnan(node.p_value) else _p_text(node.p_value),
-            "probability": None if np.isnan(node.probability) else node.probability,
-            "leading": [name(j) for j, _ in node.leading],
-            "children": [described(child) for child in node.children],
-        }
-
-    note = ""
-    if tree.root.n_rows != len(outcome.labels):
-        note = "Sizes are those of the rows that the splits were learnt from."
-    elif any(np.sum(outcome.labels == leaf.label) != leaf.n_rows for leaf in tree.leaves()):
-        note = "Sizes are those at the time of the split: rows changed clusters afterwards."
-    return described(tree.root) | {"note": note}
 
 
 def _certificate(outcome: Outcome) -> dict[str, Any]:

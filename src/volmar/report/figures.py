@@ -117,6 +117,8 @@ def linear_direction(outcome: Outcome) -> NDArray | None:
     if outcome.k != 2:
         return None
     tree = getattr(outcome.estimator, "tree_", None)
+    if tree is not None and len(tree.splits()) != 1:
+        return None  # two clusters of more leaves: some were merged
     model = outcome.estimator if tree is None else tree.root.model
     coef = getattr(model, "coef_", None)
     if coef is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.diagnostics import ClusterDescription
 
-__all__ = ["Evidence", "Outcome", "Score"]
+__all__ = ["BestSplit", "Evidence", "Outcome", "Score"]
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ class Evidence:
         The figure, where there is one.
     sentence : str
         What it says, in plain words.
+    minimum : float, default=0
+        Smallest value that the draws of a test allow: a p-value equal to it is an upper bound.
     """
 
     kind: str
     value: float | None
     sentence: str
+    minimum: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,28 @@ class Score:
     name: str
     value: float
     meaning: str
+
+
+@dataclass(frozen=True, eq=False)
+class BestSplit:
+    """A split in two of rows that show no evidence for more than one group.
+
+    Attributes
+    ----------
+    model : object
+        The fitted estimator.
+    labels : ndarray of shape (n,)
+        Its two clusters, of the rows of the outcome.
+    scores : ndarray of shape (n,)
+        Its scores of these rows.
+    command : str
+        Command that gives this split.
+    """
+
+    model: Any
+    labels: NDArray
+    scores: NDArray
+    command: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +133,8 @@ class Outcome:
     description : ClusterDescription, optional
         What sets the clusters apart, by `volmar.diagnostics.describe_clusters` and of the source's
         own columns where they are known. Without it, the page describes the columns of `X`.
+    best_split : BestSplit, optional
+        Where all rows are one cluster: the split in two that the page shows as not supported.
     """
 
     title: str
@@ -135,6 +162,7 @@ class Outcome:
     offsets: NDArray | None = None
     scales: NDArray | None = None
     description: ClusterDescription | None = None
+    best_split: BestSplit | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -163,6 +191,11 @@ class Outcome:
                 f"description is of the clusters {self.description.clusters}, and labels has "
                 f"{self.clusters.tolist()}: describe the same labels."
             )
+        if self.best_split is not None and self.k > 1:
+            raise ValueError(
+                f"best_split is for rows that are one cluster, and labels has {self.k}: leave it "
+                "out."
+            )
         if self.k > self.n_found:
             raise ValueError(
                 f"n_found={self.n_found} is less than the {self.k} clusters in labels."
@@ -173,6 +206,20 @@ class Outcome:
         """The clusterer itself, the last step of a pipeline."""
         steps = getattr(self.model, "steps", None)
         return steps[-1][1] if steps else self.model
+
+    def in_two(self) -> Outcome:
+        """Return the outcome with the clusters of `best_split`."""
+        if self.best_split is None:
+            raise ValueError("the outcome has no best_split: pass one, of rows in one cluster.")
+        return replace(
+            self,
+            labels=self.best_split.labels,
+            scores=self.best_split.scores,
+            model=self.best_split.model,
+            n_found=2,
+            description=None,
+            best_split=None,
+        )
 
     @property
     def k(self) -> int:

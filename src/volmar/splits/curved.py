@@ -81,5 +81,5 @@ def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
 class _Walk:
     border: Border
 
-    def scores(self, rows: Any) -> tuple[NDArray[np.float64], None]:
-        return self.border.distances(rows), None
+    def scores(self, rows: Any) -> NDArray[np.float64]:
+        return self.border.distances(rows)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from volmar.evidence import (
     column_resolutions,
@@ -55,10 +56,20 @@ AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
 
 
 class Scorer(Protocol):
-    """What a candidate has learnt from the seen rows."""
+    """A border that a candidate has learnt from the seen rows."""
 
-    def scores(self, rows: Any) -> tuple[NDArray, NDArray | None]:
-        """Return scores, and which rows they belong to: None for all."""
+    def scores(self, rows: Any) -> NDArray:
+        """Return scores (n,) that grow across the border."""
+
+
+class Regions(Protocol):
+    """Pairs of cells that a candidate has learnt, each with a region of its own."""
+
+    def functions(self, rows: Any) -> NDArray:
+        """Return functions (n, k) of rows."""
+
+    def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
+        """Return scores across each border, and of which rows; no row is in two samples."""
 
 
 class SeenRows:
@@ -88,14 +99,14 @@ class Candidate:
     Attributes
     ----------
     learn : callable
-        From seen rows and a generator to a scorer, None where there is no split to be found.
+        From seen rows and a generator to a `Scorer`, or to `Regions`; None without a split.
     share : float
         Its share of the level; those of all candidates add up to 1.
     has_one_border : bool
-        Whether scores of two halves that agree may be tested together.
+        Whether it learns a `Scorer`. Scores of two halves that agree are tested together.
     """
 
-    learn: Callable[[SeenRows, np.random.Generator], Scorer | None]
+    learn: Callable[[SeenRows, np.random.Generator], Any]
     share: float = 1.0
     has_one_border: bool = True
 
@@ -118,6 +129,9 @@ class HeldOutTest:
         Scores of all rows by what each of these halves has learnt, in the same units.
     has_way_around : bool
         Whether a valley was not counted because rows connect its sides around it.
+    p_minimum : float
+        Smallest p-value that the tests could have given: they make a limited number of draws. 0
+        where it is not known.
     """
 
     p_value: float
@@ -126,6 +140,7 @@ class HeldOutTest:
     scores: NDArray = field(repr=False)
     sides: NDArray = field(repr=False)
     has_way_around: bool = False
+    p_minimum: float = 0.0
 
     @property
     def separation(self) -> float:
@@ -137,8 +152,8 @@ class HeldOutTest:
 class _Hyperplane:
     w: NDArray
 
-    def scores(self, rows: Any) -> tuple[NDArray, None]:
-        return np.asarray(rows @ self.w).ravel(), None
+    def scores(self, rows: Any) -> NDArray:
+        return np.asarray(rows @ self.w).ravel()
 
 
 def _learn_direction(seen: SeenRows, rng: np.random.Generator) -> _Hyperplane | None:
@@ -215,11 +230,15 @@ def held_out_test(
         seen = [SeenRows(X[half], int(rng.integers(2**31 - 1))) for half in halves]
         latest: list[float] = []
         for number, one in enumerate(judged):
-            scorers = [one.candidate.learn(half, rng) for half in seen]
-            parting = _Parting(X, halves, scorers, resolutions, rng)
-            latest += one.look_at(parting, rng)
-            if split == 0 and number == 0:
-                first = HeldOutTest(1.0, 0, (), parting.held_out, parting.sides)
+            learnt = [one.candidate.learn(half, rng) for half in seen]
+            rows = _Rows(X, resolutions, rng)
+            if one.candidate.has_one_border:
+                scored = _Scored(rows, halves, learnt)
+                latest += one.test_border(scored)
+                if split == 0 and number == 0:
+                    first = HeldOutTest(1.0, 0, (), scored.held_out, scored.sides)
+            else:
+                latest += one.test_regions(rows, halves, learnt)
             if stop_early and one.p_value <= level:
                 break
         made += latest
@@ -230,46 +249,31 @@ def held_out_test(
         ):
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
-    p_value = judged[best].p_value
     around = any(one.has_way_around for one in judged)
-    return HeldOutTest(p_value, best, tuple(made), first.scores, first.sides, around)
+    return HeldOutTest(
+        judged[best].p_value,
+        best,
+        tuple(made),
+        first.scores,
+        first.sides,
+        around,
+        judged[best].p_minimum,
+    )
 
 
-class _Parting:
-    """Two halves, and what each of them has learnt."""
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """All rows, the resolutions of their columns, and what draws."""
 
-    def __init__(
-        self,
-        X: Any,
-        halves: tuple[NDArray, NDArray],
-        scorers: list[Scorer | None],
-        resolutions: NDArray,
-        rng: np.random.Generator,
-    ):
-        self.X, self.resolutions, self.rng = X, resolutions, rng
-        n = X.shape[0]
-        self.samples: list[tuple[NDArray, NDArray]] = []  # scores and rows of each half
-        self.held_out, self.sides = np.zeros(n), np.zeros((2, n))
-        for number, (scorer, unseen) in enumerate(zip(scorers, halves[::-1], strict=True)):
-            if scorer is None:
-                self.samples.append((np.empty(0), np.empty(0, dtype=np.int64)))
-                continue
-            scores, inside = _dithered(scorer, X[unseen], resolutions, rng)
-            everywhere, _ = scorer.scores(X)
-            centre, unit = float(everywhere.mean()), float(everywhere.std())
-            unit = unit if unit > 0 else 1.0
-            scores = (scores - centre) / unit
-            self.sides[number] = (everywhere - centre) / unit
-            self.held_out[unseen] = scores
-            kept = np.ones(unseen.size, dtype=bool) if inside is None else inside
-            self.samples.append((scores[kept], unseen[kept]))
-        self.agreement = _correlation(*self.sides)
-        if self.agreement < 0:  # the second half calls the other side positive
-            self.sides[1] *= -1.0
-            self.held_out[halves[0]] *= -1.0
-            self.samples[1] = (-self.samples[1][0], self.samples[1][1])
+    X: Any
+    resolutions: NDArray
+    rng: np.random.Generator
 
-    def is_around(self, scores: NDArray, rows: NDArray) -> bool:
+    def scores(self, score: Callable[[Any], NDArray], rows: NDArray) -> NDArray:
+        """Return scores of dithered rows."""
+        return dithered_scores(score, self.X[rows], self.resolutions, self.rng)
+
+    def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
         """Whether there is a way around the valley of scores of rows."""
         if scores.size > WAY_ROWS:
             kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
@@ -277,20 +281,25 @@ class _Parting:
         return has_way_around(dithered(self.X[rows], self.resolutions, self.rng), scores)
 
 
-def _dithered(
-    scorer: Scorer, rows: Any, resolutions: NDArray, rng: np.random.Generator
-) -> tuple[NDArray, NDArray | None]:
-    """Return scores of dithered rows, and which are inside."""
-    insides: list[NDArray | None] = []
+class _Scored:
+    """Two halves, each scored by the border that the other has learnt."""
 
-    def score(some: Any) -> NDArray:
-        scores, inside = scorer.scores(some)
-        insides.append(inside)
-        return scores
-
-    scores = dithered_scores(score, rows, resolutions, rng)
-    known = [inside for inside in insides if inside is not None]
-    return scores, np.concatenate(known) if known else None
+    def __init__(self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]):
+        self.rows, self.unseen = rows, halves[::-1]
+        n = rows.X.shape[0]
+        self.held_out, self.sides = np.zeros(n), np.zeros((2, n))
+        for number, (scorer, unseen) in enumerate(zip(learnt, self.unseen, strict=True)):
+            if scorer is None:
+                continue
+            everywhere = scorer.scores(rows.X)
+            centre, unit = float(everywhere.mean()), float(everywhere.std())
+            unit = unit if unit > 0 else 1.0
+            self.sides[number] = (everywhere - centre) / unit
+            self.held_out[unseen] = (rows.scores(scorer.scores, unseen) - centre) / unit
+        self.agreement = _correlation(*self.sides)
+        if self.agreement < 0:  # the second half calls the other side positive
+            self.sides[1] *= -1.0
+            self.held_out[halves[0]] *= -1.0
 
 
 def _correlation(a: NDArray, b: NDArray) -> float:
@@ -307,6 +316,7 @@ class _Judged:
         self.candidate, self.test = candidate, test
         self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
         self.p_values: list[float] = []
+        self.minima: list[float] = []
         self.has_way_around = False
         # Of one or two p-values the smallest counts, by Bonferroni's rule.
         self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
@@ -316,34 +326,59 @@ class _Judged:
     @property
     def p_value(self) -> float:
         """Combined over what was looked at; the rest counts as 1."""
-        rest = np.ones(self.n_p_values - len(self.p_values))
-        combined = combine_p_values([*self.p_values, *rest], share=self.quantile)
+        return self._combined(self.p_values)
+
+    @property
+    def p_minimum(self) -> float:
+        """The p-value if no draw had reached the sample in any test that was made."""
+        return self._combined(self.minima) if self.test == "humps" else 0.0
+
+    def _combined(self, p_values: list[float]) -> float:
+        rest = np.ones(self.n_p_values - len(p_values))
+        combined = combine_p_values([*p_values, *rest], share=self.quantile)
         return min(1.0, combined / self.candidate.share)
 
-    def look_at(self, parting: _Parting, rng: np.random.Generator) -> list[float]:
-        samples = parting.samples
-        if self.candidate.has_one_border:
-            if abs(parting.agreement) >= AGREE:
-                scores, rows = (np.concatenate(parts) for parts in zip(*samples, strict=True))
-                found = [self._test(scores, rows, parting, rng)]
-            else:
-                everything = [(side, np.arange(side.size)) for side in parting.sides]
-                each = [
-                    self._test(scores, rows, parting, rng, around)
-                    for (scores, rows), around in zip(samples, everything, strict=True)
-                ]
-                found = [min(1.0, 2.0 * min(each))]
+    def test_border(self, scored: _Scored) -> list[float]:
+        """Return the p-value of scores across one border; of both halves where they agree."""
+        minimum = 1.0 / (1.0 + self.n_draws)
+        everything = np.arange(scored.held_out.size)
+        if abs(scored.agreement) >= AGREE:
+            p_value = self._p_value(scored.rows, scored.held_out, everything)
         else:
-            found = [self._test(scores, rows, parting, rng) for scores, rows in samples]
+            each = [
+                self._p_value(scored.rows, scored.held_out[unseen], unseen, (side, everything))
+                for unseen, side in zip(scored.unseen, scored.sides, strict=True)
+            ]
+            p_value = min(1.0, 2.0 * min(each))
+            minimum *= 2.0
+        self.p_values.append(p_value)
+        self.minima.append(minimum)
+        return [p_value]
+
+    def test_regions(
+        self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[Regions | None]
+    ) -> list[float]:
+        """Return the p-values of both halves, each combined over regions by Fisher's rule.
+
+        Given which rows are in which region, samples of different regions are independent.
+        """
+        found = []
+        for regions, unseen in zip(learnt, halves[::-1], strict=True):
+            p_values = [1.0]
+            if regions is not None:
+                samples = regions.samples(rows.scores(regions.functions, unseen))
+                p_values = [self._p_value(rows, scores, unseen[kept]) for scores, kept in samples]
+            found.append(fisher_p_value(p_values))
+            minimum = 1.0 / (1.0 + self.n_draws)
+            self.minima.append(fisher_p_value([minimum] * len(p_values)))
         self.p_values += found
         return found
 
-    def _test(
+    def _p_value(
         self,
+        among: _Rows,
         scores: NDArray,
         rows: NDArray,
-        parting: _Parting,
-        rng: np.random.Generator,
         around: tuple[NDArray, NDArray] | None = None,
     ) -> float:
         """Return the p-value of scores of rows; a way around is looked for in more of them."""
@@ -352,9 +387,14 @@ class _Judged:
         if self.test == "dip":
             p_value = float(dip_test(scores).p_value)
         else:
-            p_value = hump_test(scores, rng, n_draws=self.n_draws).p_value
+            p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
         # Only where it matters: neighbours take longer than draws.
-        if p_value <= SMALL and parting.is_around(*(around or (scores, rows))):
+        if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
             self.has_way_around = True
             return 1.0
         return p_value
+
+
+def fisher_p_value(p_values: Sequence[float]) -> float:
+    r"""Combine independent p-values: :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`."""
+    return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))

@@ -21,13 +21,15 @@ __all__ = ["CellPair", "clearest_pairs", "in_region", "pairwise_valleys"]
 # Numbers of clusters that are tried, as long as the mean cluster has so many rows.
 NUMBERS, ROWS_A_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
 # Restarts and iterations of k-means, rounds of discriminants that follow it.
-N_INIT, MAX_ITER, N_ROUNDS = 2, 30, 3
+N_INIT, MAX_ITER, N_ROUNDS = 1, 30, 3
 # Regularisation of the covariance within clusters, in units of its mean variance.
 REG = 0.1
 # Minimum share of a cluster; rounds that fall below it are not taken.
 LEAST_SHARE = 0.01
 # Fewer rows in a region say nothing.
 FEWEST = 20
+# Pairs that are tested together: those with this share of the largest significance.
+MOST_PAIRS, COMPARABLE = 4, 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class CellPair:
         the cells that are connected to it, on the first side all others.
     pair : tuple of int
         The two cells, the first of which is on the first side.
+    others : tuple of tuple of int
+        Other pairs that are about as clearly apart. No two pairs have a cell in common.
     significance : float
         Of the valley between the two: its depth in standard errors.
     depth : float
@@ -49,14 +53,30 @@ class CellPair:
 
     cells: LinearCells
     pair: tuple[int, int]
+    others: tuple[tuple[int, int], ...]
     significance: float
     depth: float
 
-    def scores(self, rows: Any) -> tuple[NDArray, NDArray]:
-        """Return scores of rows between the pair, and which of them are in its region."""
-        values = self.cells.functions(rows)
-        i, j = self.pair
-        return values[:, j] - values[:, i], in_region(values, i, j)
+    def functions(self, rows: Any) -> NDArray[np.float64]:
+        """Return the functions (n, k) of rows."""
+        return self.cells.functions(rows)
+
+    def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
+        r"""Return, for each pair, the scores between the two in its region, and of which rows.
+
+        Regions of pairs without a common cell are disjoint: from :math:`f_i + f_j \ge 2 f_k` and
+        :math:`\ge 2 f_l` follows :math:`f_i + f_j \ge f_k + f_l`, and the reverse.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n, k)
+            Functions of the rows.
+        """
+        found = []
+        for i, j in (self.pair, *self.others):
+            inside = np.flatnonzero(in_region(values, i, j))
+            found.append((values[inside, j] - values[inside, i], inside))
+        return found
 
 
 def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
@@ -206,7 +226,8 @@ def _clearest(
     valleys: list[Valley],
 ) -> CellPair:
     """Return the pair of a partition that is most clearly apart, with the sides around it."""
-    pair, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
+    tree, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
+    pair, *others = _disjoint(tree)
     known = zip(pairs, valleys, strict=True)
     across = [valley.depth for (i, j), valley in known if sides[i] != sides[j]]
     coef = rows.coefficients(directions).T
@@ -214,15 +235,16 @@ def _clearest(
     return CellPair(
         cells=LinearCells(coef, offsets - coef @ rows.mean, sides),
         pair=(i, j),
-        significance=valleys[pairs.index(pair)].significance,
+        others=tuple(others),
+        significance=tree[pair],
         depth=min(across),
     )
 
 
 def _bottleneck(
     k: int, valleys: dict[tuple[int, int], Valley]
-) -> tuple[tuple[int, int], NDArray[np.bool_]]:
-    """Return the clearest edge of the spanning tree of least significance, and its two sides.
+) -> tuple[dict[tuple[int, int], float], NDArray[np.bool_]]:
+    """Return the spanning tree of least significance, and the two sides of its clearest edge.
 
     Cells are joined one after the other, those with the least significant valley first. Two cells
     may have a valley between them and still be in one piece, by way of other cells: the arcs of a
@@ -242,4 +264,17 @@ def _bottleneck(
     for i, j in tree:
         if (i, j) != clearest:
             group[group == group[j]] = group[i]
-    return clearest, np.asarray(group == group[clearest[1]])
+    known = {edge: valleys[edge].significance for edge in tree if edge in valleys}
+    return known, np.asarray(group == group[clearest[1]])
+
+
+def _disjoint(edges: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
+    """Return edges without common cells, the most significant first, those far below it not."""
+    ordered = sorted(edges, key=lambda edge: -edges[edge])
+    chosen: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for edge in ordered:
+        if edges[edge] >= COMPARABLE * edges[ordered[0]] and not taken & set(edge):
+            chosen.append(edge)
+            taken |= set(edge)
+    return chosen[:MOST_PAIRS]
