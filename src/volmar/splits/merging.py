@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence import hump_test
 from volmar.splits.pairs import pairwise_valleys
 from volmar.splits.searched import n_searched, searched_rows
 
 __all__ = ["merged_labels"]
 
-# Valleys of so many standard errors are not tested: they are there.
-CLEAR = 4.0
-# A test on the rows that were split finds valleys too easily: no valley at this level is none.
-LEVEL = 0.05
+# The density between two halves of one mode is that of the mode, less so much by chance.
+FLAT = 0.05
 # Rows of both clusters between which a valley is looked for.
 FEWEST = 10
 
@@ -32,8 +29,10 @@ def merged_labels(
     """Return a new label for each cluster; those without a valley between them get the same.
 
     Each pair of clusters is projected on the difference of their linear discriminants inside its
-    convex region (`volmar.splits.pairs.in_region`). The pair with the least significant valley is
-    merged if its rows are consistent with one mode, and all pairs are looked at again.
+    convex region (`volmar.splits.pairs.in_region`). The pair with the shallowest valley is merged
+    if there is none to speak of, and all pairs are looked at again. Held-out rows have confirmed
+    the splits of the tree, so that a valley which may be chance is no reason to merge: clusters
+    that lie side by side would be joined in a chain.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ def merged_labels(
     labels : ndarray of shape (n,)
         Clusters 0 to k - 1.
     rng : Generator
-        Draws rows and samples of the test.
+        Draws rows.
     apart : collection of (int, int)
         Pairs of clusters, the smaller number first, that are known to be apart.
 
@@ -59,7 +58,7 @@ def merged_labels(
         X, labels = X[chosen], labels[chosen]
     rows = searched_rows(X, rng)
     while len(np.unique(new)) > 2:
-        pair = _least_separated(rows.T, rows.noisy, new[labels], rng, _known(apart, new))
+        pair = _least_separated(rows.T, rows.noisy, new[labels], _known(apart, new))
         if pair is None:
             break
         new[new == pair[1]] = pair[0]
@@ -75,20 +74,17 @@ def _least_separated(
     T: NDArray,
     noisy: NDArray,
     labels: NDArray,
-    rng: np.random.Generator,
     apart: set[tuple[int, int]],
 ) -> tuple[int, int] | None:
-    """Return the pair of clusters with the least significant valley, if that is none."""
+    """Return the pair of clusters with the shallowest valley, if that is none."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
-    for (i, j), sample, inside, valley in sorted(found, key=lambda one: one[3].significance):
-        if valley.significance > CLEAR:
+    for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
+        if valley.depth > FLAT:
             return None
         if (int(names[i]), int(names[j])) in apart:
             continue
         here = codes[inside]
-        if min(np.count_nonzero(here == i), np.count_nonzero(here == j)) < FEWEST:
-            continue
-        if hump_test(sample, rng).p_value > LEVEL:
+        if min(np.count_nonzero(here == i), np.count_nonzero(here == j)) >= FEWEST:
             return int(names[i]), int(names[j])
     return None

@@ -173,8 +173,8 @@ def _discriminants(T: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArra
 
 def pairwise_valleys(
     T: NDArray, noisy: NDArray, labels: NDArray, k: int
-) -> list[tuple[tuple[int, int], NDArray, NDArray, Valley]]:
-    """Return, for pairs of clusters: their numbers, scores, the rows of these, and their valley.
+) -> list[tuple[tuple[int, int], NDArray, Valley]]:
+    """Return, for pairs of clusters: their numbers, the rows in their region, and the valley.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def pairwise_valleys(
     """
     directions, offsets = _discriminants(T, labels, k)
     pairs, samples, insides = _regions(noisy @ directions + offsets)
-    return list(zip(pairs, samples, insides, deepest_valleys(samples), strict=True))
+    return list(zip(pairs, insides, deepest_valleys(samples), strict=True))
 
 
 def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
