@@ -173,7 +173,7 @@ def test_a_half_has_no_part_in_its_own_scores(estimator, monkeypatch, noise):
     def spied(learn):
         def learn_and_keep(*arguments):
             found = learn(*arguments)
-            scorers.append(lambda rows: found.scores(rows)[0])
+            scorers.append(found.scores)
             return found
 
         return learn_and_keep
@@ -275,11 +275,11 @@ def test_splits_and_levels():
     assert len(more.p_values) == 6
     assert more.p_values[:3] == few.p_values
     np.testing.assert_array_equal(more.scores, few.scores)
-    # A level that 2,000 draws could not reach has more of them, so that the minimum is a quarter
-    # of the level over the share of the candidate, and over two where the smaller of two counts.
+    # A level that 2,000 draws could not reach has more of them: the minimum is below a quarter.
     strict = split_test(X, alpha=0.001, n_splits=1, random_state=0)
     assert strict.is_real
-    assert strict.p_values[:2] == (1 / 5716, 1 / 26668)
+    assert strict.p_values[0] == 1 / 5716
+    assert strict.p_value == strict.p_minimum == 1 / 5716 / 0.7 <= 0.001 / 4
 
 
 def test_many_rows_are_split_once(monkeypatch):
@@ -298,10 +298,13 @@ def test_one_row_that_differs_is_no_group():
 def test_words(noise):
     real = split_test(blobs(), n_splits=1, random_state=0)
     assert str(real) == (
-        f"There is more than one group (p = {real.p_value:.2g}): held-out rows have a gap where "
+        "There is more than one group (p ≤ 0.00072): held-out rows have a gap where "
         "the other half of the rows was split. The two halves disagree about "
         f"{100 * real.disagreement:.0f} % of the rows."
     )
+    assert real.p_value == real.p_minimum == pytest.approx(1 / 2001 / 0.7)
+    plain = replace(real, p_minimum=0.0)
+    assert str(plain).startswith("There is more than one group (p = 0.00071): held-out rows")
     kept = split_test(noise, n_splits=1, random_state=0)
     assert str(kept).startswith("No evidence for more than one group (p = ")
     assert "above 0.05" in str(kept)
