@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,8 @@ CHANCE, RANKS = 0.5, 1e-3
 ALPHA = 0.05
 # Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
 SAMPLED_ROWS = 20_000
+# Clusters with a p-value up to this may be several, and are not merged.
+ONE_GROUP = 0.5
 # Share of the smaller side in which a fit may differ from the valley that it started from.
 NEAR = 0.1
 
@@ -262,15 +265,24 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
 
     def _merge(self, X: Any, weights: NDArray | None, result: RecursiveResult) -> RecursiveResult:
-        """Give clusters of the tree one label where there is no valley between them."""
-        if self.tree_.n_leaves < 3:
+        """Give clusters of the tree one label where there is no valley between them.
+
+        Only those that look like one group themselves: the middle of several groups that were not
+        told apart has no valley towards the next one.
+        """
+        leaves = self.tree_.leaves()
+        if len(leaves) < 3:
             return result
+        apart = set(self.tree_.siblings())
+        for one, other in combinations(leaves, 2):
+            if min(one.p_value, other.p_value) <= ONE_GROUP:
+                apart.add((int(one.label or 0), int(other.label or 0)))
         counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
         new = merged_labels(
             X[counted],
             result.labels[counted],
             np.random.default_rng(0),
-            apart=self.tree_.siblings(),
+            apart=apart,
         )
         self.tree_.relabel(new)
         return replace(result, labels=new[result.labels])
