@@ -255,6 +255,17 @@ def test_clusters_are_not_smaller_than_asked_for(fewest):
     assert len(set(model.labels_)) == 2
 
 
+@pytest.mark.parametrize("unit", [0.1, 1.0, 10.0])
+def test_the_unit_of_weights_does_not_matter(unit):
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    X[:60, 1] += 7.0
+    weights = np.full(500, unit)
+    kept = MSPC("auto", min_cluster_size=0.1, random_state=0).fit(X, sample_weight=weights)
+    assert sorted(np.bincount(kept.labels_)) == [60, 440]
+    large = MSPC("auto", min_cluster_size=0.2, random_state=0).fit(X, sample_weight=weights)
+    assert large.labels_.max() == 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_blob_is_cut_by_the_tree(seed):
     X, y = four_blobs(600, seed, std=0.9)
