@@ -24,6 +24,7 @@ MAP = [
     {"rows", "graphs", "operators", "solvers"},
     {"metrics", "distributed"},
     {"evidence"},
+    {"splits"},
     {"base"},
     {"volume", "margin", "separation", "baselines"},
     {"diagnostics", "selection"},

@@ -273,7 +273,9 @@ def test_a_least_share_of_any_kind_is_of_all_rows():
 
 @pytest.mark.parametrize("value", ["Auto", "3"])
 def test_a_wrong_word_for_the_number_is_told_both_ways(mixture, value):
-    with pytest.raises(ValueError, match=f"an integer .* or 'auto' or 'fast', got '{value}'"):
+    with pytest.raises(
+        ValueError, match=f"an integer .* or 'auto' or 'fast' for MSPC, got '{value}'"
+    ):
         MSPC(value).fit(mixture[0])
 
 

@@ -12,7 +12,6 @@ from sklearn.metrics import adjusted_rand_score
 import volmar
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
-from volmar.splits import separation_along
 
 BINARY = ["GMMC", "HardLabelMVC", "IterSVR", "LGMMC", "MultivariateMMC", "NormalizedCut"]
 BINARY += ["SDPMMC", "SKMMC"]
@@ -67,29 +66,6 @@ def test_a_row_on_the_border_goes_to_the_first_side():
     tree = SplitTree(SplitNode(3, 3.0, model=Half(), children=(leaves[0], inner), rank=1))
     scores = tree.scores(np.array([[0.0], [1.0], [-1.0]]))
     assert scores.argmax(axis=1).tolist() == [0, 2, 0]
-
-
-def test_separation_along_is_theorem_2_in_one_dimension():
-    rng = np.random.default_rng(1)
-    f = np.concatenate([rng.normal(0, 1, 300), rng.normal(5, 2, 100)])
-    side = f > 2.5
-    m1, m0, r = f[side].mean(), f[~side].mean(), side.mean()
-    within = r * f[side].var() + (1 - r) * f[~side].var()
-    # kappa_LB^2 = (w'D)^2 / (2 sum of the variances weighted so) of MSPC eq. 4.
-    kappa2 = r * (1 - r) * (m1 - m0) ** 2 / (2 * max(r, 1 - r) * within)
-    assert separation_along(f, side) == pytest.approx(kappa2 / (1 + kappa2), rel=1e-12)
-    weights = rng.integers(1, 4, f.size)
-    repeated = separation_along(np.repeat(f, weights), np.repeat(side, weights))
-    assert separation_along(f, side, weights.astype(float)) == pytest.approx(repeated, rel=1e-12)
-    assert separation_along(f, np.zeros(400, dtype=bool)) == 0.0
-    assert separation_along(np.ones(400), side) == 0.0
-
-
-def test_the_uniform_density_attains_three_quarters():
-    f = np.linspace(-1.0, 1.0, 20001)
-    assert separation_along(f, f > 0) == pytest.approx(0.75, abs=1e-3)
-    f = np.random.default_rng(0).standard_normal(20001)
-    assert separation_along(f, f > 0) < 0.66
 
 
 def test_weight_two_is_a_row_twice(blobs):
@@ -333,45 +309,46 @@ def test_the_number_of_clusters_by_tested_splits(name, parameters):
     )
 
 
-def test_curved_splits_are_not_tested(blobs):
+CURVED = [
+    ("SoftLabelMVC", {}),
+    ("NormalizedCut", {}),
+    ("SKMMC", {}),
+    ("KernelCPMMC", {}),
+    ("IterSVR", {"kernel": "rbf"}),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters"), CURVED, ids=[name for name, _ in CURVED])
+def test_curved_splits_are_tested(name, parameters):
+    X, y = make_blobs(240, centers=3, n_features=2, separation=10.0, random_state=0)
+    model = getattr(volmar, name)("auto", random_state=0, **parameters).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    for node in model.tree_.nodes():
+        assert (node.p_value <= 0.05 * node.n_rows / 240) == (not node.is_leaf)
+    noise = np.random.default_rng(0).normal(size=(150, 2))
+    kept = getattr(volmar, name)("auto", random_state=0, **parameters).fit(noise)
+    assert kept.labels_.max() == 0
+    assert "above its level of 0.05" in kept.tree_.root.reason
+    assert kept.tree_.root.p_value > 0.05
+
+
+def test_a_border_around_a_group_is_found():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    X /= np.linalg.norm(X, axis=1)[:, None] * np.repeat([1.0, 0.25], 150)[:, None]
+    X += 0.1 * np.random.default_rng(1).normal(size=(300, 2))
+    model = volmar.SoftLabelMVC("auto", random_state=0).fit(X)
+    assert adjusted_rand_score(np.repeat([0, 1], 150), model.labels_) > 0.95
+
+
+def test_words_for_the_number_of_clusters(blobs):
     X, _ = blobs
-    with pytest.raises(ValueError, match="splits are no hyperplanes"):
-        volmar.SoftLabelMVC("auto").fit(X)
-    with pytest.raises(TypeError, match="Use kernel='linear'"):
-        volmar.IterSVR("auto").fit(X)
-    with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto', got"):
+    with pytest.raises(ValueError, match=r"n_clusters must be an integer .* or 'auto' for CPMMC"):
         volmar.CPMMC("fast").fit(X)
-
-
-def test_halves_judge_each_other():
-    """The fits never see the rows that judge them, and every row judges once a parting."""
-    X = np.column_stack([np.arange(60.0), np.zeros(60)])
-    seen, judged = [], []
-
-    class Line:
-        def decision_function(self, rows):
-            judged.append(rows[:, 0])
-            return rows[:, 0] - 30.0
-
-    def fit(rows, weights, seed):
-        seen.append(rows[:, 0])
-        return Line()
-
-    found = cross_fit(fit, X, None, seed=0, level=0.05)
-    assert len(seen) == len(judged) == 6
-    for fitted, scored in zip(seen, judged, strict=True):
-        assert not set(fitted) & set(scored)
-        assert len(fitted) + len(scored) == 60
-    for first, second in zip(judged[::2], judged[1::2], strict=True):
-        assert sorted([*first, *second]) == list(range(60))
-    assert found.p_value > 0.05  # equally spaced points have one hump
-
-
-def test_a_half_that_cannot_be_fitted_counts_against_the_split():
-    def refuse(rows, weights, seed):
-        raise ValueError
-
-    assert cross_fit(refuse, np.eye(50), None, seed=0, level=0.05) == (1.0, 0.0)
+    with pytest.raises(ValueError, match=r"looks for gaps between rows, and LGMMC was given sim"):
+        volmar.LGMMC("auto", kernel="precomputed").fit(X @ X.T)
+    with pytest.raises(ValueError, match=r"NormalizedCut was given similarities \('precomputed'"):
+        volmar.NormalizedCut("auto", affinity="precomputed").fit(X @ X.T)
 
 
 def test_normalized_cut_splits_clusters_before_halves_of_one():

@@ -1,6 +1,7 @@
 """Whether a split is real and whether it is stable: known answers, held-out rows, bad input."""
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import ResamplingStability, split_test, stability
+from volmar.evidence import HumpTest
+from volmar.evidence.humps import deepest_valley
+from volmar.splits import DIRECTION, held_out
+from volmar.splits.held_out import PAIR
 
 # The function has taken the place of its module in the room.
 MODULE = importlib.import_module("volmar.diagnostics.split_test")
@@ -43,7 +48,8 @@ def test_blobs_are_real(test):
     result = split_test(blobs(), test=test, random_state=0)
     assert result.is_real
     assert result.p_value < 0.01
-    assert len(result.p_values) == 6
+    # Of three splits in halves: one of the direction, on which both agree, two of the pair.
+    assert len(result.p_values) == 9
     assert result.separation > 0.85
     assert result.disagreement < 0.02
     # Both halves call the same side the upper one, and zero is between the sides.
@@ -79,19 +85,18 @@ def test_one_hump_is_rarely_split():
 
 
 def test_a_small_group_is_real_where_the_dip_is_blind():
-    X = blobs(500, share=0.12, distance=7.0)
+    X = blobs(500, share=0.08, distance=7.0)
     result = split_test(X, n_splits=1, random_state=0)
     assert result.is_real
     # It is cut off at its own size, not at the mean.
-    assert min(np.mean(result.scores > 0), np.mean(result.scores < 0)) == pytest.approx(
-        0.12, abs=0.01
-    )
+    above = np.mean(result.scores > deepest_valley(result.scores))
+    assert min(above, 1 - above) == pytest.approx(0.08, abs=0.01)
     assert not split_test(X, test="dip", n_splits=1, random_state=0).is_real
 
 
 def test_a_kernel_sees_what_no_hyperplane_shows():
     X, _ = make_two_circles(300, noise=0.03, factor=0.3, random_state=0)
-    assert not split_test(X, random_state=0).is_real
+    assert not split_test(X, MSPC(), random_state=0).is_real
     assert split_test(X, KernelCPMMC(), random_state=0).is_real
 
 
@@ -136,19 +141,17 @@ class Linear(ClusterMixin, BaseEstimator):
 def test_scores_by_coefficients(coef, convert):
     X = blobs()
     result = split_test(convert(X), Linear(coef), n_splits=1, random_state=0)
-    expected = X[:, 1] - 3
-    halves = halves_of(len(X), 0)
-    for half in halves:
-        np.testing.assert_allclose(
-            result.scores[half], expected[half] / expected[half].std(), rtol=1e-9
-        )
+    np.testing.assert_allclose(
+        result.scores, (X[:, 1] - X[:, 1].mean()) / X[:, 1].std(), rtol=1e-9, atol=1e-9
+    )
     assert result.disagreement == 0
 
 
 def test_centres_give_the_side_of_the_nearer_one():
     """A mean far from zero: squared norms in single precision would not tell the sides."""
     X = (blobs(distance=8.0) + 3e4).astype(np.float32)
-    scorer = MODULE._scorer(X, KMeans(2, n_init=2, random_state=0), np.random.default_rng(0))
+    model = KMeans(2, n_init=2, random_state=0)
+    scorer = MODULE._learnt(X, model, np.random.default_rng(0)).score
     centers = KMeans(2, n_init=2, random_state=0).fit(X).cluster_centers_.astype(np.float64)
     distances = np.linalg.norm(X[:, None].astype(np.float64) - centers, axis=2)
     np.testing.assert_array_equal(scorer(X) > 0, distances[:, 1] < distances[:, 0])
@@ -165,13 +168,19 @@ def halves_of(n, seed):
 
 @pytest.mark.parametrize("estimator", [None, MSPC(), KMeans(2, n_init=1)])
 def test_a_half_has_no_part_in_its_own_scores(estimator, monkeypatch, noise):
-    exact, scorers = MODULE._scorer, []
+    scorers = []
 
-    def spied(*arguments):
-        scorers.append(exact(*arguments))
-        return scorers[-1]
+    def spied(learn):
+        def learn_and_keep(*arguments):
+            found = learn(*arguments)
+            scorers.append(found.scores)
+            return found
 
-    monkeypatch.setattr(MODULE, "_scorer", spied)
+        return learn_and_keep
+
+    direction = replace(DIRECTION, learn=spied(DIRECTION.learn))
+    monkeypatch.setattr(MODULE, "LINEAR", (direction, PAIR))
+    monkeypatch.setattr(MODULE, "_learnt", spied(MODULE._learnt))
     X = blobs()
     other = X.copy()
     first_half, second_half = halves_of(len(X), 5)
@@ -181,10 +190,10 @@ def test_a_half_has_no_part_in_its_own_scores(estimator, monkeypatch, noise):
     (of_first, of_second), (of_other, again) = scorers[:2], scorers[2:]
     np.testing.assert_array_equal(of_second(noise), again(noise))
     assert not np.allclose(of_first(noise), of_other(noise))
-    # The scores of the first half are those of the second half's scorer, up to their unit.
+    # The scores of the first half are those of the second half's scorer, in standard deviations.
     scores = split_test(X, estimator, n_splits=1, random_state=5).scores
     for half, scorer in ((first_half, of_second), (second_half, of_first)):
-        expected = scorer(X[half]) / scorer(X[half]).std()
+        expected = (scorer(X[half]) - scorer(X).mean()) / scorer(X).std()
         assert min(abs(scores[half] - expected).max(), abs(scores[half] + expected).max()) < 1e-9
 
 
@@ -261,19 +270,21 @@ def test_a_seed_of_the_estimator_stays():
 
 def test_splits_and_levels():
     X = blobs()
-    assert len(split_test(X, n_splits=1, random_state=0).p_values) == 2
     few, more = (split_test(X, n_splits=k, random_state=0) for k in (1, 2))
-    assert more.p_values[:2] == few.p_values
+    assert len(few.p_values) == 3
+    assert len(more.p_values) == 6
+    assert more.p_values[:3] == few.p_values
     np.testing.assert_array_equal(more.scores, few.scores)
-    # A level that 400 draws could not reach has more of them.
+    # A level that 2,000 draws could not reach has more of them: the minimum is below a quarter.
     strict = split_test(X, alpha=0.001, n_splits=1, random_state=0)
     assert strict.is_real
-    assert strict.p_values == (1 / 3001, 1 / 3001)
+    assert strict.p_values[0] == 1 / 5716
+    assert strict.p_value == strict.p_minimum == 1 / 5716 / 0.7 <= 0.001 / 4
 
 
 def test_many_rows_are_split_once(monkeypatch):
     monkeypatch.setattr(MODULE, "LARGE", 240)
-    assert len(split_test(blobs(), random_state=0).p_values) == 2
+    assert len(split_test(blobs(), random_state=0).p_values) == 3
 
 
 def test_one_row_that_differs_is_no_group():
@@ -287,13 +298,16 @@ def test_one_row_that_differs_is_no_group():
 def test_words(noise):
     real = split_test(blobs(), n_splits=1, random_state=0)
     assert str(real) == (
-        f"There is more than one group (p = {real.p_value:.2g}): the rows of one half part where "
-        "the other half says. The two halves disagree about "
+        "There is more than one group (p ≤ 0.00072): held-out rows have a gap where "
+        "the other half of the rows was split. The two halves disagree about "
         f"{100 * real.disagreement:.0f} % of the rows."
     )
+    assert real.p_value == real.p_minimum == pytest.approx(1 / 2001 / 0.7)
+    plain = replace(real, p_minimum=0.0)
+    assert str(plain).startswith("There is more than one group (p = 0.00071): held-out rows")
     kept = split_test(noise, n_splits=1, random_state=0)
-    assert str(kept).startswith("Nothing here speaks for more than one group (p = ")
-    assert "more than 0.05" in str(kept)
+    assert str(kept).startswith("No evidence for more than one group (p = ")
+    assert "above 0.05" in str(kept)
     assert "scores" not in repr(real)
 
 
@@ -541,7 +555,7 @@ def test_moons_are_real(test):
     assert found.is_real
     assert not found.has_way_around
     assert found.disagreement < 0.1
-    assert len(found.p_values) == 6
+    assert len(found.p_values) == 3
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert max(np.mean((found.scores > 0) == y), np.mean((found.scores < 0) == y)) > 0.95
 
@@ -611,13 +625,13 @@ def test_distances_of_a_pipeline_are_those_of_its_last_step():
 
 def test_a_ring_has_a_way_around(monkeypatch):
     """Where a curved split of one piece is bimodal all the same, it is not real."""
-    monkeypatch.setattr(MODULE, "hump_test", lambda *_, **__: HumpTest(0.1, 0.01))
+    monkeypatch.setattr(held_out, "hump_test", lambda *_, **__: HumpTest(0.1, 0.01))
     found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
-    assert found.p_values == (1.0, 1.0)
+    assert found.p_values == (1.0,)
     assert found.has_way_around
     assert not found.is_real
     assert "rows connect the two sides around the gap" in str(found)
-    monkeypatch.setattr(MODULE, "has_way_around", lambda *_: False)
+    monkeypatch.setattr(held_out, "has_way_around", lambda *_: False)
     found = split_test(bent(600), SoftLabelMVC(), n_splits=1, random_state=0)
     assert found.is_real
     assert not found.has_way_around
@@ -627,7 +641,7 @@ def test_one_cluster_is_no_split():
     """An estimator that puts a half together, or one row apart."""
     X = np.random.default_rng(0).normal(size=(100, 2))
     found = split_test(X, DBSCAN(eps=50), n_splits=1, random_state=0)
-    assert found.p_values == (1.0, 1.0)
+    assert found.p_values == (1.0,)
     np.testing.assert_array_equal(found.scores, 0.0)
     X[3] = 30.0
     single = AgglomerativeClustering(2, linkage="single")

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
+from scipy.stats import combine_pvalues
 from sklearn.cluster import KMeans
 
 from volmar.evidence import Border, combine_p_values
@@ -16,7 +19,7 @@ from volmar.splits import (
     walk_candidate,
 )
 from volmar.splits import held_out as module
-from volmar.splits.held_out import PAIR
+from volmar.splits.held_out import PAIR, fisher_p_value
 
 
 def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):
@@ -38,14 +41,28 @@ def outcome(X, candidates=LINEAR, seed=0, **options):
 
 
 class Axis:
-    """Scores by one column, of the rows inside."""
+    """Scores by one column."""
 
-    def __init__(self, column, sign=1.0, inside=None):
-        self.column, self.sign, self.inside = column, sign, inside
+    def __init__(self, column, sign=1.0):
+        self.column, self.sign = column, sign
 
     def scores(self, rows):
-        inside = None if self.inside is None else self.inside(rows)
-        return self.sign * (rows @ np.eye(rows.shape[1])[self.column]), inside
+        return self.sign * (rows @ np.eye(rows.shape[1])[self.column])
+
+
+class Bands:
+    """Scores by one column, in bands of another: from each place to the next."""
+
+    def __init__(self, column=1, other=0, places=(-np.inf, np.inf)):
+        self.column, self.other, self.places = column, other, places
+
+    def functions(self, rows):
+        return np.asarray(rows @ np.eye(rows.shape[1])[:, [self.column, self.other]])
+
+    def samples(self, values):
+        bands = np.digitize(values[:, 1], self.places)
+        kept = [np.flatnonzero(bands == band) for band in range(1, len(self.places))]
+        return [(values[rows, 0], rows) for rows in kept]
 
 
 def axes(*scorers, **options):
@@ -81,7 +98,7 @@ def test_seen_and_held_out_rows_never_overlap(n, convert):
         def scores(self, rows):
             dense = rows.toarray() if sparse.issparse(rows) else rows
             scored.append(dense[:, 0])
-            return dense[:, 0], None
+            return dense[:, 0]
 
     def learn(half, rng):
         rows = half.rows.toarray() if sparse.issparse(half.rows) else half.rows
@@ -151,22 +168,43 @@ def test_halves_that_agree_are_tested_together(monkeypatch):
     assert sizes == [100, 100]
     # A candidate with several borders is never tested together.
     sizes = told_p_values(monkeypatch, [0.3, 0.2])
-    one = axes(Axis(1), Axis(1), has_one_border=False)
-    assert outcome(X, [one], n_splits=1).p_values == (0.3, 0.2)
+    one = axes(Bands(), Bands(), has_one_border=False)
+    assert outcome(X, [one], n_splits=1).p_values == pytest.approx((0.3, 0.2))
     assert sizes == [100, 100]
 
 
 def test_rows_outside_a_region_are_not_tested(monkeypatch):
     X = groups(200)
     sizes = told_p_values(monkeypatch, [0.3, 0.2])
-    scorers = [Axis(1, inside=lambda rows: rows[:, 0] > 0) for _ in range(2)]
-    outcome(X, [axes(*scorers, has_one_border=False)], n_splits=1)
+    bands = [Bands(places=(0.0, np.inf)) for _ in range(2)]
+    outcome(X, [axes(*bands, has_one_border=False)], n_splits=1)
     assert sum(sizes) == np.count_nonzero(X[:, 0] > 0)
     # Fewer than 20 are not tested at all.
     sizes = told_p_values(monkeypatch, [])
-    scorers = [Axis(1, inside=lambda rows: np.arange(len(rows)) < 19) for _ in range(2)]
-    found = outcome(X, [axes(*scorers, has_one_border=False)], n_splits=1)
+    bands = [Bands(places=(1.5, np.inf)) for _ in range(2)]
+    found = outcome(X, [axes(*bands, has_one_border=False)], n_splits=1)
+    assert sizes == []
     assert found.p_values == (1.0, 1.0)
+
+
+def test_regions_are_combined_by_fishers_rule(monkeypatch):
+    X = groups(200)
+    p_values = [0.05, 0.2, 0.4, 0.3, 0.6, 0.1]
+    sizes = told_p_values(monkeypatch, p_values)
+    places = (-np.inf, -0.4, 0.4, np.inf)
+    bands = axes(Bands(places=places), Bands(places=places), has_one_border=False)
+    found = outcome(X, [bands], n_splits=1)
+    assert sum(sizes) == 200
+    expected = [combine_pvalues(three).pvalue for three in (p_values[:3], p_values[3:])]
+    np.testing.assert_allclose(found.p_values, expected)
+    assert found.p_value == pytest.approx(2 * min(expected))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=6))
+def test_fishers_rule(p_values):
+    expected = combine_pvalues(p_values).pvalue
+    assert fisher_p_value(p_values) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def test_regions_of_dithered_sparse_rows_in_blocks(monkeypatch):
@@ -176,8 +214,8 @@ def test_regions_of_dithered_sparse_rows_in_blocks(monkeypatch):
     sizes = []
     for rows in (X.astype(float), sparse.csr_array(X.astype(float))):
         sizes += [told_p_values(monkeypatch, [0.3, 0.2])]
-        scorers = [Axis(1, inside=lambda r: r @ [0.0, 1.0] > 15) for _ in range(2)]
-        outcome(rows, [axes(*scorers, has_one_border=False)], n_splits=1)
+        bands = [Bands(0, 1, places=(15.0, np.inf)) for _ in range(2)]
+        outcome(rows, [axes(*bands, has_one_border=False)], n_splits=1)
     assert abs(sum(sizes[0]) - sum(sizes[1])) < 15
     assert abs(sum(sizes[0]) - np.count_nonzero(X[:, 1] > 15)) < 15
 
@@ -189,11 +227,11 @@ def test_p_values_are_combined_by_the_rule(monkeypatch):
     """Direction 7/10 of the level, pair 3/10; a third of the p-values each."""
     X = groups(200)
     direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
-    pair = axes(*[Axis(2) for _ in range(6)], share=0.3, has_one_border=False)
-    given = [0.06, 0.5, 0.4, 0.2, 0.3, 0.1, 0.7, 0.08, 0.9]
-    told_p_values(monkeypatch, given)
+    pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
+    p_values = [0.06, 0.5, 0.4, 0.2, 0.3, 0.1, 0.7, 0.08, 0.9]
+    told_p_values(monkeypatch, p_values)
     found = outcome(X, [direction, pair], stop_early=False)
-    assert found.p_values == tuple(given)
+    assert found.p_values == pytest.approx(tuple(p_values))
     # Of three p-values the smallest, of six the second.
     assert combine_p_values([0.06, 0.2, 0.7]) == pytest.approx(3 * 0.06)
     expected = [3 * 0.06 / 0.7, 3 * 0.1 / 0.3]
@@ -204,7 +242,7 @@ def test_p_values_are_combined_by_the_rule(monkeypatch):
 def test_the_pair_may_decide(monkeypatch):
     X = groups(200)
     direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
-    pair = axes(*[Axis(2) for _ in range(6)], share=0.3, has_one_border=False)
+    pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
     told_p_values(monkeypatch, [0.9, 0.001, 0.002, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
     found = outcome(X, [direction, pair], stop_early=False)
     assert found.candidate == 1
@@ -215,7 +253,8 @@ def test_the_pair_may_decide(monkeypatch):
 def test_of_one_split_in_halves_the_rule_is_bonferronis(monkeypatch, has_one_border):
     X = groups(200)
     told_p_values(monkeypatch, [0.01, 0.9])
-    one = axes(Axis(1), Axis(1), has_one_border=has_one_border)
+    kind = Axis if has_one_border else Bands
+    one = axes(kind(1), kind(1), has_one_border=has_one_border)
     expected = 0.01 if has_one_border else 0.02
     assert outcome(X, [one], n_splits=1).p_value == pytest.approx(expected)
 
@@ -226,7 +265,7 @@ def test_looking_ends_where_nothing_can_change(monkeypatch):
     def looks(p_values):
         told_p_values(monkeypatch, p_values)
         direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
-        pair = axes(*[Axis(2) for _ in range(6)], share=0.3, has_one_border=False)
+        pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
         return outcome(X, [direction, pair])
 
     # At most the level after one test: 3 p / 0.7.
@@ -235,9 +274,10 @@ def test_looking_ends_where_nothing_can_change(monkeypatch):
     assert looks([0.6, 0.7, 0.8]).p_value == 1.0
     # Not yet: all p-values are looked at.
     many = [0.4] * 9
-    assert looks(many).p_values == tuple(many)
+    assert looks(many).p_values == pytest.approx(tuple(many))
     # The second p-value of the pair that is small enough ends it.
-    assert looks([0.9, 0.001, 0.9, 0.9, 0.001, 0.9]).p_values == (0.9, 0.001, 0.9, 0.9, 0.001, 0.9)
+    two = (0.9, 0.001, 0.9, 0.9, 0.001, 0.9)
+    assert looks(two).p_values == pytest.approx(two)
 
 
 def test_smaller_levels_have_more_draws(monkeypatch):
@@ -265,6 +305,15 @@ def test_stopping_early_does_not_change_the_decision(seed):
         assert (early.p_value <= 0.05) == (late.p_value <= 0.05)
         assert len(early.p_values) <= len(late.p_values) == 9
         np.testing.assert_array_equal(early.scores, late.scores)
+
+
+def test_the_smallest_p_value_is_that_of_no_draw():
+    X = groups(240)
+    found = outcome(X, [DIRECTION], n_splits=1)
+    assert found.p_value == found.p_minimum == pytest.approx(1 / 2001 / 0.7)
+    noise = outcome(np.random.default_rng(0).normal(size=(240, 4)), stop_early=False)
+    assert 0 < noise.p_minimum < noise.p_value
+    assert outcome(X, [DIRECTION], test="dip").p_minimum == 0.0
 
 
 def test_progress_is_told_after_each_split():

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from volmar.evidence import hump_test
 from volmar.splits import clearest_pairs, make_split, merged_labels, searched_rows
 from volmar.splits import searched as searched_module
-from volmar.splits.pairs import _bottleneck, in_region, pairwise_valleys
+from volmar.splits.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
 from volmar.splits.valleys import Valley, deepest_valleys
 
 
@@ -98,11 +98,11 @@ def test_valleys_of_pairs_are_those_in_their_regions(rng):
     S += 0.1 * np.trace(S) / 4 * np.eye(4)
     directions = np.linalg.solve(S, means.T)
     values = X @ directions - 0.5 * np.diag(means @ directions)
-    for (i, j), scores, rows, valley in found:
+    for (i, j), rows, valley in found:
         inside = np.flatnonzero(in_region(values, i, j))
         np.testing.assert_array_equal(rows, inside)
-        np.testing.assert_allclose(scores, (values[:, j] - values[:, i])[inside], atol=1e-9)
-        assert valley == deepest_valleys([scores])[0]
+        scores = (values[:, j] - values[:, i])[inside]
+        assert valley == pytest.approx(deepest_valleys([scores])[0])
         assert valley.depth > 0.5
         assert np.mean((scores > valley.place) == (y[rows] == j)) > 0.98
 
@@ -128,11 +128,25 @@ def test_the_bottleneck_is_the_best_of_all_bipartitions(seed, k):
     rng = np.random.default_rng(seed)
     strength = {e: float(rng.random()) for e in itertools.combinations(range(k), 2)}
     valleys = {e: Valley(0.0, 0.5, value) for e, value in strength.items()}
-    (i, j), sides = _bottleneck(k, valleys)
-    assert sides[j]
-    assert not sides[i]
+    tree, sides = _bottleneck(k, valleys)
+    assert len(tree) == k - 1
+    assert all(tree[e] == strength[e] for e in tree)
+    clearest = max(tree, key=tree.get)
+    assert sides[clearest[1]]
+    assert not sides[clearest[0]]
     across = [value for e, value in strength.items() if sides[e[0]] != sides[e[1]]]
-    assert min(across) == strength[i, j] == brute_force_bottleneck(k, strength)
+    assert min(across) == tree[clearest] == brute_force_bottleneck(k, strength)
+    chosen = _disjoint(tree)
+    assert chosen[0] == clearest
+    assert len({cell for e in chosen for cell in e}) == 2 * len(chosen)
+    assert all(tree[e] >= 0.5 * tree[clearest] for e in chosen)
+
+
+def test_pairs_that_are_tested_together_have_no_common_cell():
+    edges = {(0, 1): 9.0, (1, 2): 8.0, (2, 3): 7.0, (4, 5): 3.0, (6, 7): 5.0}
+    assert _disjoint(edges) == [(0, 1), (2, 3), (6, 7)]
+    many = {(2 * i, 2 * i + 1): 9.0 - 0.1 * i for i in range(6)}
+    assert _disjoint(many) == [(0, 1), (2, 3), (4, 5), (6, 7)]
 
 
 def test_arcs_of_a_ring_have_no_bottleneck():
@@ -142,14 +156,14 @@ def test_arcs_of_a_ring_have_no_bottleneck():
         (i, j): Valley(0.0, 0.0, 0.0) if (j - i) in (1, k - 1) else Valley(0.0, 0.9, 9.0)
         for i, j in itertools.combinations(range(k), 2)
     }
-    pair, _ = _bottleneck(k, valleys)
-    assert valleys[pair].significance == 0.0
+    tree, _ = _bottleneck(k, valleys)
+    assert set(tree.values()) == {0.0}
 
 
 def test_pairs_without_rows_between_them_are_never_the_clearest():
     valleys = {(0, 1): Valley(0.0, 0.5, 3.0), (1, 2): Valley(0.0, 0.1, 1.0)}
-    pair, sides = _bottleneck(4, valleys)
-    assert pair == (0, 1)
+    tree, sides = _bottleneck(4, valleys)
+    assert tree == {(0, 1): 3.0, (1, 2): 1.0}
     assert sides.tolist() in ([False, True, True, False], [False, True, True, True])
 
 
@@ -163,24 +177,30 @@ def test_five_groups_at_equal_distance_have_a_clear_pair(distance, seed):
     rng = np.random.default_rng(seed)
     pairs = clearest_pairs(searched_rows(X, rng), rng)
     best = max(pairs, key=lambda pair: pair.significance)
-    scores, inside = best.scores(X)
+    ((scores, rows), *others) = best.samples(best.functions(X))
     cells = np.argmax(best.cells.functions(X), axis=1)
+    inside = np.isin(np.arange(len(X)), rows)
+    assert not inside[np.concatenate([[0], *(rows for _, rows in others)]).astype(int)[1:]].any()
     assert best.cells.intercept.size == 5
     for cell in best.pair:
         members = np.bincount(y[(cells == cell) & inside], minlength=5)
         assert members.max() >= 100
         assert members.max() >= 0.9 * members.sum()
-    assert hump_test(scores[inside], rng).p_value < 0.05
+    assert hump_test(scores, rng).p_value < 0.05
 
 
 def test_a_pair_scores_between_its_cells(rng):
     X, _ = equidistant(3, 8.0, n=600, d=3)
     for pair in clearest_pairs(searched_rows(X, rng), rng):
-        values = pair.cells.functions(X)
-        scores, inside = pair.scores(X)
+        values = pair.functions(X)
+        np.testing.assert_array_equal(values, pair.cells.functions(X))
+        samples = pair.samples(values)
+        for (i, j), (scores, rows) in zip((pair.pair, *pair.others), samples, strict=True):
+            np.testing.assert_array_equal(rows, np.flatnonzero(in_region(values, i, j)))
+            np.testing.assert_array_equal(scores, (values[:, j] - values[:, i])[rows])
+        seen = np.concatenate([rows for _, rows in samples])
+        assert np.unique(seen).size == seen.size
         i, j = pair.pair
-        np.testing.assert_array_equal(scores, values[:, j] - values[:, i])
-        np.testing.assert_array_equal(inside, in_region(values, i, j))
         assert pair.cells.sides.tolist()[j]
         assert not pair.cells.sides[i]
         assert 0.0 < pair.depth <= 1.0

@@ -190,7 +190,7 @@ class SplitTree:
         (score 0) belongs to the first side.
         """
         n = X.shape[0]
-        if self.root.is_leaf:
+        if self.n_leaves == 1:
             return np.zeros(n)
         leaves = self.leaves()
         if len(leaves) == 2:

@@ -167,7 +167,8 @@ class ManyClusters(Clusterer):
         model = super()._make_split(X, weights, seed, outcome)
         if not isinstance(model, CellSplit):
             return model
-        smaller = min(np.bincount(model.labels_, weights, 2)) / model.labels_.size
+        sizes = np.bincount(model.labels_, weights, 2)
+        smaller = sizes.min() / sizes.sum()
         if self.min_cluster_size is not None:
             fewest = self._least_size_in_part(X.shape[0], weights)
             share = fewest / X.shape[0] if isinstance(fewest, Integral) else fewest
