@@ -66,8 +66,10 @@ class NormalizedSpectralClustering(Clusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=2
-        Number of clusters.
+    n_clusters : int or "auto", default=2
+        Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
+        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        `tree_`).
     affinity : str, callable or Similarity, default="density_scaling"
         How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest

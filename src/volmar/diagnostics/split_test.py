@@ -141,8 +141,9 @@ def split_test(
 
     Notes
     -----
-    The test does not detect groups that overlap so much that no direction has two modes, nor
-    groups that no hyperplane separates (rings), unless `estimator` has a kernel or a graph.
+    The test does not detect groups that overlap so much that no direction has two modes. Groups
+    that no hyperplane separates (moons, rings in each other) are the task of an `estimator` with a
+    kernel or a graph.
     Columns of few values are dithered where gaps are looked for (`volmar.evidence.dithered`): one
     alone is no evidence, several that agree are. Copies of a row fall into both halves: drop them
     first.

@@ -85,8 +85,8 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
-        separates best is split next (see `tree_`). "auto", with kernel="linear": parts are split
-        only where rows that had no part in finding the split show more than one hump along it.
+        separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
+        there is more than one group (see `volmar.diagnostics.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.

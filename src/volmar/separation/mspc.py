@@ -82,11 +82,12 @@ class MSPC(ManyClusters):
     Parameters
     ----------
     n_clusters : int, "auto" or "fast", default=2
-        Number of clusters. "auto" splits a part only where rows that had no part in finding the
-        split show more than one hump along it; one of noise has one cluster with a probability of
-        0.95 at least (see `volmar.diagnostics.split_test` and the tree's `p_value`). "fast" splits
-        as long as the two sides are separated with a probability of 3/4 or more, which is the most
-        that a symmetric density with one hump can reach; see the notes for where that fails.
+        Number of clusters. "auto" splits a part only where held-out rows confirm that there is
+        more than one group; pure noise stays a single cluster with probability at least 0.95 (see
+        `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask collection it looks
+        at 20,000 rows. "fast" splits as long as the two sides are separated with a probability of
+        3/4 or more, which is the largest value for a symmetric density with one mode; see the
+        notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
