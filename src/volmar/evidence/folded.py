@@ -104,7 +104,7 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     """
     if x.size < FEWEST:
         return None
-    low, high = (float(q) for q in np.quantile(x, [0.05, 0.95]))
+    low, high = _middle_nine_tenths(x)
     bandwidth = BANDWIDTH * (300.0 / x.size) ** (1.0 / 7.0) * (high - low)
     if not bandwidth > 0:
         return None
@@ -134,6 +134,18 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
         bandwidth=bandwidth,
         folded=np.concatenate([lower, ends, upper]),
         unfolded=np.concatenate([below, ends, above]),
+    )
+
+
+def _middle_nine_tenths(x: NDArray) -> tuple[float, float]:
+    """Return the 5th and the 95th percentile; `numpy.quantile` takes longer for few points."""
+    places = 0.05 * (x.size - 1), 0.95 * (x.size - 1)
+    ranks = [min(int(place) + step, x.size - 1) for place in places for step in (0, 1)]
+    ordered = np.partition(x, ranks)
+    low, above_low, high, above_high = (float(ordered[rank]) for rank in ranks)
+    return (
+        low + (places[0] - ranks[0]) * (above_low - low),
+        high + (places[1] - ranks[2]) * (above_high - high),
     )
 
 

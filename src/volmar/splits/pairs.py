@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -142,7 +143,7 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
 
 def _partition(T: NDArray, k: int, seed: int) -> tuple[NDArray, NDArray] | None:
     """Return discriminants (r, k) and their offsets (k,); None where k-means finds fewer."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), config_context(assume_finite=True):
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         labels = KMeans(k, n_init=N_INIT, max_iter=MAX_ITER, random_state=seed).fit_predict(T)
     if np.bincount(labels, minlength=k).min() == 0:
