@@ -44,9 +44,9 @@ TIMED = (100_000, 50)
 
 
 def run(*, full: bool) -> Table:
-    draws = 200 if full else 40
+    draws = 100 if full else 40
     # The dip is there for comparison: fewer draws will do for its level.
-    table = _level((200, 600, 5000) if full else (200, 600), {"humps": draws, "dip": 10})
+    table = _level((200, 600, 2000) if full else (200, 600), {"humps": draws, "dip": 10})
     table.notes += [_level_of_others(20), "", _power(draws // 2), "", _time()]
     return table
 
