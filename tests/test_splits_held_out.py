@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import combine_pvalues
 from sklearn.cluster import KMeans
+from sklearn.datasets import make_moons
+from sklearn.metrics import adjusted_rand_score
 
+from volmar import SoftLabelMVC
 from volmar.evidence import Border, combine_p_values
 from volmar.evidence.humps import HumpTest
 from volmar.splits import (
@@ -19,6 +22,7 @@ from volmar.splits import (
     walk_candidate,
 )
 from volmar.splits import held_out as module
+from volmar.splits.curved import MOST_WALKS
 from volmar.splits.held_out import PAIR, fisher_p_value
 
 
@@ -514,3 +518,24 @@ def test_three_clusters_have_no_border():
     X = groups(60)
     with pytest.raises(ValueError, match=r"estimator Some found 3 clusters.*Use n_clusters=2"):
         fitted_border(np.arange(60) % 3, X, np.zeros(4), np.random.default_rng(0), name="Some")
+
+
+def test_many_rows_in_many_dimensions_do_not_make_a_curved_valley():
+    """Walks that start near the border lead sideways: only so many rows are asked."""
+    rejected = 0
+    for seed in range(3):
+        draw = np.random.default_rng(60 + seed)
+        X = draw.normal(size=(4000, 10))
+        candidate = walk_candidate(lambda rows, s: KMeans(2, n_init=1, random_state=s).fit(rows))
+        found = held_out_test(X, (candidate,), level=0.05, rng=draw)
+        assert found.scores.shape == (MOST_WALKS,)
+        assert found.sides.shape == (2, MOST_WALKS)
+        rejected += found.p_value <= 0.05
+    assert rejected == 0
+
+
+def test_a_sample_of_walks_sees_a_gap():
+    X, y = make_moons(3000, noise=0.08, random_state=0)
+    model = SoftLabelMVC("auto", random_state=0).fit(X)
+    assert model.tree_.n_leaves == 2
+    assert adjusted_rand_score(y, model.labels_) > 0.98

@@ -20,6 +20,7 @@ from volmar.evidence.humps import deepest_valley
 from volmar.evidence.wording import p_value_text
 from volmar.metrics import clustering_error
 from volmar.splits import LINEAR, Candidate, fitted_border, held_out_test
+from volmar.splits.curved import MOST_WALKS
 from volmar.splits.held_out import LARGE, N_SPLITS
 
 __all__ = ["SplitTestResult", "split_test"]
@@ -51,7 +52,8 @@ class SplitTestResult:
         Share of rows that the first two halves assign to different sides: near 0 where both
         halves find the same split, up to 0.5.
     scores : ndarray of shape (n,)
-        Held-out scores of the first two halves, in standard deviations.
+        Held-out scores of the first two halves, in standard deviations; for a curved split of
+        more than 1,000 rows those of a random sample of 1,000.
     has_way_around : bool
         Whether a valley was found and the sides are connected around it, as those of a ring are
         (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
@@ -255,6 +257,7 @@ class _Learnt:
     """What scores rows by a split that was learnt on others."""
 
     score: Callable[[Any], NDArray[np.float64]]
+    most_rows: int | None = None
 
     def scores(self, rows: Any) -> NDArray[np.float64]:
         return self.score(rows)
@@ -268,7 +271,7 @@ def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> _Learnt:
         score = _checked_scorer(raw, type(model).__name__)
         if _is_affine(score, X):
             return _Learnt(score)
-    return _Learnt(_distance_scorer(model, X, rng))
+    return _Learnt(_distance_scorer(model, X, rng), MOST_WALKS)
 
 
 def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:

@@ -13,7 +13,11 @@ from volmar.evidence import Border, column_resolutions, dithered
 from volmar.evidence.border_walk import rows_kept
 from volmar.splits.held_out import Candidate, SeenRows
 
-__all__ = ["fitted_border", "walk_candidate"]
+# Rows that walk to a border. In many dimensions a walk is the longer the nearer it starts, because
+# the nearest row of the other side lies sideways: a shallow valley that more rows would show.
+MOST_WALKS = 1000
+
+__all__ = ["MOST_WALKS", "fitted_border", "walk_candidate"]
 
 
 def fitted_border(
@@ -80,6 +84,7 @@ def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
 @dataclass(frozen=True, eq=False)
 class _Walk:
     border: Border
+    most_rows: int | None = MOST_WALKS
 
     def scores(self, rows: Any) -> NDArray[np.float64]:
         return self.border.distances(rows)

@@ -56,7 +56,10 @@ AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
 
 
 class Scorer(Protocol):
-    """A border that a candidate has learnt from the seen rows."""
+    """A border that a candidate has learnt from the seen rows.
+
+    It may have an attribute `most_rows`: how many rows are scored, at most.
+    """
 
     def scores(self, rows: Any) -> NDArray:
         """Return scores (n,) that grow across the border."""
@@ -124,7 +127,8 @@ class HeldOutTest:
     p_values : tuple of float
         Of every test that was made.
     scores : ndarray of shape (n,)
-        Held-out scores of the first candidate in the first two halves, in standard deviations.
+        Held-out scores of the first candidate in the first two halves, in standard deviations; of
+        a sample of `Scorer.most_rows` rows where there are more.
     sides : ndarray of shape (2, n)
         Scores of all rows by what each of these halves has learnt, in the same units.
     has_way_around : bool
@@ -233,7 +237,7 @@ def held_out_test(
             learnt = [one.candidate.learn(half, rng) for half in seen]
             rows = _Rows(X, resolutions, rng)
             if one.candidate.has_one_border:
-                scored = _Scored(rows, halves, learnt)
+                scored = _Scored(*rows.some(halves, learnt), learnt)
                 latest += one.test_border(scored)
                 if split == 0 and number == 0:
                     first = HeldOutTest(1.0, 0, (), scored.held_out, scored.sides)
@@ -268,6 +272,18 @@ class _Rows:
     X: Any
     resolutions: NDArray
     rng: np.random.Generator
+
+    def some(
+        self, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]
+    ) -> tuple[_Rows, tuple[NDArray, NDArray]]:
+        """Return the rows that are scored, drawn from both halves, and their new numbers."""
+        limits = [getattr(one, "most_rows", None) for one in learnt]
+        most = min((limit for limit in limits if limit is not None), default=self.X.shape[0])
+        if self.X.shape[0] <= most:
+            return self, halves
+        chosen = [self.rng.choice(half, most // 2, replace=False) for half in halves]
+        few = _Rows(self.X[np.concatenate(chosen)], self.resolutions, self.rng)
+        return few, (np.arange(most // 2), np.arange(most // 2, 2 * (most // 2)))
 
     def scores(self, score: Callable[[Any], NDArray], rows: NDArray) -> NDArray:
         """Return scores of dithered rows."""
