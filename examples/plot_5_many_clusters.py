@@ -34,8 +34,7 @@ for model in (
 # %%
 # The tree of a recursive fit
 # ---------------------------
-# Each split is judged on rows that had no part in finding it; the signs are those of the right
-# side.
+# Each split is judged on held-out rows; the signs are those of the right side.
 
 wine = load_wine(as_frame=True)
 model = MSPC(4, random_state=0).fit(wine.data)

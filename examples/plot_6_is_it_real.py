@@ -11,8 +11,8 @@ learnt on one half of the rows and looked at on the other half is not so obligin
 # -------------------------
 #
 # Noise in a hundred features, without any groups. k-means finds three clusters, and in the plane
-# that tells them apart best (linear discriminants of its own labels) they look convincing. Rows
-# that had no part in this, in the same plane, are one cloud.
+# that tells them apart best (linear discriminants of its own labels) they look convincing.
+# Held-out rows, in the same plane, are one cloud.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,9 +40,9 @@ _ = axes[0].set_ylabel("second discriminant")
 # volmar declines
 # ---------------
 #
-# ``split_test`` learns a split on one half, tests the scores of the other half for one hump
-# against more, swaps the halves and repeats. The histogram shows scores that had no part in
-# finding their direction.
+# ``split_test`` learns a split on one half, tests the scores of the other half for one mode
+# against more, swaps the halves and repeats. The histogram shows the scores of held-out
+# rows.
 
 
 def show(result, title):

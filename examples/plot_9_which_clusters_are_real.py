@@ -39,7 +39,7 @@ ClusterDisplay.from_labels(
 # ---------------------
 #
 # The closest clusters are joined first. Dashed joins are not separated: no gap was found between
-# the two sides on rows that had no part in learning where to look.
+# the two sides on held-out rows.
 
 LabelTestDisplay(result).plot()
 

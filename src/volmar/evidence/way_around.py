@@ -43,7 +43,7 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
         are looked at. Columns of few values are dithered (`dithered`).
     scores : array-like of shape (n,)
         Scores along which a test found two modes: those of a hyperplane, or distances to a border
-        (`Border.distances`). Best of rows that had no part in finding it.
+        (`Border.distances`). Best of held-out rows.
 
     Returns
     -------
