@@ -32,6 +32,7 @@ MAP = [
     {"tables", "models"},
     {"papers"},
     {"plots", "report"},
+    {"table_clusterer"},
     {"cli"},
 ]
 # On these lines rooms do not know each other.

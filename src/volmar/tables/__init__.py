@@ -3,6 +3,7 @@
 from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
+from volmar.tables.frames import as_pandas
 from volmar.tables.prepare import Preparation, Prepared, source_columns
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.write import open_labels, write_atomically, write_labels
@@ -12,6 +13,7 @@ __all__ = [
     "Preparation",
     "Prepared",
     "TableError",
+    "as_pandas",
     "is_folder_of_tables",
     "open_labels",
     "prepare_blocks",
