@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from volmar import MSPC
 from volmar.cli import cluster_blocks
 from volmar.cli.app import app
-from volmar.cli.cluster import Asked
-from volmar.cli.cluster_evidence import _from_tree, command_for_two
+from volmar.cli.cluster import Asked, command_for_two
 from volmar.cli.methods import clusterer_names, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.metrics import clustering_error
+from volmar.report import evidence_of
 
 pandas = pytest.importorskip("pandas")
 
@@ -68,7 +68,8 @@ def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 clusters by MSPC" in result.output
     rows = read(labels)
-    assert list(rows[0]) == ["name", "label", "score"]
+    assert list(rows[0]) == ["name", "label", "score", "confidence"]
+    assert all(0.5 <= float(row["confidence"]) <= 1 for row in rows)
     assert rows[7]["name"] == "person 7"
     found = np.array([int(row["label"]) for row in rows])
     assert max(np.mean(found == group), np.mean(found != group)) > 0.97
@@ -112,11 +113,11 @@ def test_noise_is_not_split(invoke, tmp_path):
 
 
 def test_the_best_split_is_shown_only_where_it_is_quick(invoke, tmp_path, monkeypatch):
-    from volmar.cli import cluster_evidence
+    from volmar.report import judging
 
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
     page = tmp_path / "page.html"
-    monkeypatch.setattr(cluster_evidence, "MOST_ROWS", 99)
+    monkeypatch.setattr(judging, "MOST_ROWS", 99)
     result = invoke("cluster", tmp_path / "noise.npy", "--report", page)
     assert result.exit_code == 0, result.output
     assert "if you insist" not in page.read_text(encoding="utf-8")
@@ -187,7 +188,7 @@ def test_merged_parts_are_reported():
     model = MSPC("auto", random_state=0).fit(X)
     assert model.tree_.n_leaves == 4
     model.tree_.relabel(np.array([0, 1, 0, 2]))
-    worst, merged = _from_tree(model, 400)
+    worst, merged = evidence_of(model, X, model.labels_, n_clusters="auto")
     # Three splits were tested, though there are three clusters.
     assert worst.sentence.startswith("Each of 3 splits")
     assert merged.sentence.startswith("2 parts of the tree were merged into one cluster")
@@ -262,7 +263,7 @@ def wrong(tmp_path):
         "one row": ([tmp_path / "one.csv"], "row"),
         "constant": ([tmp_path / "constant.csv"], "constant"),
         "constant text": ([tmp_path / "column.csv"], "no column has two different values"),
-        "gaps": ([tmp_path / "gaps.csv"], "--missing"),
+        "gaps": ([tmp_path / "gaps.csv", "--missing", "error"], "--missing"),
         "a name for each row": ([tmp_path / "names.csv"], "--drop"),
         "empty folder": ([tmp_path / "folder"], "folder"),
         "unknown column": ([good, "--columns", "z"], "z"),
@@ -324,7 +325,8 @@ def saved(invoke, tmp_path):
     X, _ = make_blobs(100, n_features=3, random_state=0)
     table, model = tmp_path / "x.csv", tmp_path / "m.volmar"
     pandas.DataFrame(X, columns=list("abc")).to_csv(table, index=False)
-    assert invoke("cluster", table, "-k", 2, "--save", model).exit_code == 0
+    options = ("-k", 2, "--missing", "error", "--save", model)
+    assert invoke("cluster", table, *options).exit_code == 0
     return table, model
 
 
@@ -526,7 +528,7 @@ def test_the_report_describes_the_columns_of_the_table(invoke, people, tmp_path,
     assert "person " in apart
     assert "disjoint subsets, clustered independently" in apart
 
-    monkeypatch.setattr("volmar.cli.cluster.LONG_FIT", 0.0)
+    monkeypatch.setattr("volmar.report.judging.LONG_FIT", 0.0)
     result = invoke(*arguments, "--report", page, "--method", "MSPC", "--force")
     assert result.exit_code == 0, result.output
     html = page.read_text(encoding="utf-8")

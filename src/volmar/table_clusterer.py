@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["TableClusterer", "clusterer_names"]
 
 # Held by a fitted estimator for `describe` and `report`, and not by a copy of it in a file.
-_OF_THE_DATA = ("_table", "_prepared", "_scores")
+_OF_THE_DATA = ("_table", "_prepared")
 
 
 def clusterer_names() -> list[str]:
@@ -288,18 +288,20 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         """Set labels and confidences of all rows of the table."""
         rows = self._rows()
         scores = self._scores_of(rows.X)
-        self._scores = scores
         self.slopes_ = {} if scores is None else score_slopes(scores, labels)
         self.labels_: NDArray[np.int64] = _spread(labels, rows.kept, -1).astype(np.int64)
-        confidence = np.full(len(labels), np.nan)
-        if scores is not None:
-            confidence = confidence_of(scores, labels, self.slopes_)
+        confidence = self._confidence_of(scores, labels)
         self.confidence_: NDArray[np.float64] = _spread(confidence, rows.kept, np.nan)
 
     def _scores_of(self, X: Any) -> NDArray | None:
         if not hasattr(self.model_, "decision_function"):
             return None
         return np.asarray(self.model_.decision_function(X), dtype=np.float64)
+
+    def _confidence_of(self, scores: NDArray | None, labels: NDArray) -> NDArray[np.float64]:
+        if scores is None:
+            return np.full(len(labels), np.nan)
+        return confidence_of(scores, labels, self.slopes_)
 
     def _forget(self) -> None:
         """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
@@ -414,11 +416,29 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             As `confidence_`, by the scale that was found at the fit.
         """
         rows = self._new_rows(data)
-        scores = self._scores_of(rows.X)
-        if scores is None:
-            return np.full(len(rows.kept), np.nan)
-        labels = np.asarray(self.model_.predict(rows.X))
-        return _spread(confidence_of(scores, labels, self.slopes_), rows.kept, np.nan)
+        return _spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
+
+    def label_prepared(self, X: Any) -> tuple[NDArray[np.int64], NDArray, NDArray[np.float64]]:
+        """Return labels, scores and confidences of rows that `preparation_` has made.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Prepared rows, of a block of a table for example.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+            Their clusters.
+        scores : ndarray of shape (n,) or (n, n_clusters)
+            Their scores; NaN where the clusterer has none.
+        confidence : ndarray of shape (n,)
+            As by `confidence`.
+        """
+        labels = np.asarray(self.model_.predict(X)).astype(np.int64)
+        scores = self._scores_of(X)
+        confidence = self._confidence_of(scores, labels)
+        return labels, np.full(len(labels), np.nan) if scores is None else scores, confidence
 
     def _new_rows(self, data: Any) -> Prepared:
         check_is_fitted(self)
@@ -472,7 +492,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         data: Any = None,
         *,
         title: str | None = None,
-        command: str = "",
+        command: str | None = None,
+        command_for_two: str | None = None,
         asked: dict[str, str] | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
@@ -484,8 +505,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             As for `describe`.
         title : str, optional
             Heading of the report.
-        command : str, default=""
-            Command that gives the same clusters again, if there is one.
+        command, command_for_two : str, optional
+            What gives the same clusters again, and two of them; by default the code in Python.
         asked : dict of str to str, optional
             What was asked for, as the report shows it; by default the parameters.
         progress : callable, optional
@@ -499,16 +520,18 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         rows = self._rows(data)
         table = self._table if data is None else as_pandas(data)
         name = table.name if isinstance(table, LoadedTable) else "the table"
-        labels = judged.labels
-        scores = self._scores_of(rows.X)
+        two = clone(self).set_params(n_clusters=2)
+        best = None
         times = StageTimes(progress)
+        if self.n_clusters == "auto" and self.n_clusters_ == 1 and self.evidence_:
+            best = best_split_of(judged, times, command_for_two or f"{two!r}.fit(table)")
         params = {key: repr(value) for key, value in self.get_params(deep=False).items()}
         known = Outcome(
             title=title or f"Clusters of {name}",
-            command=command,
+            command=command or f"{self!r}.fit(table)",
             asked=params if asked is None else asked,
             source=name,
-            n_rows=len(rows.kept) if rows.kept is not None else len(labels),
+            n_rows=len(judged.labels) if rows.kept is None else len(rows.kept),
             n_columns=self.n_features_in_,
             notes=list(rows.notes if data is None else self.notes_),
             parameters=self.model_.get_params(deep=False) if self.n_clusters_ > 1 else {},
@@ -518,8 +541,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             feature_names=list(rows.feature_names),
             ids=rows.ids,
             id_name=rows.id_name,
-            labels=labels,
-            scores=scores,
+            labels=judged.labels,
+            scores=self._scores_of(rows.X),
             model=self.model_ if self.n_clusters_ > 1 else None,
             n_found=self.n_clusters_,
             evidence=self.evidence_,
@@ -527,7 +550,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             seconds=self.seconds_,
             offsets=self.preparation_.offsets_,
             scales=self.preparation_.scales_,
-            best_split=self._best_split(judged, times, command),
+            best_split=best,
         )
         return judged_outcome(known, judged, times)
 
@@ -640,10 +663,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             ids=rows.ids,
             units=(self.preparation_.offsets_, self.preparation_.scales_),
         )
-
-    def _best_split(self, judged: Judged, times: StageTimes, command: str) -> Any:
-        is_looked_for = self.n_clusters == "auto" and self.n_clusters_ == 1 and self.evidence_
-        return best_split_of(judged, times, command) if is_looked_for else None
 
     # ---------------------------------------------------------------------- scikit-learn
 
