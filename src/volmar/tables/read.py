@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ _TEXT = {
 }
 _PARQUET = (".parquet", ".pq")
 _LIBSVM = (".svm", ".libsvm", ".svmlight")
+_PACKED = (*_TEXT, *_LIBSVM)
 _KINDS = "CSV, TSV, TXT, Parquet, NPY, NPZ and libsvm (.svm)"
 
 
@@ -48,6 +49,8 @@ class LoadedTable:
         Names of an array's columns, where they are known.
     notes : list of str
         What reading had to decide, one line each.
+    path : Path or None
+        The file; None for built-in sets.
     """
 
     name: str
@@ -55,6 +58,7 @@ class LoadedTable:
     truth: NDArray[Any] | None = None
     feature_names: list[str] | None = None
     notes: list[str] = field(default_factory=list)
+    path: Path | None = None
 
 
 def read_table(source: str | Path) -> LoadedTable:
@@ -94,7 +98,7 @@ def read_table(source: str | Path) -> LoadedTable:
                 "that has some"
             )
         if path.exists():
-            return _read_file(path)
+            return replace(_read_file(path), path=path)
     except OSError as error:
         raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
@@ -105,15 +109,25 @@ def read_table(source: str | Path) -> LoadedTable:
     return _read_built_in(str(source))
 
 
-def _read_file(path: Path) -> LoadedTable:
+def read_fields(path: Path) -> Any:
+    """Return the fields of a text file as a DataFrame of text, None for files of other kinds."""
+    kind = _TEXT.get(_plain_suffix(path))
+    return None if kind is None else read_text(path, kind, as_fields=True)[0]
+
+
+def _plain_suffix(path: Path) -> str:
+    """Return the suffix in lower case, without that of compression."""
     suffix = path.suffix.lower()
-    if suffix == ".gz":
-        suffix = Path(path.stem).suffix.lower()
-        if suffix not in _TEXT and suffix not in _LIBSVM:
-            raise TableError(
-                f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .svm.gz); "
-                "decompress it with gunzip"
-            )
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def _read_file(path: Path) -> LoadedTable:
+    suffix = _plain_suffix(path)
+    if suffix not in _PACKED and path.suffix.lower() == ".gz":
+        raise TableError(
+            f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .svm.gz); "
+            "decompress it with gunzip"
+        )
     if not path.is_file():
         raise TableError(f"{path} is not a regular file; save the table in a file")
     if path.stat().st_size == 0:
