@@ -22,8 +22,8 @@ from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, wr
 from volmar.cli.methods import DEFAULT, make_method
 
 if TYPE_CHECKING:
-    from volmar import TableClusterer
     from volmar.report import Outcome
+    from volmar.table_clusterer import TableClusterer
 
 __all__ = ["Asked", "Files", "cluster_file", "command_for_two", "one_score"]
 
@@ -59,7 +59,7 @@ class Asked:
 
     def clusterer(self) -> TableClusterer:
         """Return the estimator that does the work."""
-        from volmar import TableClusterer
+        from volmar.table_clusterer import TableClusterer
 
         return TableClusterer(
             self.wanted() or "auto",

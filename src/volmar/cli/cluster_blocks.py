@@ -16,7 +16,7 @@ from volmar.cli.console import Stages, UsageError, say
 from volmar.cli.methods import make_method
 
 if TYPE_CHECKING:
-    from volmar import TableClusterer
+    from volmar.table_clusterer import TableClusterer
 
 __all__ = ["cluster_blocks"]
 

@@ -126,7 +126,8 @@ class Stages:
     def watching(self) -> Iterator[Callable[[str, int, int], None]]:
         """Show the stages of something that reports them: ``progress(stage, done, total)``."""
         with ExitStack() as shown:
-            current, tell = "", _quiet
+            current = ""
+            tell: Callable[[int, int], None] = _quiet
 
             def progress(name: str, done: int, total: int) -> None:
                 nonlocal current, tell

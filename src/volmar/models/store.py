@@ -187,8 +187,8 @@ def _refuse_unknown(model: Any) -> None:
     if type(model) is not Pipeline:
         if not is_public_estimator(type(model)):
             raise TypeError(
-                "model must be an estimator of volmar, such as MSPC, or a pipeline that ends in "
-                f"one, got {type(model).__name__}."
+                f"model must be an estimator of volmar, such as MSPC, got {type(model).__name__}. "
+                "A pipeline of scikit-learn may end in one."
             )
         return
     *before, (_, last) = model.steps

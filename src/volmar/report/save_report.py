@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
     shown = table.data if isinstance(table, LoadedTable) else table
     X, names = _model_rows(model, shown)
     steps = getattr(model, "steps", None)
-    estimator = steps[-1][1] if steps else model
+    estimator = _without_names(steps[-1][1] if steps else model)
     labels = _labels(estimator, X)
     notes = []
     kept = np.flatnonzero(labels != -1)
@@ -151,6 +152,14 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         evidence=evidence,
     )
     return judged_outcome(known, judged, times)
+
+
+def _without_names(estimator: Any) -> Any:
+    """Return the estimator for rows in an array: it would warn of names that those lack."""
+    unnamed = copy(estimator)
+    if hasattr(unnamed, "feature_names_in_"):
+        del unnamed.feature_names_in_
+    return unnamed
 
 
 def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
