@@ -17,10 +17,11 @@ from volmar import MSPC
 from volmar.cli import cluster_blocks
 from volmar.cli.app import app
 from volmar.cli.cluster import Asked
-from volmar.cli.cluster_evidence import _from_tree, command_for_two
+from volmar.cli.cluster_evidence import command_for_two
 from volmar.cli.methods import clusterer_names, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.metrics import clustering_error
+from volmar.report import evidence_of
 
 pandas = pytest.importorskip("pandas")
 
@@ -187,7 +188,7 @@ def test_merged_parts_are_reported():
     model = MSPC("auto", random_state=0).fit(X)
     assert model.tree_.n_leaves == 4
     model.tree_.relabel(np.array([0, 1, 0, 2]))
-    worst, merged = _from_tree(model, 400)
+    worst, merged = evidence_of(model, X, model.labels_, n_clusters="auto")
     # Three splits were tested, though there are three clusters.
     assert worst.sentence.startswith("Each of 3 splits")
     assert merged.sentence.startswith("2 parts of the tree were merged into one cluster")

@@ -208,11 +208,13 @@ def one_score(scores: NDArray) -> NDArray:
 
 
 def _print(asked: Asked, name: str, rows: Any, found: Found) -> None:
+    from volmar.report import sentences_of
+
     console = screen()
     n, d = rows.X.shape
     console.print(f"{name}: {n} rows, {d} column{'s' if d > 1 else ''}", markup=False)
-    for one in found.evidence:
-        console.print(one.sentence, markup=False)
+    for line in sentences_of(found.evidence):
+        console.print(line, markup=False)
     sizes = np.bincount(found.labels)
     if found.n_found == 1:
         console.print("One cluster.")

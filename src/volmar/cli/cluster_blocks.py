@@ -32,6 +32,7 @@ SAME_SPLIT = 0.05
 
 def cluster_blocks(asked: Asked, found: Found) -> None:
     """Decide on a sample, fit to all rows by passes, write labels block by block."""
+    from volmar.report import sentences_of
     from volmar.rows import as_table, drawn_rows
     from volmar.tables import is_folder_of_tables, prepare_blocks, read_folder
 
@@ -67,8 +68,8 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
     )
     if n > len(sample):
         say(f"The number of clusters was decided on {len(sample)} rows drawn at random.")
-    for one in found.evidence:
-        screen().print(one.sentence, markup=False)
+    for line in sentences_of(found.evidence):
+        screen().print(line, markup=False)
     if found.n_found == 1:
         screen().print("One cluster.")
         if asked.wanted() is None:
