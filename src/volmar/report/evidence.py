@@ -25,6 +25,8 @@ __all__ = ["evidence_of", "sentences_of"]
 
 # Rows that are tested: more would take longer and tell no more.
 MOST_ROWS = 100_000
+# Clusters whose borders are tested: a test of each of many more takes longer than the fit.
+MOST_CLUSTERS = 50
 # Joins that are not supported, and groups, which a terminal lists.
 MOST_LISTED = 8
 
@@ -255,6 +257,11 @@ def _borders(
     clusters = {str(label) for label in np.unique(labels).tolist()} - {"-1"}
     if len(clusters) < 2:
         return None
+    if len(clusters) > MOST_CLUSTERS:
+        raise ValueError(
+            f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
+            "volmar.diagnostics.label_test takes more."
+        )
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 
 
@@ -283,6 +290,7 @@ def _about_clusters(tested: LabelTestResult, n_clusters: int | str) -> list[Evid
 def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
     """Say how many groups the clusters support, where there is more than one border."""
     k, n_real = len(tested.clusters), tested.n_real
+    n_given = k + len(tested.untested)
     where = "shown" if isinstance(n_clusters, str) else "that were asked for"
     together = "both borders" if k == 3 else f"all {k - 1} borders"
     level = f"level {tested.alpha:g} for {together} together"
@@ -291,16 +299,17 @@ def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
         p_text = p_value_text(worst.p_value, worst.p_minimum)
         most = " at most" if "=" in p_text else ""
         sentence = (
-            f"All {k} clusters are separated from each other by a gap ({p_text}{most}, {level})."
+            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
+            f"by a gap ({p_text}{most}, {level})."
         )
     elif n_real == 1:
         sentence = (
-            f"No evidence for the {k} clusters {where}: there is no gap at any border between "
+            f"No evidence for the {n_given} clusters {where}: there is no gap at any border between "
             f"them ({level})."
         )
     else:
         sentence = (
-            f"Evidence for {n_real} of the {k} clusters {where}: the others are parts of larger "
+            f"Evidence for {n_real} of the {n_given} clusters {where}: the others are parts of larger "
             f"groups ({level})."
         )
     return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)

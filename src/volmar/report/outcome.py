@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -162,6 +162,11 @@ class Outcome:
         own columns where they are known. Without it, the page describes the columns of `X`.
     best_split : BestSplit, optional
         Where all rows are one cluster: the split in two that the page shows as not supported.
+    left_out : dict of str to str
+        Columns of the source that are not used, with the reason.
+    categorical : tuple of str
+        Columns of the source that are categories. Without any, features named "column=value" are
+        taken to be made of them.
     """
 
     title: str
@@ -190,6 +195,8 @@ class Outcome:
     scales: NDArray | None = None
     description: ClusterDescription | None = None
     best_split: BestSplit | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
