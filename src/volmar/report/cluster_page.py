@@ -174,7 +174,7 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
                 f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Look whether these "
                 "are outliers."
             )
-        if verdict.n_groups is not None and verdict.n_groups < outcome.k:
+        if verdict.n_open:
             found.append(f"Not every border is a gap: {verdict.detail}.")
         elif verdict.level == 1:
             found.append(f"Weak evidence: {verdict.detail} is more than {LEVEL:g}.")

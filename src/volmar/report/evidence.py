@@ -304,13 +304,13 @@ def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
         )
     elif n_real == 1:
         sentence = (
-            f"No evidence for the {n_given} clusters {where}: there is no gap at any border between "
-            f"them ({level})."
+            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
+            f"between them ({level})."
         )
     else:
         sentence = (
-            f"Evidence for {n_real} of the {n_given} clusters {where}: the others are parts of larger "
-            f"groups ({level})."
+            f"Evidence for {n_real} of the {n_given} clusters {where}: the others are parts of "
+            f"larger groups ({level})."
         )
     return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)
 

@@ -52,8 +52,8 @@ class Verdict:
         The evidence in a sentence and in a few, below.
     p : float or None
         P-value that the answer hangs on.
-    n_groups : int or None
-        Number of groups that the borders between the clusters support, where they were tested.
+    n_open : int
+        Borders between the clusters that are not gaps.
     """
 
     headline: str
@@ -66,7 +66,7 @@ class Verdict:
     title: str
     text: str
     p: float | None
-    n_groups: int | None = None
+    n_open: int = 0
 
 
 def verdict_of(outcome: Outcome, sizes: NDArray, led: Led | None = None) -> Verdict:
@@ -213,7 +213,6 @@ def _supported(
         title,
         text,
         None if weakest is None else weakest.value,
-        len(joins) + 1 if joins else None,
     )
 
 
@@ -315,7 +314,7 @@ def _unsupported(
         f"Held-out rows show no gap at {count} between the clusters ({at_least}). Such a border "
         "runs through a group: on other rows it would likely be somewhere else.",
         clearest.value,
-        n_groups,
+        n_open,
     )
 
 
