@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.report.figures import Drivers, shortened
+from volmar.report.figures import Drivers, listed, shortened
 from volmar.report.outcome import Outcome
 
 __all__ = ["Led", "led_by_categories"]
@@ -92,14 +92,12 @@ def _weights(
 
 def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
     names = [f"'{shortened(column, 40)}'" for column in columns[:MOST_NAMED]]
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    is_one = len(columns) == 1
-    which = f"The categories of {', '.join(names)}{more} lead {what}"
-    sentence = (
-        f"{which}: they may only restate that column. Leave it out (--drop {columns[0]}) to see "
-        "what the other columns show."
-        if is_one
-        else f"{which}: these columns agree with each other. Leave them out to see what the "
-        "other columns show."
+    if len(columns) > MOST_NAMED:
+        names.append(f"{len(columns) - MOST_NAMED} more")
+    sentence = f"The categories of {listed(names)} lead {what}: "
+    sentence += (
+        "they may only restate that column. Leave it out to see what the other columns show."
+        if len(columns) == 1
+        else "these columns agree with each other. Leave them out to see what the others show."
     )
-    return Led(tuple(columns), is_one and everything, sentence)
+    return Led(tuple(columns), len(columns) == 1 and everything, sentence)

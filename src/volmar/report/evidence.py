@@ -309,8 +309,8 @@ def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
         )
     else:
         sentence = (
-            f"Evidence for {n_real} of the {n_given} clusters {where}: the others are parts of "
-            f"larger groups ({level})."
+            f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
+            f"of one group ({level})."
         )
     return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from volmar.base import SplitTree
 from volmar.report import figures
-from volmar.report.figures import as_count, shortened
+from volmar.report.figures import as_count, listed, shortened
 from volmar.report.outcome import Outcome
-from volmar.report.verdict import listed
 
 __all__ = ["best_split", "tree_lines"]
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from volmar.diagnostics.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, rounded_up
 from volmar.report.categories import Led
-from volmar.report.figures import as_count, as_figure, shortened
+from volmar.report.figures import as_count, as_figure, listed, shortened
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 
-__all__ = ["STABLE", "Verdict", "in_words", "listed", "verdict_of"]
+__all__ = ["STABLE", "Verdict", "in_words", "verdict_of"]
 
 # Mean adjusted Rand index of resamples below which clusters are not called stable.
 STABLE = 0.6
@@ -33,6 +33,8 @@ GRADES = (
     ("strong", "good"),
     ("very strong", "good"),
 )
+# P-values above it are printed as 1.
+ALL_BUT_ONE = 0.995
 REMEDY = "Try another number of clusters, or another method."
 
 
@@ -287,7 +289,7 @@ def _unsupported(
             f"{_groups_text(outcome)} Ask for {in_words(n_groups)} clusters, or leave the number "
             "to the evidence, for groups that held-out rows show."
         )
-        word, tone, level = f"for {in_words(n_groups)} groups only", "fair", 2
+        word, tone, level = f"for {in_words(n_groups)} groups", "fair", 2
         title = f"Evidence for {in_words(n_groups)} of the {asked} clusters"
     else:
         headline = f"{_divided(sizes)}; no evidence supports them."
@@ -301,7 +303,9 @@ def _unsupported(
         word, tone, level = GRADES[1][0], GRADES[1][1], 1
         title = f"No evidence for the {asked} clusters"
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
-    at_least = f"p = {clearest.value:.2g} or more" if n_open > 1 else clearest.p_text
+    at_least = clearest.p_text
+    if n_open > 1 and (clearest.value or 0.0) < ALL_BUT_ONE:
+        at_least = clearest.p_text.replace("=", "≥")
     return Verdict(
         headline,
         lede,
@@ -311,10 +315,18 @@ def _unsupported(
         level,
         f"no gap at {count}: {at_least}",
         title,
-        f"Held-out rows show no gap at {count} between the clusters ({at_least}). Such a border "
-        "runs through a group: on other rows it would likely be somewhere else.",
+        f"Held-out rows show no gap at {count} between the clusters ({at_least}): such a border "
+        f"runs through a group. {_found_again(outcome)}",
         clearest.value,
         n_open,
+    )
+
+
+def _found_again(outcome: Outcome) -> str:
+    if _unstable(outcome) or not any(one.kind == "stability" for one in outcome.evidence):
+        return "On other rows it would likely be somewhere else."
+    return (
+        "That it is found again where rows are left out makes it no gap: one group is cut alike."
     )
 
 
@@ -341,11 +353,6 @@ def _names(group: tuple[Any, ...]) -> str:
 
 
 # ------------------------------------------------------------------------------ sentences
-
-
-def listed(words: list[str]) -> str:
-    """Return "a, b and c"."""
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
 
 
 def in_words(number: int) -> str:
