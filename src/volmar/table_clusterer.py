@@ -551,6 +551,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             offsets=self.preparation_.offsets_,
             scales=self.preparation_.scales_,
             best_split=best,
+            left_out=dict(getattr(self.preparation_, "left_out_", {})),
+            categorical=tuple(self.preparation_.texts_),
         )
         return judged_outcome(known, judged, times)
 

@@ -262,10 +262,12 @@ def one_score(scores: NDArray) -> NDArray:
 
 def print_found(asked: Asked, clusterer: TableClusterer, heading: str, sizes: NDArray) -> None:
     """Print what was found."""
+    from volmar.report import sentences_of
+
     console = screen()
     console.print(heading, markup=False)
-    for one in clusterer.evidence_:
-        console.print(one.sentence, markup=False)
+    for line in sentences_of(clusterer.evidence_):
+        console.print(line, markup=False)
     if clusterer.n_clusters_ == 1:
         console.print("One cluster.")
         if asked.wanted() is None:

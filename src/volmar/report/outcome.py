@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.diagnostics import ClusterDescription
+from volmar.evidence.wording import p_value_text
 
-__all__ = ["BestSplit", "Evidence", "Outcome", "Score"]
+__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "Score"]
+
+# Level of a p-value that comes without one.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -21,20 +25,43 @@ class Evidence:
     Attributes
     ----------
     kind : str
-        "p-value" (of one group against more), "stability" (mean adjusted Rand index of
-        resamples), or any other name; only these two are weighed by the page's own words.
+        "p-value" (of one group against more), "join" (of the border between some of the clusters
+        shown), "groups" (number of groups that such joins support), "stability" (mean adjusted
+        Rand index of resamples), or any other name; only these four are weighed by the page.
     value : float or None
-        The figure, where there is one.
+        The value, where there is one.
     sentence : str
         What it says, in plain words.
     minimum : float, default=0
         Smallest value that the draws of a test allow: a p-value equal to it is an upper bound.
+    level : float, optional
+        Level that a p-value is compared with, shown beside it.
+    clusters : tuple of tuples
+        Labels on the two sides of a join; the clusters in each of the groups.
+    disagreement : float, optional
+        Share of the rows that two halves of them assign to different sides of a split in two.
     """
 
     kind: str
     value: float | None
     sentence: str
     minimum: float = 0.0
+    level: float | None = None
+    clusters: tuple[tuple[Any, ...], ...] = ()
+    disagreement: float | None = None
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether a p-value is at most its level, 0.05 where none is given."""
+        level = LEVEL if self.level is None else self.level
+        return self.value is not None and self.value <= level
+
+    @property
+    def p_text(self) -> str:
+        """A p-value and its level in words; empty where there is no value."""
+        if self.value is None:
+            return ""
+        return p_value_text(self.value, self.minimum, self.level)
 
 
 @dataclass(frozen=True)
@@ -138,6 +165,11 @@ class Outcome:
         own columns where they are known. Without it, the page describes the columns of `X`.
     best_split : BestSplit, optional
         Where all rows are one cluster: the split in two that the page shows as not supported.
+    left_out : dict of str to str
+        Columns of the source that are not used, with the reason.
+    categorical : tuple of str
+        Columns of the source that are categories. Without any, features named "column=value" are
+        taken to be made of them.
     """
 
     title: str = "Clusters"
@@ -166,6 +198,8 @@ class Outcome:
     scales: NDArray | None = None
     description: ClusterDescription | None = None
     best_split: BestSplit | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
