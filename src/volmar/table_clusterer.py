@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Self
@@ -69,11 +68,13 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     id_column : str, default=None
         The column that names the rows; not a feature.
     kinds : dict of str to str, default=None
-        Kinds of columns that are not to be guessed, as for `volmar.tables.Preparation`.
-    scale : str, default="auto"
-        How columns are scaled, as for `volmar.tables.Preparation`.
-    missing : {"impute", "drop", "error"}, default="impute"
-        How to handle missing values: fill them in, leave out their rows, or refuse them.
+        The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
+        "boolean", "date", "text", "id" or "ignore", as for `volmar.tables.Preparation`.
+    scale : {"auto", "standard", "minmax", "none"}, default="auto"
+        How columns are scaled: "auto" is "standard" after a log of columns with a long tail.
+    missing : {"impute", "drop", "indicator", "error"}, default="impute"
+        How to handle missing values: fill them in, leave out their rows, fill them in and add a
+        column that tells where, or refuse them.
     alpha : float, default=None
         Level of the tests of ``n_clusters="auto"``: the probability that rows without groups are
         split. None leaves that of the clusterer, 0.05.
@@ -260,8 +261,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 f"n_clusters={wanted} is more than the {n} rows. Lower n_clusters, or give more "
                 "rows."
             )
-        # Categories are known to within their resolution: fitted with noise, labelled without.
-        X = rows.dithered(seed) if hasattr(rows, "dithered") else rows.X
+        # Gaps that the preparation makes are filled with noise for the fit, not for the labels.
+        X = rows.dithered(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with times.stage("looking for groups"):
@@ -276,10 +277,13 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
         self.notes_: list[str] = list(rows.notes)
-        self.warnings_ = list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught))
+        said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
+        self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._label(np.asarray(labels))
+        for text in rows.warnings:
+            warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:
             warnings.warn(one.message, one.category, stacklevel=3)
         return self
@@ -317,23 +321,14 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     def _new_preparation(self) -> Preparation:
         """Return how the columns are to be prepared."""
-        known: Any = Preparation
-        options: dict[str, Any] = {
-            "columns": self.columns,
-            "drop": self.drop,
-            "id_column": self.id_column,
-            "scale": self.scale,
-            "missing": self.missing,
-        }
-        if "kinds" in inspect.signature(Preparation).parameters:
-            return known(kinds=self.kinds, **options)
-        if self.kinds is not None:
-            raise ValueError(
-                f"kinds={self.kinds!r}: kinds of columns are not taken. Leave it out."
-            )
-        if self.scale == "auto":
-            options["scale"] = "standard"
-        return known(**options)
+        return Preparation(
+            columns=self.columns,
+            drop=self.drop,
+            id_column=self.id_column,
+            kinds=self.kinds,
+            scale=self.scale,
+            missing=self.missing,
+        )
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
         """Return the clusterer, not fitted, with its parameters set."""
@@ -551,7 +546,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             offsets=self.preparation_.offsets_,
             scales=self.preparation_.scales_,
             best_split=best,
-            left_out=dict(getattr(self.preparation_, "left_out_", {})),
+            left_out=dict(self.preparation_.left_out_),
             categorical=tuple(self.preparation_.texts_),
         )
         return judged_outcome(known, judged, times)
@@ -607,10 +602,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         used = self.labels_[self.labels_ >= 0]
         prepared = self.preparation_
-        kinds = getattr(prepared, "kinds_", None)
-        if kinds is None:
-            kinds = dict.fromkeys(prepared.numbers_, "numeric")
-            kinds |= dict.fromkeys(prepared.texts_, "categorical")
         return _plain(
             {
                 "volmar": __version__,
@@ -622,8 +613,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 "sizes": np.bincount(used, minlength=self.n_clusters_),
                 "evidence": [vars(one) for one in self.evidence_],
                 "splits": _splits(getattr(self.model_, "tree_", None)),
-                "columns": kinds,
-                "left_out": getattr(prepared, "left_out_", {}),
+                "columns": prepared.kinds_,
+                "left_out": prepared.left_out_,
                 "features": prepared.feature_names_,
                 "notes": self.notes_,
                 "warnings": self.warnings_,
@@ -652,7 +643,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             labels = np.asarray(self.model_.predict(rows.X))
         columns, names = None, rows.feature_names
         if table is not None:
-            columns, names = source_columns(table, self.preparation_, rows.kept)
+            columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
         spent = self.seconds_.get("looking for groups", 0.0) + self.seconds_.get("testing", 0.0)
         return Judged(
             X=rows.X,

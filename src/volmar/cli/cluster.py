@@ -44,6 +44,7 @@ class Asked:
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     id_column: str | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
     scale: str = "auto"
     missing: str = "impute"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Asked:
             columns=list(self.columns) or None,
             drop=list(self.drop) or None,
             id_column=self.id_column,
+            kinds=self.kinds or None,
             scale=self.scale,
             missing=self.missing,
             alpha=self.alpha,
@@ -106,6 +108,8 @@ class Asked:
         for name, value in (("alpha", self.alpha), ("max-clusters", self.max_clusters)):
             if value is not None:
                 shown[name] = str(value)
+        if self.kinds:
+            shown["kinds"] = ", ".join(f"{name}={kind}" for name, kind in self.kinds.items())
         if self.settings:
             pairs = [f"{name}={value}" for name, value in self.settings.items()]
             shown["settings"] = ", ".join(pairs)
@@ -301,6 +305,8 @@ def command_for_two(asked: Asked) -> str:
             words += [option, name]
     if asked.id_column is not None:
         words += ["--id", asked.id_column]
+    for name, kind in asked.kinds.items():
+        words += ["--kind", f"{name}={kind}"]
     usual = Asked("")
     for option, value, default in (
         ("--scale", asked.scale, usual.scale),

@@ -61,9 +61,11 @@ class Fills:
         for j in np.flatnonzero(missing.any(axis=0)):
             which = np.flatnonzero(missing[:, j])
             X[rows[which], j] = self.medians[j]
-            which = which[~np.isnan(apart[which, 0])]
             able = np.flatnonzero(known_there[:, j])
-            if not able.size or not which.size:
+            if not able.size:
+                continue
+            which = which[~np.isnan(apart[which, 0])]
+            if not which.size:
                 continue
             distance = apart[np.ix_(which, able)]
             if able.size > N_NEAREST:
