@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,9 +29,11 @@ from volmar.tables import (
     LoadedTable,
     Preparation,
     Prepared,
+    TableError,
     as_pandas,
     source_columns,
 )
+from volmar.tables.errors import as_parameters
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -193,12 +197,13 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self._forget()
         # Wrong parameters are refused before a large table is read.
         self._new_clusterer(0)
-        preparation = self._new_preparation()
+        with _in_python():
+            preparation = self._new_preparation()
         times = StageTimes(progress)
         if isinstance(data, (str, os.PathLike)):
             with times.stage("reading"):
                 data = as_pandas(data)
-        with times.stage("preparing"):
+        with times.stage("preparing"), _in_python():
             table = self._table_of(data, reset=True)
             rows = preparation.fit_transform(table)
         try:
@@ -276,13 +281,14 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self.model_ = model
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
-        self.notes_: list[str] = list(rows.notes)
-        said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
+        self.notes_ = [as_parameters(note) for note in rows.notes]
+        of_table = [as_parameters(text) for text in rows.warnings]
+        said = [*of_table, *(str(one.message).splitlines()[0] for one in caught)]
         self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._label(np.asarray(labels))
-        for text in rows.warnings:
+        for text in of_table:
             warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:
             warnings.warn(one.message, one.category, stacklevel=3)
@@ -437,7 +443,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     def _new_rows(self, data: Any) -> Prepared:
         check_is_fitted(self)
-        return self.preparation_.transform(self._table_of(data, reset=False))
+        with _in_python():
+            return self.preparation_.transform(self._table_of(data, reset=False))
 
     def _table_of(self, data: Any, *, reset: bool) -> Any:
         """Return a table as `Preparation` takes it, checked as scikit-learn does."""
@@ -528,7 +535,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             source=name,
             n_rows=len(judged.labels) if rows.kept is None else len(rows.kept),
             n_columns=self.n_features_in_,
-            notes=list(rows.notes if data is None else self.notes_),
+            notes=self.notes_,
             parameters=self.model_.get_params(deep=False) if self.n_clusters_ > 1 else {},
             method=type(self.model_).__name__,
             seed=self._fit_seed,
@@ -672,6 +679,15 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Name parameters where messages of tables name options of the command."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(as_parameters(str(error))) from error
 
 
 def _known(name: str) -> str:

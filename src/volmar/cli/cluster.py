@@ -11,7 +11,7 @@ import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +154,8 @@ class Files:
 
 def cluster_file(asked: Asked) -> None:
     """Run the command; on Ctrl-C say what is complete."""
+    from volmar.tables import TableError, is_folder_of_tables
+
     asked.clusterer()  # refuses wrong options before the table is read
     if asked.append and asked.out is None:
         raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
@@ -166,14 +168,15 @@ def cluster_file(asked: Asked) -> None:
     refuse_files(named, asked.source, force=asked.force)
     files = Files(asked)
     try:
-        from volmar.tables import is_folder_of_tables
-
         if asked.scheduler or is_folder_of_tables(asked.source):
             from volmar.cli.cluster_blocks import cluster_blocks
 
             cluster_blocks(asked, files)
         else:
             _cluster(asked, files)
+    except TableError as error:
+        # Of the estimator's error, which names parameters, the one that names options.
+        raise (error.__cause__ if isinstance(error.__cause__, TableError) else error) from None
     except KeyboardInterrupt:
         done = ", ".join(str(path) for path in files.complete) or "nothing"
         raise KeyboardInterrupt(f"; complete: {done}") from None
@@ -187,7 +190,7 @@ def _cluster(asked: Asked, files: Files) -> None:
         table = read_table(asked.source)
     clusterer = fitted(asked, lambda one, progress: one.fit(table, progress=progress), stages)
     rows = clusterer._rows()
-    for note in clusterer.notes_:
+    for note in rows.notes:
         say(f"note: {note}")
     d = rows.X.shape[1]
     used = clusterer.labels_[clusterer.labels_ >= 0]
@@ -226,12 +229,22 @@ def _silent() -> Iterator[None]:
 def outcome_of(asked: Asked, clusterer: TableClusterer, stages: Stages) -> Outcome:
     """Return what the report shows."""
     with _silent(), stages.watching() as progress:
-        return clusterer.outcome(
+        outcome = clusterer.outcome(
             command=asked.command,
             command_for_two=command_for_two(asked),
             asked=asked.as_text(),
             progress=progress,
         )
+    notes, warned = list(clusterer._rows().notes), _in_options(clusterer, clusterer.warnings_)
+    return replace(outcome, notes=notes, warnings=warned)
+
+
+def _in_options(clusterer: TableClusterer, texts: list[str]) -> list[str]:
+    """Return what the preparation warned of with the command's options, not with parameters."""
+    from volmar.tables.errors import as_parameters
+
+    options = {as_parameters(text): text for text in clusterer._rows().warnings}
+    return [options.get(text, text) for text in texts]
 
 
 def _write_labels(path: Path, asked: Asked, clusterer: TableClusterer, table: Any) -> None:
@@ -283,7 +296,7 @@ def print_found(asked: Asked, clusterer: TableClusterer, heading: str, sizes: ND
         status = getattr(clusterer.model_.result_, "status", None)
         if status is not None and not status.ok:
             console.print(f"The solver ended early: {status.value}.")
-    for text in clusterer.warnings_:
+    for text in _in_options(clusterer, clusterer.warnings_):
         say(f"warning: {text}")
     if asked.out is None and asked.report is None and clusterer.n_clusters_ > 1:
         say("(-o labels.csv keeps the labels, --report report.html explains them.)")
