@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import TableError, nearest, shown
-from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.frames import as_pandas
+from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable
 
 __all__ = ["Columns", "as_columns", "refuse_duplicates"]
