@@ -4,7 +4,8 @@ from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
 from volmar.tables.frames import as_pandas
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.source import source_columns
 from volmar.tables.whole_file import write_atomically
