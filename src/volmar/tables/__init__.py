@@ -5,6 +5,7 @@ from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
 from volmar.tables.prepare import Preparation, Prepared, source_columns
 from volmar.tables.read import LoadedTable, read_table
+from volmar.tables.sample import RowSample, sample_rows
 from volmar.tables.whole_file import write_atomically
 from volmar.tables.write import open_labels, write_labels
 from volmar.tables.write_columns import open_columns, written_kind
@@ -14,6 +15,7 @@ __all__ = [
     "LoadedTable",
     "Preparation",
     "Prepared",
+    "RowSample",
     "TableError",
     "is_folder_of_tables",
     "open_columns",
@@ -22,6 +24,7 @@ __all__ = [
     "prepare_blocks",
     "read_folder",
     "read_table",
+    "sample_rows",
     "source_columns",
     "write_atomically",
     "write_labels",

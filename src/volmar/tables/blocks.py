@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.tables.columns import Columns, refuse_duplicates
 from volmar.tables.errors import TableError, listed, need, shown
+from volmar.tables.folder import computed
 from volmar.tables.prepare import Preparation, Prepared
 from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales, scaled_into
 from volmar.tables.steps import note_scaling, say_missing
@@ -43,12 +43,7 @@ class _Blocks:
         import dask
 
         task = dask.delayed(function, pure=True)
-        try:
-            return list(dask.compute(*(task(part, *arguments) for part in self.parts)))
-        except (ValueError, OSError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError(_why(error)) from error
+        return computed([task(part, *arguments) for part in self.parts])
 
     def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
         """Return what a function makes of each block as one dask array, lazily."""
@@ -192,19 +187,6 @@ _NONE_LEFT = (
     f"{_SOURCE}: every row has a missing value, so --missing drop leaves none; give "
     "--missing impute, or --drop the columns with gaps"
 )
-
-
-def _why(error: Exception) -> str:
-    text = str(error)
-    if "Mismatched dtypes" in text:
-        # dask's table of these columns: name, found, expected.
-        rows = re.findall(r"^\| (.+?) +\| (.+?) +\| .+\|$", text, flags=re.MULTILINE)
-        odd = [f"{shown(name)} ({kind})" for name, kind in rows if name != "Column"]
-        return (
-            f"{_SOURCE}: some files hold other values than numbers in the columns {listed(odd)}; "
-            "mend these files, or leave the columns out with --drop"
-        )
-    return f"a block of {_SOURCE} cannot be read: {' '.join(text.split())[:300]}; mend that file"
 
 
 def _pass(
