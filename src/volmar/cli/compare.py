@@ -163,8 +163,9 @@ def compare_file(
     columns: Sequence[str] = (),
     drop: Sequence[str] = (),
     id_column: str | None = None,
-    scale: str = "standard",
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    scale: str = "auto",
+    missing: str = "impute",
     out: Path | None = None,
     force: bool = False,
     seed: int = 0,
@@ -181,8 +182,8 @@ def compare_file(
     n_clusters : str, default="auto"
         Number of clusters, or "auto": as many as MSPC finds evidence for, and 2 where it finds
         none.
-    columns, drop, id_column, scale, missing
-        As for ``volmar cluster``.
+    columns, drop, id_column, kinds, scale, missing
+        As for `volmar.tables.Preparation`.
     out : Path, optional
         File for the labels, a column for each method: CSV, TSV or Parquet.
     force : bool, default=False
@@ -203,6 +204,7 @@ def compare_file(
         columns=list(columns) or None,
         drop=list(drop) or None,
         id_column=id_column,
+        kinds=dict(kinds or {}),
         scale=scale,
         missing=missing,
     )
@@ -213,12 +215,13 @@ def compare_file(
         raise UsageError(f"{table.name} has {n} row, and clusters need two at least.")
     found = Comparison(table.name, n, d, n_all=table.n_rows, notes=list(rows.notes))
     ready: dict[str, Fitted] = {}
+    dithered = rows.dithered(seed)
     try:
         if wanted is None:
-            ready = _by_evidence(rows.X, seed, found)
+            ready = _by_evidence(rows.X, dithered, seed, found)
         else:
             found.n_clusters = wanted
-        compare_methods(rows.X, names, found, ready=ready, seed=seed)
+        compare_methods(rows.X, names, found, dithered=dithered, ready=ready, seed=seed)
     except KeyboardInterrupt:
         done = ", ".join(run.method for run in found.runs) or "nothing"
         _finish(found, rows, out, force, as_json=as_json)
@@ -244,6 +247,7 @@ def compare_methods(
     methods: Sequence[str],
     found: Comparison,
     *,
+    dithered: Any = None,
     ready: Mapping[str, Fitted] | None = None,
     seed: int = 0,
 ) -> None:
@@ -257,6 +261,8 @@ def compare_methods(
         Names of methods, as the library spells them.
     found : Comparison
         Gets the runs, the methods that are left out, and warnings.
+    dithered : array of shape (n, d), default=None
+        The rows to fit, if not X itself: those of `volmar.tables.Prepared.dithered`.
     ready : mapping of str to Fitted, default=None
         Methods that need not be fitted again.
     seed : int, default=0
@@ -267,7 +273,7 @@ def compare_methods(
         try:
             with counted(stage):
                 one = (ready or {}).get(name)
-                one = one or _fit(X, name, found.n_clusters, seed)
+                one = one or _fit(X, dithered, name, found.n_clusters, seed)
                 run = _run(X, name, one, seed)
         except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
             found.left_out[name] = _one_line(error)
@@ -278,16 +284,18 @@ def compare_methods(
         found.warnings += [f"{name}: {text}" for text in one.warnings]
 
 
-def _fit(X: Any, name: str, n_clusters: int | str, seed: int) -> Fitted:
+def _fit(X: Any, dithered: Any, name: str, n_clusters: int | str, seed: int) -> Fitted:
     n = X.shape[0]
     size = min(MOST_FITTED.get(name, n), n)
-    rows = X if size == n else X[drawn(n, size, seed)]
+    rows = X if dithered is None else dithered
+    if size < n:
+        rows = rows[drawn(n, size, seed)]
     estimator = _estimator(name, n_clusters, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.perf_counter()
         estimator.fit(rows)
-        labels = estimator.labels_ if size == n else _predicted(estimator, X)
+        labels = estimator.labels_ if rows is X else _predicted(estimator, X)
         seconds = time.perf_counter() - start
     texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
     return Fitted(np.unique(labels, return_inverse=True)[1], seconds, size, texts)
@@ -320,7 +328,7 @@ def _estimator(name: str, n_clusters: int | str, seed: int) -> Any:
     return make_method(name, n_clusters, seed, {})
 
 
-def _by_evidence(X: Any, seed: int, found: Comparison) -> dict[str, Fitted]:
+def _by_evidence(X: Any, dithered: Any, seed: int, found: Comparison) -> dict[str, Fitted]:
     """Set the number of clusters that MSPC finds evidence for, and return its clusters.
 
     It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
@@ -332,7 +340,7 @@ def _by_evidence(X: Any, seed: int, found: Comparison) -> dict[str, Fitted]:
         found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
         return {}
     with counted("looking for groups"):
-        tested = _fit(X, "MSPC", "auto", seed)
+        tested = _fit(X, dithered, "MSPC", "auto", seed)
     n_found = len(np.unique(tested.labels))
     if n_found == 1:
         found.notes.append(

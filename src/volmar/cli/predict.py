@@ -106,6 +106,7 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:
     """Prepare rows as those of the fit were."""
     from volmar.tables import Prepared
     from volmar.tables.columns import as_columns
+    from volmar.tables.kinds import ColumnKind
 
     if saved.preparation is not None:
         return saved.preparation.transform(table)
@@ -121,7 +122,8 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:
     elif columns.is_sparse:
         X = columns.data[:, columns.find(names, "the model")]
     else:
-        X = columns.numbers(columns.find(names, "the model"))
+        places = columns.find(names, "the model")
+        X = columns.numbers(places, [ColumnKind("numeric")] * len(places), [])
     kept = np.ones(columns.n_rows, dtype=bool)
     return Prepared(X, ids, id_column or "row", names, kept, list(columns.notes))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,8 +98,9 @@ def score_file(
     columns: Sequence[str] = (),
     drop: Sequence[str] = (),
     id_column: str | None = None,
-    scale: str = "standard",
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    scale: str = "auto",
+    missing: str = "impute",
     seed: int = 0,
     test: bool = True,
     as_json: bool = False,
@@ -114,8 +115,8 @@ def score_file(
         Tables with a column ``label``, or with one column beside the ids. Labels belong to the
         row with the same id where both tables have ids, else to the row in the same place. Not
         given, the truth is that of a built-in set or of a libsvm file, where there is one.
-    columns, drop, id_column, scale, missing
-        As for ``volmar cluster``.
+    columns, drop, id_column, kinds, scale, missing
+        As for `volmar.tables.Preparation`.
     seed : int, default=0
         Draws the rows of a folder, the sample of silhouette and normalised cut, and the splits
         of the test.
@@ -133,6 +134,7 @@ def score_file(
         columns=list(columns) or None,
         drop=list(drop) or None,
         id_column=id_column,
+        kinds=dict(kinds or {}),
         scale=scale,
         missing=missing,
     )
@@ -219,15 +221,20 @@ def match_labels(
     codes, values = column.factorize()
     labels = _texts(np.asarray(values))[codes]
     if by_id:
-        return labels[_places(where, frame[id_name], rows, id_name, notes)]
-    if len(labels) == len(rows.kept):
-        return labels[rows.kept]
-    if len(labels) == len(rows.ids):
-        return labels
-    raise UsageError(
-        f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row in "
-        "the same order, or both tables a column of ids and --id its name."
-    )
+        found = labels[_places(where, frame[id_name], rows, id_name, notes)]
+    elif len(labels) == len(rows.kept):
+        found = labels[rows.kept]
+    elif len(labels) == len(rows.ids):
+        found = labels
+    else:
+        raise UsageError(
+            f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
+            "in the same order, or both tables a column of ids and --id its name."
+        )
+    n_unseen = len(values) - len(np.unique(found))
+    if n_unseen:
+        notes.append(f"{n_unseen} of the {len(values)} labels of {where} are on no row scored")
+    return found
 
 
 def _as_frame(where: str, array: Any) -> Any:
@@ -239,8 +246,9 @@ def _as_frame(where: str, array: Any) -> Any:
 
 
 def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
-    if "label" in frame.columns:
-        return "label"
+    # "cluster" is what rows with their labels have (volmar cluster --append).
+    if named := [name for name in ("label", "cluster") if name in frame.columns]:
+        return named[0]
     others = [name for name in frame.columns if name != id_name]
     if len(others) == 1:
         return others[0]

@@ -3,9 +3,10 @@
 from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
-from volmar.tables.prepare import Preparation, Prepared, source_columns
+from volmar.tables.prepare import Preparation, Prepared
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.sample import RowSample, sample_rows
+from volmar.tables.source import source_columns
 from volmar.tables.whole_file import write_atomically
 from volmar.tables.write import open_labels, write_labels
 from volmar.tables.write_columns import open_columns, written_kind
