@@ -150,6 +150,22 @@ class TestPredict:
         assert "block of other" in result.stderr
         assert not (tmp_path / "l.csv").exists()
 
+    @pytest.mark.parametrize("kind", ["csv", "parquet"])
+    def test_of_what_cluster_saves(self, invoke, groups, tmp_path, kind):
+        """Text, booleans and missing values, from a folder to a model and back to the folder."""
+        frame, y = groups
+        frame = frame.assign(flag=y == 1, city=np.array(["Rome", "Oslo"])[np.arange(600) % 2])
+        frame.loc[5, "a"] = np.nan
+        folder = split(frame, tmp_path / "parts", kind)
+        model, one, two = (tmp_path / name for name in ("m.volmar", "one.csv", "two.csv"))
+        result = invoke("cluster", folder, "--id", "who", "--save", model, "-o", one)
+        assert result.exit_code == 0, result.stderr
+        result = invoke("predict", model, folder, "-o", two)
+        assert result.exit_code == 0, result.stderr
+        want, got = pd.read_csv(one), pd.read_csv(two)
+        assert want["label"].nunique() == 3
+        pd.testing.assert_frame_equal(got, want)
+
 
 class TestScore:
     def test_of_a_folder_is_that_of_the_file(self, folder, groups, tmp_path, capsys):
@@ -195,6 +211,23 @@ class TestScore:
         assert {one.name: one.value for one in found.agreement}["ARI"] == 1.0
         # labels that belong to other rows would not be separated at all
         assert found.scores[0].value > 0.8
+
+    def test_clusters_without_a_row_in_the_sample(self, folder, groups, tmp_path, monkeypatch):
+        monkeypatch.setattr(rows, "SAMPLE", 100)
+        labels = groups[1].astype(str)
+        drawn = sample_rows(read_folder(folder), 100).places
+        labels[np.setdiff1d(np.arange(600), drawn)[0]] = "rare"
+        pd.DataFrame({"label": labels}).to_csv(tmp_path / "labels.csv", index=False)
+        found = score_file(str(folder), tmp_path / "labels.csv", drop=("who",), test=False)
+        assert "1 of the 4 labels of --labels labels.csv are on no row scored" in found.notes
+
+    def test_rows_with_their_labels_are_labels(self, groups, tmp_path):
+        frame, y = groups
+        frame.assign(cluster=y).to_csv(tmp_path / "all.csv", index=False)
+        found = score_file(
+            str(tmp_path / "all.csv"), tmp_path / "all.csv", drop=("who", "cluster"), test=False
+        )
+        assert found.sizes == {"0": 200, "1": 200, "2": 200}
 
     def test_noise_is_left_out(self, groups, tmp_path):
         frame, y = groups

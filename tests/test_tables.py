@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.preprocessing import StandardScaler
 
 from volmar.tables import (
     Preparation,

@@ -74,6 +74,7 @@ class Scale(StrEnum):
     none = "none"
     standard = "standard"
     minmax = "minmax"
+    auto = "auto"
 
 
 class Missing(StrEnum):
@@ -88,7 +89,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="CSV, TSV, Parquet, NPY, NPZ or svmlight file, or a built-in name (digits-3v8).",
+        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
+        "CSV files, or a built-in name (digits-3v8).",
     ),
 ]
 Columns = Annotated[
@@ -169,18 +171,39 @@ def cluster(
         bool,
         typer.Option("--split-anyway", help="Split in two though no evidence supports it."),
     ] = False,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha",
+            metavar="LEVEL",
+            help="Level of the tests of auto: the probability that one group is split; 0.05.",
+        ),
+    ] = None,
+    max_clusters: Annotated[
+        int | None, typer.Option("--max-clusters", min=1, help="Maximum number for auto.")
+    ] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Labels, scores and confidences: .csv, .tsv, .parquet."),
+    ] = None,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Write the rows with a column cluster to -o instead."),
+    ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--json", help="JSON file with what was found.")
+    ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
     ] = None,
@@ -203,6 +226,8 @@ def cluster(
             method=method,
             n_clusters=n_clusters,
             split_anyway=split_anyway,
+            alpha=alpha,
+            max_clusters=max_clusters,
             columns=_listed(columns),
             drop=_listed(drop),
             id_column=id_column,
@@ -210,8 +235,10 @@ def cluster(
             missing=missing.value,
             settings=parse_settings(settings or []),
             out=out,
+            append=append,
             report=report,
             save=save,
+            json=summary,
             force=force,
             seed=seed,
             scheduler=scheduler,
@@ -232,7 +259,9 @@ def predict(
     model: Annotated[Path, typer.Argument(help="What volmar cluster --save wrote.")],
     source: Source,
     id_column: Id = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Labels: .csv, .tsv, .parquet.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Put new rows into the clusters of a saved model."""
@@ -246,15 +275,15 @@ def predict(
 def score(
     context: typer.Context,
     source: Source,
-    labels: Annotated[Path, typer.Option("--labels", help="CSV of labels.")],
+    labels: Annotated[Path, typer.Option("--labels", help="Table of labels.")],
     truth: Annotated[
-        Path | None, typer.Option("--truth", help="CSV of true classes, to compare with.")
+        Path | None, typer.Option("--truth", help="Table of true classes, to compare with.")
     ] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     seed: Seed = 0,
     test: Annotated[
         bool,
@@ -295,10 +324,13 @@ def compare(
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV with a column for each method.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Labels, a column for each method: .csv, .tsv, .parquet."
+        ),
     ] = None,
     seed: Seed = 0,
     force: Force = False,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volmar.cli.cluster import one_score
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def predict_file(
     with stages.stage("reading"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         saved = load_model(model)
-        name, blocks = _blocks(source)
+        name, blocks = _blocks(source, saved.preparation, id_column)
     if saved.preparation is not None and id_column is not None:
         saved.preparation.id_column = id_column
     for text in dict.fromkeys(str(one.message) for one in caught):
@@ -61,13 +61,17 @@ def predict_file(
             table = read()
             if table.data.shape[0]:
                 rows = _rows(saved, table, id_column)
-                labels = saved.model.predict(rows.X)
+                labels, scores, confidence = _labelled(saved, rows)
                 if out is not None:
                     if write is None:
-                        write = files.enter_context(open_labels(out, rows.id_name, force=force))
-                    scores = one_score(saved.model.decision_function(rows.X))
+                        has_confidence = confidence is not None
+                        opened = open_labels(
+                            out, rows.id_name, confidence=has_confidence, force=force
+                        )
+                        write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1
-                    write(rows.ids if has_ids else rows.ids + before, labels, scores)
+                    ids = rows.ids if has_ids else rows.ids + before
+                    write(ids, labels, scores, confidence)
                 sizes = _total(sizes, np.bincount(labels))
                 notes += rows.notes
                 before += table.data.shape[0]
@@ -84,7 +88,9 @@ def predict_file(
     written(out)
 
 
-def _blocks(source: str) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
+def _blocks(
+    source: str, preparation: Any, id_column: str | None
+) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
     """Return a name, and what reads each of the blocks; a file is one."""
     from volmar.tables import is_folder_of_tables, read_folder, read_table
 
@@ -92,7 +98,13 @@ def _blocks(source: str) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
         table = read_table(source)
         return table.name, [lambda: table]
     name = Path(source).expanduser().resolve().name
-    return name, [partial(_block, name, part) for part in read_folder(source).to_delayed()]
+    frame = read_folder(source)
+    if preparation is not None:
+        wanted = {*preparation.used_, id_column, preparation.id_column}
+        # A column that is asked for and not there is told by `transform`.
+        used = [column for column in frame.columns if str(column) in wanted]
+        frame = frame[used] if used else frame
+    return name, [partial(_block, name, part) for part in frame.to_delayed()]
 
 
 def _block(name: str, part: Any) -> LoadedTable:
@@ -100,6 +112,13 @@ def _block(name: str, part: Any) -> LoadedTable:
     from volmar.tables.folder import computed
 
     return LoadedTable(f"a block of {name}", computed([part])[0])
+
+
+def _labelled(saved: Any, rows: Prepared) -> tuple[NDArray, NDArray, NDArray | None]:
+    """Return labels, scores and, where the model knows them, confidences."""
+    if hasattr(saved.model, "label_prepared"):
+        return saved.model.label_prepared(rows.X)
+    return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
 
 
 def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:

@@ -232,7 +232,7 @@ def match_labels(
             "in the same order, or both tables a column of ids and --id its name."
         )
     n_unseen = len(values) - len(np.unique(found))
-    if n_unseen:
+    if n_unseen and len(labels) == len(rows.kept):  # of a sample
         notes.append(f"{n_unseen} of the {len(values)} labels of {where} are on no row scored")
     return found
 

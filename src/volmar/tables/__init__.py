@@ -3,7 +3,9 @@
 from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.frames import as_pandas
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.sample import RowSample, sample_rows
 from volmar.tables.source import source_columns
@@ -18,6 +20,7 @@ __all__ = [
     "Prepared",
     "RowSample",
     "TableError",
+    "as_pandas",
     "is_folder_of_tables",
     "open_columns",
     "open_labels",

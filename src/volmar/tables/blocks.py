@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from volmar.tables.columns import Columns, refuse_duplicates
 from volmar.tables.errors import TableError, need
 from volmar.tables.folder import computed
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable
 from volmar.tables.sample import sample_rows
 from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales
