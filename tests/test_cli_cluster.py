@@ -422,7 +422,6 @@ def test_predict_refuses_in_a_line(invoke, saved, tmp_path, subtests):
     cases = {
         # predict has no --missing, so that must not be the remedy
         "gaps": ([tmp_path / "gaps.csv"], "fit it again with --missing"),
-        "folder": ([tmp_path / "parts"], "takes one table"),
         "no folder": ([table, "-o", tmp_path / "no" / "l.csv"], "there is no folder"),
         "over the model": ([table, "-o", model, "--force"], "which is read"),
         "a folder as file": ([table, "-o", tmp_path / "parts", "--force"], "is a folder"),

@@ -90,7 +90,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="CSV, TSV, Parquet, NPY, NPZ or svmlight file, or a built-in name (digits-3v8).",
+        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
+        "CSV files, or a built-in name (digits-3v8).",
     ),
 ]
 Columns = Annotated[
@@ -283,7 +284,9 @@ def predict(
     model: Annotated[Path, typer.Argument(help="What volmar cluster --save wrote.")],
     source: Source,
     id_column: Id = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Labels: .csv, .tsv, .parquet.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Put new rows into the clusters of a saved model."""
@@ -297,15 +300,15 @@ def predict(
 def score(
     context: typer.Context,
     source: Source,
-    labels: Annotated[Path, typer.Option("--labels", help="CSV of labels.")],
+    labels: Annotated[Path, typer.Option("--labels", help="Table of labels.")],
     truth: Annotated[
-        Path | None, typer.Option("--truth", help="CSV of true classes, to compare with.")
+        Path | None, typer.Option("--truth", help="Table of true classes, to compare with.")
     ] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     seed: Seed = 0,
     test: Annotated[
         bool,
@@ -346,10 +349,13 @@ def compare(
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV with a column for each method.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Labels, a column for each method: .csv, .tsv, .parquet."
+        ),
     ] = None,
     seed: Seed = 0,
     force: Force = False,

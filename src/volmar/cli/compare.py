@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,8 @@ from scipy.optimize import linear_sum_assignment
 
 from volmar.cli.console import Screen, UsageError, counted, refuse_files, say, written
 from volmar.cli.methods import clusterer_names, make_method
-from volmar.cli.score import Judgement, label_free_scores, refuse_folder, shown
+from volmar.cli.rows import read_rows
+from volmar.cli.score import Judgement, drawn, label_free_scores, shown
 
 __all__ = [
     "DEFAULT_METHODS",
@@ -35,21 +34,22 @@ __all__ = [
 
 # One of each family, and what everybody has.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
-# Rows up to which a method ends in a minute or so, where it is not linear in them: semi-definite
-# programs are cubic, kernel matrices quadratic, and so are the neighbours of many columns.
-MOST_ROWS = {
+# Rows that are fitted where the time is not linear in them; the others are predicted.
+# Semi-definite programs are cubic, kernel matrices and neighbours of many columns quadratic.
+MOST_FITTED = {
     "GMMC": 1000,
     "SDPMMC": 500,
     "HardLabelMVC": 1000,
-    "KernelKMeans": 20_000,
-    "KernelCPMMC": 20_000,
-    "IterSVR": 20_000,
-    "LGMMC": 10_000,
-    "SoftLabelMVC": 100_000,
-    "NormalizedCut": 100_000,
-    "NormalizedSpectralClustering": 100_000,
-    "SMIC": 100_000,
+    "KernelKMeans": 5000,
+    "KernelCPMMC": 5000,
+    "IterSVR": 5000,
+    "LGMMC": 5000,
+    "SoftLabelMVC": 10_000,
+    "NormalizedCut": 10_000,
+    "NormalizedSpectralClustering": 10_000,
+    "SMIC": 10_000,
 }
+_PIECE = 20_000  # rows predicted at once
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,18 @@ class Run:
         Its clusters, numbered so that as many rows as can be have the number that the first method
         gave them.
     seconds : float
-        How long the fit took.
+        How long the fit took, and the prediction of rows that were not fitted.
     scores : list of Judgement
         Label-free scores; empty where it found one cluster.
+    n_fitted : int
+        Rows that were fitted; the others are predicted.
     """
 
     method: str
     labels: NDArray
     seconds: float
     scores: list[Judgement]
+    n_fitted: int
 
     @property
     def n_clusters(self) -> int:
@@ -90,6 +93,8 @@ class Comparison:
         The table.
     n_rows, n_columns, n_clusters : int
         Its shape as the methods saw it, and the number of clusters that they were asked for.
+    n_all : int
+        Number of all rows, more than `n_rows` where these were drawn from a folder.
     runs : list of Run
         The methods that ended.
     left_out : dict of str to str
@@ -104,6 +109,7 @@ class Comparison:
     n_rows: int = 0
     n_columns: int = 0
     n_clusters: int = 2
+    n_all: int = 0
     runs: list[Run] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -125,12 +131,14 @@ class Comparison:
         """Return one JSON object."""
         content = {
             "file": self.source,
-            "rows": self.n_rows,
+            "rows": self.n_all,
+            "rows compared": self.n_rows,
             "columns": self.n_columns,
             "n_clusters": self.n_clusters,
             "methods": {
                 run.method: {
                     "clusters": np.unique(run.labels, return_counts=True)[1].tolist(),
+                    "rows fitted": run.n_fitted,
                     "seconds": run.seconds,
                     "scores": {one.name: one.value for one in run.scores},
                 }
@@ -155,8 +163,9 @@ def compare_file(
     columns: Sequence[str] = (),
     drop: Sequence[str] = (),
     id_column: str | None = None,
-    scale: str = "standard",
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    scale: str = "auto",
+    missing: str = "impute",
     out: Path | None = None,
     force: bool = False,
     seed: int = 0,
@@ -167,45 +176,52 @@ def compare_file(
     Parameters
     ----------
     source : str
-        The table, or the name of a built-in set.
+        The table, a folder of tables (of which rows are drawn), or the name of a built-in set.
     methods : sequence of str
         Clusterers of the library, or KMeans (scikit-learn's); `DEFAULT_METHODS` if empty.
     n_clusters : str, default="auto"
-        How many, or "auto": as many as MSPC finds evidence for, and 2 where it finds none.
-    columns, drop, id_column, scale, missing
-        As for ``volmar cluster``.
+        Number of clusters, or "auto": as many as MSPC finds evidence for, and 2 where it finds
+        none.
+    columns, drop, id_column, kinds, scale, missing
+        As for `volmar.tables.Preparation`.
     out : Path, optional
-        CSV file for the labels, a column for each method.
+        File for the labels, a column for each method: CSV, TSV or Parquet.
     force : bool, default=False
         Whether `out` may be overwritten.
     seed : int, default=0
-        Seed of all chance.
+        Random seed.
     as_json : bool, default=False
         Whether to print one JSON object in place of tables.
     """
-    from volmar.tables import Preparation, read_table
+    from volmar.tables import Preparation, written_kind
 
     names = _names(methods)
     wanted = _wanted(n_clusters)
-    refuse_folder(source, "compare")
     refuse_files({"-o": out}, source, force=force)
-    with counted("reading"):
-        table = read_table(source)
-        preparation = Preparation(
-            columns=list(columns) or None,
-            drop=list(drop) or None,
-            id_column=id_column,
-            scale=scale,
-            missing=missing,
-        )
-        rows = preparation.fit_transform(table)
+    if out is not None:
+        written_kind(out)
+    preparation = Preparation(
+        columns=list(columns) or None,
+        drop=list(drop) or None,
+        id_column=id_column,
+        kinds=dict(kinds or {}),
+        scale=scale,
+        missing=missing,
+    )
+    table = read_rows(source, preparation, seed=seed)
+    rows = table.rows
     n, d = rows.X.shape
     if n < 2:
         raise UsageError(f"{table.name} has {n} row, and clusters need two at least.")
-    found = Comparison(table.name, n, d, notes=list(rows.notes))
+    found = Comparison(table.name, n, d, n_all=table.n_rows, notes=list(rows.notes))
+    ready: dict[str, Fitted] = {}
+    dithered = rows.dithered(seed)
     try:
-        found.n_clusters = wanted or _by_evidence(rows.X, seed, found)
-        compare_methods(rows.X, names, found, seed=seed)
+        if wanted is None:
+            ready = _by_evidence(rows.X, dithered, seed, found)
+        else:
+            found.n_clusters = wanted
+        compare_methods(rows.X, names, found, dithered=dithered, ready=ready, seed=seed)
     except KeyboardInterrupt:
         done = ", ".join(run.method for run in found.runs) or "nothing"
         _finish(found, rows, out, force, as_json=as_json)
@@ -217,41 +233,84 @@ def compare_file(
     return found
 
 
-def compare_methods(X: Any, methods: Sequence[str], found: Comparison, *, seed: int = 0) -> None:
-    """Fit methods to X one by one, and add what they find to `found`."""
-    with counted("comparing") as tell:
-        for i, name in enumerate(methods):
-            tell(i, len(methods))
-            most = MOST_ROWS.get(name)
-            if most is not None and X.shape[0] > most:
-                found.left_out[name] = (
-                    f"it would take too long for {X.shape[0]:,} rows (up to {most:,} here; "
-                    f"volmar cluster --method {name} runs it all the same)"
-                )
-                continue
-            try:
-                run, caught = _run(X, name, found.n_clusters, seed)
-            except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
-                found.left_out[name] = _one_line(error)
-                continue
-            if found.runs:
-                run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
-            found.runs.append(run)
-            found.warnings += [f"{name}: {text}" for text in caught]
+class Fitted(NamedTuple):
+    """Labels of all rows by a method, the time that took, and the rows that were fitted."""
+
+    labels: NDArray
+    seconds: float
+    n_fitted: int
+    warnings: list[str]
 
 
-def _run(X: Any, name: str, n_clusters: int, seed: int) -> tuple[Run, list[str]]:
+def compare_methods(
+    X: Any,
+    methods: Sequence[str],
+    found: Comparison,
+    *,
+    dithered: Any = None,
+    ready: Mapping[str, Fitted] | None = None,
+    seed: int = 0,
+) -> None:
+    """Fit methods to rows one by one, and add what they find to a comparison.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR.
+    methods : sequence of str
+        Names of methods, as the library spells them.
+    found : Comparison
+        Gets the runs, the methods that are left out, and warnings.
+    dithered : array of shape (n, d), default=None
+        The rows to fit, if not X itself: those of `volmar.tables.Prepared.dithered`.
+    ready : mapping of str to Fitted, default=None
+        Methods that need not be fitted again.
+    seed : int, default=0
+        Random seed of the methods, and of the rows that are fitted where these are a sample.
+    """
+    for i, name in enumerate(methods):
+        stage = f"comparing: {name} ({i + 1} of {len(methods)})"
+        try:
+            with counted(stage):
+                one = (ready or {}).get(name)
+                one = one or _fit(X, dithered, name, found.n_clusters, seed)
+                run = _run(X, name, one, seed)
+        except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
+            found.left_out[name] = _one_line(error)
+            continue
+        if found.runs:
+            run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
+        found.runs.append(run)
+        found.warnings += [f"{name}: {text}" for text in one.warnings]
+
+
+def _fit(X: Any, dithered: Any, name: str, n_clusters: int | str, seed: int) -> Fitted:
+    n = X.shape[0]
+    size = min(MOST_FITTED.get(name, n), n)
+    rows = X if dithered is None else dithered
+    if size < n:
+        rows = rows[drawn(n, size, seed)]
     estimator = _estimator(name, n_clusters, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.perf_counter()
-        labels = np.unique(estimator.fit(X).labels_, return_inverse=True)[1]
+        estimator.fit(rows)
+        labels = estimator.labels_ if rows is X else _predicted(estimator, X)
         seconds = time.perf_counter() - start
-    has_clusters = 1 < int(labels.max()) + 1 < len(labels)
-    scores = label_free_scores(X, labels, seed=seed) if has_clusters else []
-    return Run(name, labels, seconds, scores), list(
-        dict.fromkeys(_one_line(one.message) for one in caught)
-    )
+    texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
+    return Fitted(np.unique(labels, return_inverse=True)[1], seconds, size, texts)
+
+
+def _predicted(estimator: Any, X: Any) -> NDArray:
+    """Predict in pieces: kernels with all rows at once would take much memory."""
+    starts = range(0, X.shape[0], _PIECE)
+    return np.concatenate([estimator.predict(X[start : start + _PIECE]) for start in starts])
+
+
+def _run(X: Any, name: str, one: Fitted, seed: int) -> Run:
+    has_clusters = 1 < int(one.labels.max()) + 1 < len(one.labels)
+    scores = label_free_scores(X, one.labels, seed=seed) if has_clusters else []
+    return Run(name, one.labels, one.seconds, scores, one.n_fitted)
 
 
 def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
@@ -261,7 +320,7 @@ def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
     return linear_sum_assignment(together, maximize=True)[1][labels]
 
 
-def _estimator(name: str, n_clusters: int, seed: int) -> Any:
+def _estimator(name: str, n_clusters: int | str, seed: int) -> Any:
     if name == "KMeans":
         from sklearn.cluster import KMeans
 
@@ -269,23 +328,29 @@ def _estimator(name: str, n_clusters: int, seed: int) -> Any:
     return make_method(name, n_clusters, seed, {})
 
 
-def _by_evidence(X: Any, seed: int, found: Comparison) -> int:
-    """Return the number of clusters that MSPC finds evidence for, 2 at least."""
+def _by_evidence(X: Any, dithered: Any, seed: int, found: Comparison) -> dict[str, Fitted]:
+    """Set the number of clusters that MSPC finds evidence for, and return its clusters.
+
+    It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
+    """
     from volmar.diagnostics.split_test import FEWEST_ROWS
 
+    found.n_clusters = 2
     if X.shape[0] < FEWEST_ROWS:
         found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
-        return 2
-    with counted("looking for groups"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        n_found = int(make_method("MSPC", "auto", seed, {}).fit(X).tree_.n_leaves)
-    if n_found > 1:
-        found.notes.append(f"MSPC finds evidence for {n_found} clusters")
-        return n_found
-    found.notes.append(
-        "nothing supports a split of these rows; methods are compared at 2 clusters all the same"
-    )
-    return 2
+        return {}
+    with counted("looking for groups"):
+        tested = _fit(X, dithered, "MSPC", "auto", seed)
+    n_found = len(np.unique(tested.labels))
+    if n_found == 1:
+        found.notes.append(
+            "nothing supports a split of these rows; methods are compared at 2 clusters all the "
+            "same"
+        )
+        return {}
+    found.notes.append(f"MSPC finds evidence for {n_found} clusters")
+    found.n_clusters = n_found
+    return {"MSPC": tested}
 
 
 # ---------------------------------------------------------------------- options
@@ -335,19 +400,12 @@ def _finish(found: Comparison, rows: Any, out: Path | None, force: bool, *, as_j
         return
     print_comparison(found, as_json=as_json)
     if out is not None:
-        from volmar.tables import write_atomically
+        from volmar.tables import open_columns
 
-        write_atomically(out, _labels_table(found, rows), force=force)
+        names = [run.method for run in found.runs]
+        with open_columns(out, [rows.id_name, *names], force=force) as write:
+            write(rows.ids, *(run.labels for run in found.runs))
         written(out)
-
-
-def _labels_table(found: Comparison, rows: Any) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([rows.id_name, *(run.method for run in found.runs)])
-    columns = [run.labels.tolist() for run in found.runs]
-    writer.writerows(zip(np.asarray(rows.ids).tolist(), *columns, strict=True))
-    return text.getvalue()
 
 
 def print_comparison(found: Comparison, *, as_json: bool = False) -> None:
@@ -358,14 +416,18 @@ def print_comparison(found: Comparison, *, as_json: bool = False) -> None:
     for note in found.notes:
         say(f"note: {note}")
     console = Screen(highlight=False, emoji=False)
+    of_all = f" of {found.n_all}" if found.n_all > found.n_rows else ""
     console.print(
-        f"{found.source}: {found.n_rows} rows, {found.n_columns} columns, {found.n_clusters} "
-        "clusters asked for",
+        f"{found.source}: {found.n_rows}{of_all} rows, {found.n_columns} columns, "
+        f"{found.n_clusters} clusters asked for",
         markup=False,
         soft_wrap=True,
     )
     console.print("\nWithout labels (↑ higher is better, ↓ lower is better):")
     console.print(_scores_table(found))
+    if sampled := [run for run in found.runs if run.n_fitted < found.n_rows]:
+        sizes = ", ".join(f"{run.method} {run.n_fitted:,} rows" for run in sampled)
+        console.print(f"* fitted to a sample, others predicted: {sizes}.\n")
     if len(found.runs) > 1:
         console.print("Agreement (adjusted Rand index: 1 the same clusters, 0 as by chance):")
         console.print(_agreement_table(found))
@@ -394,7 +456,8 @@ def _scores_table(found: Comparison) -> Table:
     for run in found.runs:
         values = {one.name: one.value for one in run.scores}
         figures = [shown(values.get(name)) for name in _HEADERS]
-        table.add_row(run.method, str(run.n_clusters), f"{run.seconds:.2f}", *figures)
+        name = run.method + (" *" if run.n_fitted < found.n_rows else "")
+        table.add_row(name, str(run.n_clusters), f"{run.seconds:.2f}", *figures)
     return table
 
 

@@ -21,7 +21,7 @@ MOST_PRINTED = 10
 
 
 def tested_labels(
-    X: Any, labels: NDArray, *, seed: int, notes: list[str]
+    X: Any, labels: NDArray, *, noise: str | None, seed: int, notes: list[str]
 ) -> LabelTestResult | None:
     """Return the test of labels, or None with a note that says why there is none.
 
@@ -30,7 +30,9 @@ def tested_labels(
     X : array of shape (n, d)
         Rows.
     labels : ndarray of shape (n,)
-        Labels, as text; "-1" is noise.
+        Labels, as text.
+    noise : str or None
+        The label of rows without a cluster.
     seed : int
         Random seed.
     notes : list of str
@@ -40,7 +42,7 @@ def tested_labels(
 
     try:
         with counted("testing the clusters") as tell:
-            return label_test(X, labels, progress=tell, random_state=seed)
+            return label_test(X, labels, noise_label=noise, progress=tell, random_state=seed)
     except ValueError as error:
         notes.append(f"the clusters were not tested: {error}")
         return None

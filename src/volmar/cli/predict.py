@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volmar.cli.cluster import one_score
 from volmar.cli.console import Stages, refuse_files, say, screen, written
-from volmar.cli.score import refuse_folder
+
+if TYPE_CHECKING:
+    from volmar.tables import LoadedTable, Prepared
 
 __all__ = ["predict_file"]
 
@@ -17,35 +24,142 @@ __all__ = ["predict_file"]
 def predict_file(
     model: Path, source: str, *, id_column: str | None, out: Path | None, force: bool
 ) -> None:
-    """Read a model and a table, and write or count the clusters of its rows."""
-    from volmar.models import load_model
-    from volmar.tables import Preparation, read_table, write_labels
+    """Write or count the clusters of the rows of a table, those of a folder block by block.
 
-    refuse_folder(source, "predict")
+    Parameters
+    ----------
+    model : Path
+        What ``volmar cluster --save`` wrote.
+    source : str
+        A file, a folder of tables, or the name of a built-in set.
+    id_column : str or None
+        The column that names the rows, if not the one of the fit.
+    out : Path or None
+        File for the labels: CSV, TSV or Parquet.
+    force : bool
+        Whether `out` may be overwritten.
+    """
+    from volmar.models import load_model
+    from volmar.tables import TableError, open_labels, written_kind
+
     refuse_files({"-o": out}, source, model, force=force)
+    if out is not None:
+        written_kind(out)
     stages = Stages()
     with stages.stage("reading"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         saved = load_model(model)
-        table = read_table(source)
-    preparation = saved.preparation
-    if preparation is None:
-        preparation = Preparation(scale="none", id_column=id_column).fit(table)
-    elif id_column is not None:
-        preparation.id_column = id_column
-    with stages.stage("predicting"):
-        rows = preparation.transform(table)
-        labels = saved.clusterer.predict(rows.X)
-        scores = one_score(saved.clusterer.decision_function(rows.X))
+        name, blocks = _blocks(source, saved.preparation, id_column)
+    if saved.preparation is not None and id_column is not None:
+        saved.preparation.id_column = id_column
     for text in dict.fromkeys(str(one.message) for one in caught):
         say(f"warning: {text}")
-    for note in rows.notes:
+    sizes, notes, before = np.zeros(0, dtype=np.intp), [], 0
+    write = None
+    with ExitStack() as files, stages.stage("predicting") as tell:
+        for number, read in enumerate(blocks, start=1):
+            table = read()
+            if table.data.shape[0]:
+                rows = _rows(saved, table, id_column)
+                labels, scores, confidence = _labelled(saved, rows)
+                if out is not None:
+                    if write is None:
+                        has_confidence = confidence is not None
+                        opened = open_labels(
+                            out, rows.id_name, confidence=has_confidence, force=force
+                        )
+                        write = files.enter_context(opened)
+                    has_ids = rows.id_name != "row" or len(blocks) == 1
+                    ids = rows.ids if has_ids else rows.ids + before
+                    write(ids, labels, scores, confidence)
+                sizes = _total(sizes, np.bincount(labels))
+                notes += rows.notes
+                before += table.data.shape[0]
+            tell(number, len(blocks))
+        if not before:
+            raise TableError(f"{name} has no rows; give tables with rows")
+    for note in _once(notes):
         say(f"note: {note}")
-    sizes = np.bincount(labels)
     counts = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
-    screen().print(f"{table.name}: {len(labels)} rows, {counts}", markup=False)
+    screen().print(f"{name}: {sizes.sum()} rows, {counts}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")
         return
-    write_labels(out, rows.ids, rows.id_name, labels, scores, force=force)
     written(out)
+
+
+def _blocks(
+    source: str, preparation: Any, id_column: str | None
+) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
+    """Return a name, and what reads each of the blocks; a file is one."""
+    from volmar.tables import is_folder_of_tables, read_folder, read_table
+
+    if not is_folder_of_tables(source):
+        table = read_table(source)
+        return table.name, [lambda: table]
+    name = Path(source).expanduser().resolve().name
+    frame = read_folder(source)
+    if preparation is not None:
+        wanted = {*preparation.used_, id_column, preparation.id_column}
+        # A column that is asked for and not there is told by `transform`.
+        used = [column for column in frame.columns if str(column) in wanted]
+        frame = frame[used] if used else frame
+    return name, [partial(_block, name, part) for part in frame.to_delayed()]
+
+
+def _block(name: str, part: Any) -> LoadedTable:
+    from volmar.tables import LoadedTable
+    from volmar.tables.folder import computed
+
+    return LoadedTable(f"a block of {name}", computed([part])[0])
+
+
+def _labelled(saved: Any, rows: Prepared) -> tuple[NDArray, NDArray, NDArray | None]:
+    """Return labels, scores and, where the model knows them, confidences."""
+    if hasattr(saved.model, "label_prepared"):
+        return saved.model.label_prepared(rows.X)
+    return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
+
+
+def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:
+    """Prepare rows as those of the fit were."""
+    from volmar.tables import Prepared
+    from volmar.tables.columns import as_columns
+    from volmar.tables.kinds import ColumnKind
+
+    if saved.preparation is not None:
+        return saved.preparation.transform(table)
+    # A model that was fitted to rows as they are gets them as they are.
+    columns = as_columns(table)
+    names = [name for name in columns.names if name != id_column]
+    ids = np.arange(columns.n_rows) if id_column is None else columns.ids(id_column)
+    wanted = getattr(saved.model, "feature_names_in_", None)
+    if wanted is not None and columns.is_frame:
+        places = columns.find(list(map(str, wanted)), "the model")
+        names = [columns.names[j] for j in places]
+        X = columns.data.iloc[:, places]
+    elif columns.is_sparse:
+        X = columns.data[:, columns.find(names, "the model")]
+    else:
+        places = columns.find(names, "the model")
+        X = columns.numbers(places, [ColumnKind("numeric")] * len(places), [])
+    kept = np.ones(columns.n_rows, dtype=bool)
+    return Prepared(X, ids, id_column or "row", names, kept, list(columns.notes))
+
+
+def _total(sizes: Any, more: Any) -> Any:
+    total = np.zeros(max(len(sizes), len(more)), dtype=np.intp)
+    total[: len(sizes)] += sizes
+    total[: len(more)] += more
+    return total
+
+
+def _once(notes: Sequence[str]) -> list[str]:
+    """Return the notes of blocks, those that differ by their numbers alone as one."""
+    found: dict[str, list[str]] = {}
+    for note in notes:
+        found.setdefault(re.sub(r"[\d,.]+", "#", note), []).append(note)
+    return [
+        some[0] if len(set(some)) == 1 else f"{some[0]} (and so on, in {len(some)} blocks)"
+        for some in found.values()
+    ]

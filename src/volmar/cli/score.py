@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from volmar.cli.console import Screen, UsageError, counted, say
 from volmar.cli.label_lines import label_test_content, print_label_test, tested_labels
+from volmar.cli.rows import read_rows
 
 if TYPE_CHECKING:
     from volmar.diagnostics import LabelTestResult
@@ -24,10 +25,10 @@ __all__ = [
     "Judgement",
     "Judgements",
     "agreement_scores",
+    "drawn",
     "label_free_scores",
     "match_labels",
     "print_judgements",
-    "refuse_folder",
     "score_file",
     "shown",
 ]
@@ -63,10 +64,11 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """What ``volmar score`` finds out."""
+    """What ``volmar score`` finds out: of `n_rows` rows, which may be a sample of `n_all`."""
 
     source: str
     n_rows: int
+    n_all: int
     sizes: dict[str, int]
     scores: list[Judgement]
     agreement: list[Judgement]
@@ -77,7 +79,8 @@ class Judgements:
         """Return one JSON object."""
         content = {
             "file": self.source,
-            "rows": self.n_rows,
+            "rows": self.n_all,
+            "rows scored": self.n_rows,
             "clusters": self.sizes,
             "scores": {one.name: one.value for one in self.scores},
             "agreement": {one.name: one.value for one in self.agreement},
@@ -95,8 +98,9 @@ def score_file(
     columns: Sequence[str] = (),
     drop: Sequence[str] = (),
     id_column: str | None = None,
-    scale: str = "standard",
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    scale: str = "auto",
+    missing: str = "impute",
     seed: int = 0,
     test: bool = True,
     as_json: bool = False,
@@ -106,35 +110,36 @@ def score_file(
     Parameters
     ----------
     source : str
-        The table, or the name of a built-in set.
+        The table, a folder of tables (of which rows are drawn), or the name of a built-in set.
     labels, truth : Path
         Tables with a column ``label``, or with one column beside the ids. Labels belong to the
         row with the same id where both tables have ids, else to the row in the same place. Not
         given, the truth is that of a built-in set or of a libsvm file, where there is one.
-    columns, drop, id_column, scale, missing
-        As for ``volmar cluster``.
+    columns, drop, id_column, kinds, scale, missing
+        As for `volmar.tables.Preparation`.
     seed : int, default=0
-        Draws the sample of silhouette and normalised cut, and the splits of the test.
+        Draws the rows of a folder, the sample of silhouette and normalised cut, and the splits
+        of the test.
     test : bool, default=True
         Whether to test which clusters are separated (`volmar.diagnostics.label_test`).
     as_json : bool, default=False
         Whether to print one JSON object in place of a table.
     """
-    from volmar.tables import Preparation, read_table
+    from volmar.tables import Preparation
 
-    refuse_folder(source, "score")
     with counted("reading"):
-        table = read_table(source)
         given = _read_labels("--labels", labels)
         true = _read_labels("--truth", truth) if truth is not None else None
     preparation = Preparation(
         columns=list(columns) or None,
         drop=list(drop) or None,
         id_column=id_column,
+        kinds=dict(kinds or {}),
         scale=scale,
         missing=missing,
     )
-    rows = preparation.fit_transform(table)
+    table = read_rows(source, preparation, seed=seed)
+    rows = table.rows
     notes = list(rows.notes)
     found = match_labels("--labels", labels, given, rows, notes)
     classes = None
@@ -143,25 +148,30 @@ def score_file(
     elif table.truth is not None:
         classes = np.asarray(table.truth)[rows.kept]
         notes.append(f"the truth is that of {table.name} itself")
-    names, codes = np.unique(found, return_inverse=True)
-    _check_clusters(labels, len(names), len(codes))
+    # Two classes are often called -1 and 1, and then none of them is noise.
+    noise = None if set(np.unique(found)) == {"-1", "1"} else "-1"
+    in_cluster = found != (noise or "")
+    names, codes = np.unique(found[in_cluster], return_inverse=True)
+    _check_clusters(labels, len(names), len(found), len(found) - len(codes))
+    X = rows.X
+    if not in_cluster.all():
+        n_noise = int(np.count_nonzero(~in_cluster))
+        notes.append(
+            f"{n_noise:,} of {len(found):,} rows have the label -1 (noise), and are left out of "
+            "the scores"
+        )
+        X = X[in_cluster]
+        classes = None if classes is None else classes[in_cluster]
     with counted("judging"):
-        scores = label_free_scores(rows.X, codes, seed=seed)
+        scores = label_free_scores(X, codes, seed=seed)
         agreement = [] if classes is None else agreement_scores(classes, codes)
-    tested = tested_labels(rows.X, found, seed=seed, notes=notes) if test else None
+    tested = tested_labels(rows.X, found, noise=noise, seed=seed, notes=notes) if test else None
     sizes = dict(zip(map(str, names), np.bincount(codes).tolist(), strict=True))
-    judgements = Judgements(table.name, len(codes), sizes, scores, agreement, notes, tested)
+    judgements = Judgements(
+        table.name, len(found), table.n_rows, sizes, scores, agreement, notes, tested
+    )
     print_judgements(judgements, as_json=as_json)
     return judgements
-
-
-def refuse_folder(source: str, command: str) -> None:
-    """Refuse a folder of tables, which other commands take."""
-    if Path(source).expanduser().is_dir():
-        raise UsageError(
-            f"{source} is a folder, and volmar {command} takes one table. Give a file; folders of "
-            "them are for volmar cluster."
-        )
 
 
 # ---------------------------------------------------------------------- labels of the rows
@@ -196,10 +206,11 @@ def match_labels(
     notes : list of str
         Gets a line where labels are left out.
     """
+    from volmar.tables.write import id_heading
+
     where = f"{option} {Path(path).name}"
     frame = given if hasattr(given, "columns") else _as_frame(where, given)
-    # `volmar.tables.write_labels` calls the ids so where their own name is taken.
-    id_name = "id" if rows.id_name in ("label", "score") else rows.id_name
+    id_name = id_heading(rows.id_name)
     by_id = id_name in frame.columns and len(frame.columns) > 1
     column = frame[_label_column(where, frame, id_name if by_id else None)]
     if column.isna().any():
@@ -207,17 +218,23 @@ def match_labels(
             f"{where} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
             "these rows out of both tables."
         )
-    labels = np.array([_text(value) for value in column.tolist()])
+    codes, values = column.factorize()
+    labels = _texts(np.asarray(values))[codes]
     if by_id:
-        return labels[_places(where, frame[id_name], rows, id_name, notes)]
-    if len(labels) == len(rows.kept):
-        return labels[rows.kept]
-    if len(labels) == len(rows.ids):
-        return labels
-    raise UsageError(
-        f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row in "
-        "the same order, or both tables a column of ids and --id its name."
-    )
+        found = labels[_places(where, frame[id_name], rows, id_name, notes)]
+    elif len(labels) == len(rows.kept):
+        found = labels[rows.kept]
+    elif len(labels) == len(rows.ids):
+        found = labels
+    else:
+        raise UsageError(
+            f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
+            "in the same order, or both tables a column of ids and --id its name."
+        )
+    n_unseen = len(values) - len(np.unique(found))
+    if n_unseen and len(labels) == len(rows.kept):  # of a sample
+        notes.append(f"{n_unseen} of the {len(values)} labels of {where} are on no row scored")
+    return found
 
 
 def _as_frame(where: str, array: Any) -> Any:
@@ -229,8 +246,9 @@ def _as_frame(where: str, array: Any) -> Any:
 
 
 def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
-    if "label" in frame.columns:
-        return "label"
+    # "cluster" is what rows with their labels have (volmar cluster --append).
+    if named := [name for name in ("label", "cluster") if name in frame.columns]:
+        return named[0]
     others = [name for name in frame.columns if name != id_name]
     if len(others) == 1:
         return others[0]
@@ -243,23 +261,36 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
 
 def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
     """Return where in a file the labels of the rows are, by their ids."""
-    place: dict[str, int] = {}
-    for i, value in enumerate(ids.tolist()):
-        key = _text(value)
-        if key in place:
-            raise UsageError(f"{where} has {id_name} {key!r} twice. Give every id one label.")
-        place[key] = i
-    keys = [_text(value) for value in np.asarray(rows.ids).tolist()]
-    lost = [key for key in keys if key not in place]
-    if lost:
+    import pandas as pd
+
+    known, wanted = _alike(ids.to_numpy(), np.asarray(rows.ids))
+    index = pd.Index(known)
+    if not index.is_unique:
+        twice = known[index.duplicated()][0]
+        raise UsageError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
+    places = index.get_indexer(wanted)
+    lost = wanted[places < 0]
+    if len(lost):
         raise UsageError(
-            f"{where} has no label for {len(lost)} of {len(keys)} rows, the first {id_name} "
-            f"{lost[0]!r}. Give every row a label."
+            f"{where} has no label for {len(lost)} of {len(wanted)} rows, the first {id_name} "
+            f"{_text(lost[0])!r}. Give every row a label."
         )
-    n_spare = len(place) - len(set(keys))
-    if n_spare:
+    # Of a folder, rows that were not drawn have labels, too.
+    n_spare = len(index) - len(set(wanted.tolist()))
+    if n_spare and len(index) != len(rows.kept):
         notes.append(f"{where} has labels of {n_spare} rows that are not scored")
-    return np.array([place[key] for key in keys], dtype=np.intp)
+    return places
+
+
+def _alike(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
+    """Return ids of two tables so that they can be compared: whole numbers, else text."""
+    if first.dtype.kind in "iu" and second.dtype.kind in "iu":
+        return first, second
+    return _texts(first), _texts(second)
+
+
+def _texts(values: NDArray) -> NDArray[np.str_]:
+    return np.array([_text(value) for value in values.tolist()])
 
 
 def _text(value: Any) -> str:
@@ -269,12 +300,13 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _check_clusters(path: Path, n_clusters: int, n_rows: int) -> None:
+def _check_clusters(path: Path, n_clusters: int, n_rows: int, n_noise: int) -> None:
     name = Path(path).name
     if n_clusters < 2:
+        beside = f" beside {n_noise} of noise (label -1)" if n_noise else ""
         raise UsageError(
-            f"--labels {name} has one label for all {n_rows} rows, and scores compare clusters. "
-            "Give labels of two clusters or more."
+            f"--labels {name} has one label for all {n_rows - n_noise} rows{beside}, and scores "
+            "compare clusters. Give labels of two clusters or more."
         )
     if n_clusters > n_rows / 2 and n_clusters > 2:
         raise UsageError(
@@ -300,7 +332,7 @@ def label_free_scores(X: Any, codes: NDArray, *, seed: int = 0) -> list[Judgemen
     """
     from volmar.metrics import imbalance, msp_score, separation_score
 
-    chosen = _sample(len(codes), seed)
+    chosen = drawn(len(codes), MOST_SAMPLED, seed)
     sampled, some = X[chosen], codes[chosen]
     return [
         _separation(
@@ -368,10 +400,11 @@ def agreement_scores(classes: NDArray, codes: NDArray) -> list[Judgement]:
     ]
 
 
-def _sample(n: int, seed: int) -> NDArray[np.intp]:
-    if n <= MOST_SAMPLED:
+def drawn(n: int, size: int, seed: int) -> NDArray[np.intp]:
+    """Return the places of rows drawn at random, all where there are no more than `size`."""
+    if n <= size:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, MOST_SAMPLED, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(n, size, replace=False))
 
 
 def _separation(name: str, score: Any, X: Any, codes: NDArray, meaning: str) -> Judgement:

@@ -7,6 +7,7 @@ from volmar.tables.frames import as_pandas
 from volmar.tables.prepare import Preparation
 from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable, read_table
+from volmar.tables.sample import RowSample, sample_rows
 from volmar.tables.source import source_columns
 from volmar.tables.whole_file import write_atomically
 from volmar.tables.write import open_labels, write_labels
@@ -17,6 +18,7 @@ __all__ = [
     "LoadedTable",
     "Preparation",
     "Prepared",
+    "RowSample",
     "TableError",
     "as_pandas",
     "is_folder_of_tables",
@@ -26,6 +28,7 @@ __all__ = [
     "prepare_blocks",
     "read_folder",
     "read_table",
+    "sample_rows",
     "source_columns",
     "write_atomically",
     "write_labels",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, need, shown
+from volmar.tables.errors import TableError, listed, need, shown
 from volmar.tables.text import find_layout
 
-__all__ = ["is_folder_of_tables", "read_folder"]
+__all__ = ["computed", "is_folder_of_tables", "read_folder"]
 
 _INDEX = "__index_level_"  # what pandas calls an index without a name
 _BLOCK = 1 << 27  # bytes of a block before compression, if row groups are smaller
+_HEADS, _HEAD_ROWS = 200, 1000  # files and rows of them that tell the types of CSV columns
 _KINDS = {".parquet": "Parquet", ".pq": "Parquet", ".csv": "CSV", ".tsv": "TSV"}
 
 
@@ -38,7 +41,8 @@ def is_folder_of_tables(source: str | Path) -> bool:
 def read_folder(source: str | Path) -> Any:
     """Return the files of a folder as one dask DataFrame, lazily.
 
-    Whole numbers in CSV files are read as floats, since a later file may have a gap there.
+    Columns of CSV files are floats where the beginnings of all files hold numbers there (a
+    later row may have a missing value), and text where they do not.
 
     Parameters
     ----------
@@ -168,7 +172,8 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
     encodings = {layout.encoding for layout in layouts}
     encoding = encodings.pop() if len(encodings) == 1 else "utf-8-sig"
     packed = any(file.suffix.lower() == ".gz" for file in files)
-    options = {**first.options(), "encoding": encoding, "assume_missing": True}
+    options = {**first.options(), "encoding": encoding}
+    options["dtype"] = _dtypes(files, options)
     if packed:
         # A compressed file is one block.
         options |= {"blocksize": None, "compression": "gzip"}
@@ -177,3 +182,52 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
     except (ValueError, OSError) as error:
         line = " ".join(str(error).split())[:200]
         raise TableError(f"{files[0].parent}: {line}; save the tables again") from error
+
+
+def _dtypes(files: list[Path], options: dict[str, Any]) -> dict[Any, str]:
+    """Return the dtypes of columns by the first rows of the files: one for all blocks."""
+    import pandas as pd
+
+    step = -(-len(files) // _HEADS)
+    heads = []
+    for file in {*files[::step], files[-1]}:
+        try:
+            heads.append(pd.read_csv(file, nrows=_HEAD_ROWS, **options))
+        except (ValueError, OSError) as error:
+            line = " ".join(str(error).split())[:200]
+            raise TableError(f"{file.name} cannot be read: {line}; save it again") from error
+    kinds: dict[Any, str] = {}
+    for name in heads[0].columns:
+        known = [head[name].dtype.kind for head in heads if head[name].notna().any()]
+        kinds[name] = "float64" if all(kind in "iuf" for kind in known) else "str"
+    return kinds
+
+
+def computed(tasks: Sequence[Any]) -> list[Any]:
+    """Return what delayed tasks on blocks of a folder come to; errors name the remedy."""
+    import dask
+
+    try:
+        return list(dask.compute(*tasks))
+    except (ValueError, OSError) as error:
+        if isinstance(error, TableError):
+            raise
+        raise TableError(_why(error)) from error
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    if "Mismatched dtypes" in text:
+        # dask's table of these columns: name, found, expected.
+        rows = re.findall(r"^\| (.+?) +\| (.+?) +\| .+\|$", text, flags=re.MULTILINE)
+        odd = [f"{shown(name)} ({kind})" for name, kind in rows if name != "Column"]
+        return (
+            f"the folder: some files hold other values than numbers in the columns {listed(odd)}; "
+            "mend these files, or leave the columns out with --drop"
+        )
+    if found := re.search(r"could not convert string to float: (.*)", text):
+        return (
+            f"the folder: a column without text at the beginning holds {found[1][:100]} in a "
+            "later row; leave such fields empty, or leave the column out with --drop"
+        )
+    return f"a block of the folder cannot be read: {' '.join(text.split())[:300]}; mend that file"

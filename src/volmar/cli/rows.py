@@ -1,0 +1,77 @@
+"""Rows of a file, or a sample of those of a folder, prepared for a command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volmar.cli.console import counted
+
+if TYPE_CHECKING:
+    from volmar.tables import Preparation, Prepared
+
+__all__ = ["SAMPLE", "TableRows", "read_rows"]
+
+# Rows of a folder that are looked at where a command needs all of them in memory.
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Prepared rows, and where they are from.
+
+    Attributes
+    ----------
+    name : str
+        What to call the table.
+    rows : Prepared
+        The rows. Of a sample, `kept` says which of all rows they are, and `ids` are their
+        numbers among these where there is no column of ids.
+    truth : ndarray or None
+        True classes of all rows, where the table has some.
+    n_rows : int
+        Number of all rows.
+    """
+
+    name: str
+    rows: Prepared
+    truth: Any
+    n_rows: int
+
+
+def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
+    """Read a table, or draw rows of a folder, and fit a preparation to them.
+
+    Parameters
+    ----------
+    source : str
+        A file, a folder of tables, or the name of a built-in set.
+    preparation : Preparation
+        Is fitted.
+    seed : int
+        Draws the rows of a folder.
+    """
+    from volmar.tables import is_folder_of_tables, read_folder, read_table, sample_rows
+
+    if not is_folder_of_tables(source):
+        with counted("reading"):
+            table = read_table(source)
+            rows = preparation.fit_transform(table)
+        return TableRows(table.name, rows, table.truth, len(rows.kept))
+    with counted("reading") as tell:
+        drawn = sample_rows(read_folder(source), SAMPLE, random_state=seed, progress=tell)
+        rows = preparation.fit_transform(drawn.frame)
+    places = drawn.places[rows.kept]
+    kept = np.zeros(drawn.n_rows, dtype=bool)
+    kept[places] = True
+    notes = list(rows.notes)
+    if len(drawn.places) < drawn.n_rows:
+        notes.insert(
+            0, f"{len(drawn.places):,} of {drawn.n_rows:,} rows were drawn at random (--seed)"
+        )
+    ids = rows.ids if preparation.id_column is not None else places
+    name = Path(source).expanduser().resolve().name
+    return TableRows(name, replace(rows, kept=kept, ids=ids, notes=notes), None, drawn.n_rows)
