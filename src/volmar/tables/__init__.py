@@ -3,8 +3,9 @@
 from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
-from volmar.tables.prepare import Preparation, Prepared, source_columns
+from volmar.tables.prepare import Preparation, Prepared
 from volmar.tables.read import LoadedTable, read_table
+from volmar.tables.source import source_columns
 from volmar.tables.write import open_labels, write_atomically, write_labels
 
 __all__ = [
