@@ -167,9 +167,9 @@ class Outcome:
         Where all rows are one cluster: the split in two that the page shows as not supported.
     left_out : dict of str to str
         Columns of the source that are not used, with the reason.
-    categorical : tuple of str
-        Columns of the source that are categories. Without any, features named "column=value" are
-        taken to be made of them.
+    categorical : tuple of str, optional
+        Columns of the source that are used as categories. Not given, features named
+        "column=value" are taken to be made of them.
     """
 
     title: str = "Clusters"
@@ -199,7 +199,7 @@ class Outcome:
     description: ClusterDescription | None = None
     best_split: BestSplit | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    categorical: tuple[str, ...] = ()
+    categorical: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
