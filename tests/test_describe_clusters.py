@@ -461,8 +461,6 @@ def test_few_columns_are_tested_by_sign_flips_and_many_by_mirrors():
         ({"labels_or_model": np.full(300, 0.5)}, TypeError, "labels must be integers or text"),
         ({"X": np.ones(5)}, ValueError, "X must have rows and columns"),
         ({"X": np.ones((0, 5)), "labels_or_model": []}, ValueError, "X has no rows"),
-        ({"X": pd.DataFrame({"when": pd.date_range("2020", periods=300)})}, TypeError,
-         "column 'when' holds dates"),
         ({"X": pd.DataFrame({"z": [[1]] * 300})}, TypeError, "column 'z' holds a list in row 0"),
         ({"X": np.ones((300, 2), dtype=complex)}, TypeError, "complex numbers"),
         ({"X": sparse.csr_array(np.full((300, 2), np.nan))}, ValueError, "is sparse and has 600"),
@@ -484,6 +482,40 @@ def test_an_estimator_that_takes_no_such_rows():
         describe_clusters(X, labels, estimator=DBSCAN(metric="precomputed"))
 
 
+@pytest.mark.parametrize("make", ["pandas", "polars", "objects", "zoned", "numpy"])
+def test_dates_are_days(make):
+    """A date is compared as a number of days; missing dates stay missing."""
+    days = pd.date_range("2020-01-01", periods=300)
+    labels = (np.arange(300) >= 200).astype(int)
+    frame = pd.DataFrame({"when": days, "x": np.arange(300.0)})
+    frame.loc[5, "when"] = pd.NaT
+    X = {
+        "pandas": lambda: frame,
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+        "objects": lambda: frame.assign(when=[None, *days[1:].date]).assign(
+            when=lambda f: f["when"].where(f.index != 5)
+        ),
+        "zoned": lambda: frame.assign(when=frame["when"].dt.tz_localize("Asia/Tokyo")),
+        "numpy": lambda: frame[["when"]].to_numpy(),
+    }[make]()
+    found = describe_clusters(X, labels, feature_names=["when", "x"][: X.shape[1]])
+    late = one(found, 1, "when", kind="date")
+    expected = (days[200:] - pd.Timestamp("1970-01-01")).days.to_numpy().mean()
+    shift = 9 / 24 if make == "zoned" else 0.0
+    assert late.inside == pytest.approx(expected - shift)
+    assert str(late).startswith("later when (+")
+    assert one(found, 0, "when", kind="missing").inside == pytest.approx(
+        (2 if make == "objects" else 1) / 200
+    )
+
+
+def test_lengths_of_time_are_days():
+    frame = pd.DataFrame({"stay": pd.to_timedelta(np.arange(10) * 12, unit="h")})
+    found = describe_clusters(frame, [0] * 5 + [1] * 5)
+    assert one(found, 0, "stay").inside == pytest.approx(1.0)
+    assert found.kinds == ["number"]
+
+
 # ------------------------------------------------------------------------------ the result
 
 
@@ -499,10 +531,13 @@ def test_the_result_in_words_as_a_table_and_pickled():
     assert "lower age (-" in sentence
     assert f"typical row: {found.typical[0][0]}" in sentence
     assert found.typical[0][0].startswith("id")
-    assert len(str(found).splitlines()) == 3
+    assert len(str(found).splitlines()) == 4
+    assert "Suggested names: 0: high income, low age; 1: low income, high age." in str(found)
     assert "false discovery rate of 0.05" in str(found)
     table = found.table
-    assert list(table.columns[:6]) == ["cluster", "size", "share", "column", "level", "kind"]
+    expected = ["cluster", "name", "size", "share", "column", "level", "kind"]
+    assert list(table.columns[:7]) == expected
+    assert set(table["name"]) == set(found.names.values())
     assert len(table) == 10
     assert table.loc[table["cluster"] == 0, "effect"].abs().is_monotonic_decreasing
     assert table["real"].sum() == found.real.sum()
