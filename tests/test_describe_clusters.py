@@ -352,7 +352,9 @@ def test_clusters_too_small_for_small_subsets_are_found_again_in_halves():
     """70, 20 and 10 % of 900 rows: an eighth has 11 rows of the smallest group."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 8))
-    centres *= 6 / min(np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+    centres *= 6 / min(
+        np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))
+    )
     X = centres[rng.choice(3, 900, p=[0.7, 0.2, 0.1])] + rng.normal(size=(900, 8))
     model = MSPC(3, random_state=0).fit(X)
     flips = describe_clusters(X, model, rule="sign_flips", n_subsets=8, random_state=0)

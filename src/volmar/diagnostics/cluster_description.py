@@ -63,8 +63,8 @@ class Difference(NamedTuple):
 class ClusterDescription:
     """Sizes, typical rows, and the columns that set each cluster apart.
 
-    A *feature* is a column of numbers, dates or ranks, a level of a category, or "missing" for a column
-    with missing values. Each is compared in each of the k clusters with the other clusters.
+    A *feature* is a column of numbers, dates or ranks, a level of a category, or "missing" for a
+    column with missing values. Each is compared in each of the k clusters with the other clusters.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ class ClusterDescription:
     typical : list of ndarray
         Ids of the rows nearest to the mean of each cluster, nearest first.
     columns, kinds, levels : list of str
-        Of each feature its column, its kind ("number", "date", "ordinal", "share" or "missing") and
-        its level.
+        Of each feature its column, its kind ("number", "date", "ordinal", "share" or "missing")
+        and its level.
     orders : dict of str to list of str
         Levels of the ordinal columns from low to high, whose means are places in this list.
     inside, outside : ndarray of shape (k, p)
@@ -143,8 +143,8 @@ class ClusterDescription:
     def table(self) -> Any:
         """A DataFrame with a row for each cluster and feature, largest effects first.
 
-        Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect, real
-        and p_value or support. It needs pandas.
+        Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect,
+        real and p_value or support. It needs pandas.
         """
         try:
             import pandas as pd

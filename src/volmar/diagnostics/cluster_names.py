@@ -30,9 +30,9 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
     """Suggest a short name for each cluster, from the columns that set it apart most.
 
     A name says what most rows of the cluster have in common, against the other clusters: "high
-    income, plan = premium". Columns with an effect of at least 0.8, and of half the largest effect,
-    lead, those called real first.
-    Clusters that would have the same name get a further column, or a number.
+    income, plan = premium". Columns with an effect of at least 0.8, and of half the largest
+    effect, lead, those called real first. Clusters that would have the same name get a further
+    column, or a number.
 
     Parameters
     ----------

@@ -197,7 +197,9 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedCol
         series = series.sparse.to_dense()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return CodedColumn(series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered))
+        return CodedColumn(
+            series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered)
+        )
     if isinstance(dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
         dtype = series.dtype

@@ -65,6 +65,8 @@ class ColumnProfile:
         Share of the known values of each cluster in each bar.
     n_values : int
         Number of different values.
+    is_whole : bool
+        Whether all values are whole numbers.
     """
 
     name: str
@@ -77,6 +79,7 @@ class ColumnProfile:
     levels: list[str] = field(repr=False)
     shares: NDArray = field(repr=False)
     n_values: int = 0
+    is_whole: bool = False
 
     @property
     def has_numbers(self) -> bool:
@@ -325,8 +328,19 @@ def _of_numbers(
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bars - 1)
     effect = _rank_effect(values, codes, k)
     shares = _shares(bins, codes, k, n_bars)
+    is_whole = kind == "number" and bool(np.all(distinct == np.rint(distinct)))
     return ColumnProfile(
-        name, kind, used, effect, missing, quartiles, edges, levels, shares, distinct.size
+        name,
+        kind,
+        used,
+        effect,
+        missing,
+        quartiles,
+        edges,
+        levels,
+        shares,
+        distinct.size,
+        is_whole,
     )
 
 

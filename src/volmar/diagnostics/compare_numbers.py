@@ -252,7 +252,9 @@ def compare_numbers(
         if found and time.perf_counter() - start > max_seconds:
             break
         try:
-            found.append(_one_number(rows, model.set_params(**{parameter: k}), k, n_resamples, rng))
+            found.append(
+                _one_number(rows, model.set_params(**{parameter: k}), k, n_resamples, rng)
+            )
         except ValueError as refused:
             error = refused
         if progress is not None:

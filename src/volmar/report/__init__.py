@@ -3,6 +3,7 @@
 from volmar.report.cluster_page import write_report
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
+from volmar.report.pictures import save_pictures
 from volmar.report.reproduction import to_markdown, write_reproduction
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Score",
     "Section",
     "Table",
+    "save_pictures",
     "to_markdown",
     "write_page",
     "write_report",

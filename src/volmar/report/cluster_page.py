@@ -14,8 +14,10 @@ from volmar._version import __version__
 from volmar.base.recursion import RecursiveResult
 from volmar.evidence.wording import is_minimum, p_value_text, rounded_up
 from volmar.report import figures
+from volmar.report.column_profiles import all_columns
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
+from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import Outcome
 from volmar.report.profiles import profiles
 from volmar.report.splits import best_split, tree_lines
@@ -108,6 +110,9 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "histogram": figures.bars(outcome, lead, codes),
         "drivers": _driver_rows(outcome, driving),
         "apart": profiles(outcome),
+        "table": all_columns(outcome),
+        "silhouette": silhouette_blocks(outcome),
+        "numbers": numbers_side_by_side(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence],
         "tree": tree_lines(outcome),
