@@ -514,7 +514,7 @@ def test_dates_are_days(make):
             when=lambda f: f["when"].where(f.index != 5)
         ),
         "zoned": lambda: frame.assign(when=frame["when"].dt.tz_localize("Asia/Tokyo")),
-        "numpy": lambda: frame[["when"]].to_numpy(),
+        "numpy": frame[["when"]].to_numpy,
     }[make]()
     found = describe_clusters(X, labels, feature_names=["when", "x"][: X.shape[1]])
     late = one(found, 1, "when", kind="date")

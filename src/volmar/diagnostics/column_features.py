@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta, timezone
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -48,9 +48,9 @@ class DatedColumn(NamedTuple):
 class Features:
     """Columns as numbers.
 
-    A number, a rank or a date is one feature. A column of L levels has L features of 0 and 1, or one where
-    L = 2: the other level says the same. A column with missing values has a further feature that
-    is 1 where it is missing; its other features are NaN there.
+    A number, a rank or a date is one feature. A column of L levels has L features of 0 and 1, or
+    one where L = 2: the other level says the same. A column with missing values has a further
+    feature that is 1 where it is missing; its other features are NaN there.
 
     Attributes
     ----------
@@ -244,8 +244,8 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
         numbers = np.array([*map(float, place), np.nan])
         return numbers[codes]
     if place and all(isinstance(value, date) for value in place):  # a datetime is a date
-        days = [_in_days(np.array(_naive(value), dtype="M8[us]")) for value in place]
-        return DatedColumn(np.array([*days, np.nan])[codes])
+        known = np.array([_naive(value) for value in place], dtype="M8[us]")
+        return DatedColumn(np.append(_in_days(known), np.nan)[codes])
     if place and all(isinstance(value, timedelta) for value in place):
         return np.array([*(value / timedelta(days=1) for value in place), np.nan])[codes]
     return CodedColumn(codes, list(place))
@@ -261,7 +261,7 @@ def _in_days(times: NDArray) -> NDArray:
 def _naive(value: Any) -> Any:
     """Return a date in UTC without its time zone, as numpy takes it."""
     zone = getattr(value, "tzinfo", None)
-    return value if zone is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+    return value if zone is None else value.astimezone(UTC).replace(tzinfo=None)
 
 
 def _is_number(value: Any) -> bool:

@@ -111,8 +111,9 @@ class ColumnProfiles:
     def to_frame(self) -> Any:
         """Return a DataFrame with a row for each column and cluster (needs pandas).
 
-        Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75 (numbers
-        and dates), and level, share: the most frequent level of the cluster, and its share.
+        Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75
+        (numbers and dates), and level, share: the most frequent level of the cluster, and its
+        share.
         """
         try:
             import pandas as pd

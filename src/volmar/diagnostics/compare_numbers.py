@@ -282,8 +282,8 @@ def _checked_numbers(numbers: Iterable[int], n: int) -> list[int]:
     wanted = sorted({int(one) for one in given if one <= max(n // 2, 2)})
     if not wanted:
         raise ValueError(
-            f"numbers={given} has no number between 2 and half of the {n} rows. Pass smaller ones, "
-            "such as range(2, 9)."
+            f"numbers={given} has no number between 2 and half of the {n} rows. Pass smaller "
+            "ones, such as range(2, 9)."
         )
     return wanted
 

@@ -70,9 +70,9 @@ def describe_clusters(
       gives an exact p-value of at least :math:`2^{1 - K}` for Benjamini and Hochberg's procedure.
 
     With m claims, the mirrors need 1 / q real ones, and the sign flips :math:`2^{1 - K} m / q`.
-    ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims. Where
-    a cluster is not found again in the small subsets, it turns to the halves of the mirrors, if
-    there are 1 / q claims, and takes these where they find more clusters again.
+    ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims.
+    Where a cluster is not found again in the small subsets, it turns to the halves of the mirrors,
+    if there are 1 / q claims, and takes these where they find more clusters again.
 
     What is *real* here: the cluster would be found again in other rows, and would differ there in
     the same direction. No claim is made for a cluster that is not found again (mean Jaccard index

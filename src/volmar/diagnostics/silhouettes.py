@@ -77,8 +77,8 @@ def silhouettes(
     names, codes = np.unique(given, return_inverse=True)
     if not 2 <= names.size < n:
         raise ValueError(
-            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and silhouettes "
-            "need at least two, with fewer clusters than rows."
+            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and "
+            "silhouettes need at least two, with fewer clusters than rows."
         )
     # Ten rows of a small cluster, unless there are too many clusters for that.
     at_least = int(np.clip(max_rows // names.size, 1, 10))

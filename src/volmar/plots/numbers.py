@@ -43,7 +43,8 @@ class NumberOfClustersDisplay:
     >>> from volmar.datasets import make_blobs
     >>> from volmar.plots import NumberOfClustersDisplay
     >>> X, _ = make_blobs(200, centers=3, random_state=0)
-    >>> display = NumberOfClustersDisplay.from_estimator(None, X, numbers=[2, 3, 4], random_state=0)
+    >>> numbers = [2, 3, 4]
+    >>> display = NumberOfClustersDisplay.from_estimator(None, X, numbers=numbers, random_state=0)
     >>> [text.get_text().split(chr(10))[1] for text in display.axes_[0].get_xticklabels()]
     ['2 separated', '3 separated', '3 separated']
     """
