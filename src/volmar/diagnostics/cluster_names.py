@@ -67,12 +67,18 @@ def suggested_names(description: ClusterDescription) -> dict[Any, str]:
     {0: 'high income', 1: 'low age', 2: 'low income, high age'}
     """
     leading = {label: _leading(description, label) for label in description.clusters}
-    names: dict[Any, str] = {}
-    for label, found in leading.items():
-        words = [_words(one) for one in found]
-        names[label] = ", ".join(words[:N_COLUMNS]) or _middle(description, label, leading)
-    _lengthen(names, {label: [_words(one) for one in found] for label, found in leading.items()})
-    return _numbered(names)
+    words = {label: [_words(one) for one in found] for label, found in leading.items()}
+    chosen = {label: tuple(every[:N_COLUMNS]) for label, every in words.items()}
+    for label, every in words.items():
+        if not every:
+            chosen[label] = (_middle(description, label, leading),)
+    for count in range(N_COLUMNS + 1, MOST_COLUMNS + 1):
+        # The same columns in another order are the same name.
+        taken = [frozenset(parts) for parts in chosen.values()]
+        for label, parts in chosen.items():
+            if taken.count(frozenset(parts)) > 1 and len(words[label]) >= count:
+                chosen[label] = tuple(words[label][:count])
+    return _numbered(chosen)
 
 
 def _leading(description: ClusterDescription, label: Any) -> list[Difference]:
@@ -122,25 +128,18 @@ def _middle(
     return NO_NAME
 
 
-def _lengthen(names: dict[Any, str], words: dict[Any, list[str]]) -> None:
-    """Add columns to names that are not unique, as long as there are columns."""
-    for count in range(N_COLUMNS + 1, MOST_COLUMNS + 1):
-        taken = list(names.values())
-        for label, name in names.items():
-            if taken.count(name) > 1 and len(words[label]) >= count:
-                names[label] = ", ".join(words[label][:count])
-
-
-def _numbered(names: dict[Any, str]) -> dict[Any, str]:
-    seen: dict[str, int] = {}
-    every = set(names.values())
+def _numbered(chosen: dict[Any, tuple[str, ...]]) -> dict[Any, str]:
+    """Join the parts of each name; number those that are taken."""
     found: dict[Any, str] = {}
-    for label, name in names.items():
-        unique = name
-        while name in seen and (unique in every or unique in found.values()):
-            seen[name] += 1
-            unique = f"{name} ({seen[name]})"
-        seen.setdefault(name, 1)
+    seen: dict[frozenset[str], int] = {}
+    for label, parts in chosen.items():
+        name = ", ".join(parts)
+        key = frozenset(parts)
+        seen[key] = seen.get(key, 0) + 1
+        unique = name if seen[key] == 1 else f"{name} ({seen[key]})"
+        while unique in found.values():  # a level may end in a number in brackets
+            seen[key] += 1
+            unique = f"{name} ({seen[key]})"
         found[label] = unique
     return found
 

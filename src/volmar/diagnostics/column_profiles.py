@@ -346,9 +346,9 @@ def _of_numbers(
 
 
 def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
-    """Return edges of bars that reach the bulk of every cluster."""
+    """Return edges of bars that reach the bulk of all rows and of every cluster."""
     large = [one for one in inside if one.size >= max(LEAST_SHARE * values.size, 1)]
-    reach = np.array([np.quantile(one, REACH) for one in large])
+    reach = np.array([np.quantile(one, REACH) for one in (values, *large)])
     low, high = float(reach[:, 0].min()), float(reach[:, 1].max())
     if not high > low:
         low, high = float(values.min()), float(values.max())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from volmar.diagnostics import NumberComparison, compare_numbers
 from volmar.diagnostics.alluvium import Flow, alluvium
@@ -30,6 +31,9 @@ class NumberOfClustersDisplay:
     ----------
     comparison : NumberComparison
         Of `volmar.diagnostics.compare_numbers`.
+    reference : array of int of shape (n_rows,), optional
+        Clusters from 0 on of the compared rows: a block has the colour of the cluster that most
+        of its rows are in. By default those of the largest number with separated clusters.
 
     Attributes
     ----------
@@ -49,8 +53,9 @@ class NumberOfClustersDisplay:
     ['2 separated', '3 separated', '3 separated']
     """
 
-    def __init__(self, comparison: NumberComparison):
+    def __init__(self, comparison: NumberComparison, reference: ArrayLike | None = None):
         self.comparison = comparison
+        self.reference = reference
 
     @classmethod
     def from_estimator(
@@ -95,7 +100,8 @@ class NumberOfClustersDisplay:
         return max(5.0, 1.1 * len(self.comparison.found) + 1.5), 6.4
 
     def _draw_flows(self, ax: Any) -> None:
-        blocks, flows = alluvium(self.comparison)
+        given = None if self.reference is None else np.asarray(self.reference)
+        blocks, flows = alluvium(self.comparison, given)
         for flow in flows:
             x, low, high = _band(flow)
             colour = COLOURS[flow.colour % len(COLOURS)]

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from volmar.diagnostics import ColumnProfile, ColumnProfiles, column_profiles
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.report.figures import as_count, as_figure, as_mean, shortened
+from volmar.report.figures import as_count, as_figure, as_mean, cluster_moments, shortened
 from volmar.report.outcome import Outcome
 
 __all__ = ["all_columns", "profiles_of"]
 
 # Columns that are open, and pictures on the page: the rest is counted.
 N_OPEN, MOST_CELLS = 20, 1200
+# Sparse columns that are looked at: the words of a text are many.
+MOST_SPARSE = 400
 # Levels of a category that are listed in words; the bar has all of them.
 N_LISTED = 3
 KINDS = {
@@ -29,60 +32,40 @@ KINDS = {
 
 
 def profiles_of(outcome: Outcome) -> ColumnProfiles:
-    """Return the profiles of the source's columns, or of X where the source is not known."""
-    if outcome.columns is None:
-        return _in_units(
-            column_profiles(
-                outcome.X,
-                outcome.codes,
-                feature_names=[str(name) for name in outcome.feature_names],
-                random_state=outcome.seed,
-            ),
-            outcome,
-        )
+    """Return the profiles of the source's columns, or of X where the source is not known.
+
+    Of many sparse columns, those that differ most between the clusters.
+    """
+    source, names, used = outcome.columns, outcome.column_names, outcome.used
+    if source is None:
+        source, names, used = _in_units(outcome), [str(one) for one in outcome.feature_names], None
+    if sparse.issparse(source) and source.shape[1] > MOST_SPARSE:
+        between = cluster_moments(source, outcome.codes, outcome.k).between
+        chosen = np.sort(np.argsort(-between, kind="stable")[:MOST_SPARSE])
+        source = sparse.csc_array(source)[:, chosen]
+        names = [f"x{j}" if names is None else names[j] for j in chosen]
+        used = None if used is None else [used[j] for j in chosen]
     return column_profiles(
-        outcome.columns,
-        outcome.codes,
-        used=outcome.used,
-        feature_names=outcome.column_names,
-        random_state=outcome.seed,
+        source, outcome.codes, used=used, feature_names=names, random_state=outcome.seed
     )
 
 
-def _in_units(found: ColumnProfiles, outcome: Outcome) -> ColumnProfiles:
-    """Return profiles with the quartiles of ``X * scales + offsets``."""
-    if outcome.scales is None and outcome.offsets is None:
-        return found
-    from dataclasses import replace
-
-    names = [str(name) for name in outcome.feature_names]
-    scales = np.ones(len(names)) if outcome.scales is None else outcome.scales
-    offsets = np.zeros(len(names)) if outcome.offsets is None else outcome.offsets
-    place = {name: j for j, name in enumerate(names)}
-    columns = []
-    for one in found.columns:
-        j = place[one.name]
-
-        def moved(values: Any, j: int = j) -> Any:
-            return None if values is None else values * scales[j] + offsets[j]
-
-        columns.append(
-            replace(
-                one,
-                quartiles=moved(one.quartiles),
-                is_whole=False,
-                edges=moved(one.edges),
-                levels=[as_figure(float(moved(float(level)))) for level in one.levels],
-            )
-        )
-    return replace(found, columns=columns)
+def _in_units(outcome: Outcome) -> Any:
+    """Return X in the units of the source, where they are known and it is dense."""
+    X = outcome.X
+    if sparse.issparse(X):
+        return X
+    X = X if outcome.scales is None else X * outcome.scales
+    return X if outcome.offsets is None else X + outcome.offsets
 
 
 def all_columns(outcome: Outcome) -> dict[str, Any]:
     """Return the table of all columns, used ones first, each with a cell a cluster."""
     found = profiles_of(outcome)
     k = len(found.clusters)
-    limit = max(MOST_CELLS // k, N_OPEN)
+    limit = max(MOST_CELLS // k, 5)
+    source = outcome.X if outcome.columns is None else outcome.columns
+    n_passed_over = source.shape[1] - len(found.columns)
     groups = []
     # The columns of X are shown where the source's are not known: all of them were used.
     for is_used, title in ((True, "Used for the clusters"), (False, "Left out, described only")):
@@ -96,10 +79,11 @@ def all_columns(outcome: Outcome) -> dict[str, Any]:
                 "title": title if k > 1 or not is_used else "Used",
                 "open": shown[:N_OPEN],
                 "folded": shown[N_OPEN:],
-                "n": len(every),
-                "n_hidden": len(every) - len(shown),
+                "n": len(every) + n_passed_over,
+                "n_hidden": len(every) + n_passed_over - len(shown),
             }
         )
+        n_passed_over = 0
     return {
         "groups": groups,
         "n_sampled": found.n_sampled,

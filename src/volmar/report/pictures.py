@@ -249,6 +249,7 @@ def _numbers(figure: Any, outcome: Outcome) -> None:
     from volmar.plots import NumberOfClustersDisplay
 
     assert outcome.numbers is not None
-    display = NumberOfClustersDisplay(outcome.numbers)
+    reference = outcome.codes[outcome.numbers.rows] if outcome.k > 1 else None
+    display = NumberOfClustersDisplay(outcome.numbers, reference)
     figure.set_size_inches(*display.size)
     display.plot(figure=figure)
