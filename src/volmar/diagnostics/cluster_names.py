@@ -88,8 +88,11 @@ def _leading(description: ClusterDescription, label: Any) -> list[Difference]:
     least = max(LEAST_EFFECT, SHARE_OF_FIRST * first)
     found: dict[str, Difference] = {}
     for one in every:
-        if abs(one.effect) >= least:
-            found.setdefault(one.column, one)
+        if abs(one.effect) < least:
+            continue
+        # What rows have says more than what they have not.
+        if one.column not in found or (one.effect > 0 > found[one.column].effect):
+            found[one.column] = one
     return list(found.values())[:MOST_COLUMNS]
 
 
