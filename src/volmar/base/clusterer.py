@@ -20,6 +20,7 @@ from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
     check_entries,
+    is_dask_frame,
     lazily,
     refuse_blocks,
     with_dask_vectors,
@@ -149,6 +150,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._forget()
         try:
             self._fit_rows(X, sample_weight)
+            if is_dask_frame(X):
+                # Labels that X.assign takes: its blocks as an array may be others.
+                self._set_lazy_labels(X)
         except BaseException:
             self._forget()
             raise
@@ -364,7 +368,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         for name, value in vars(model).items():
             if name.endswith("_") or name not in vars(self):
                 setattr(self, name, value)
-        self.labels_ = lazily(self, "predict", given)
+        self._set_lazy_labels(given)
+
+    def _set_lazy_labels(self, X: Any) -> None:
+        """Set the labels to the predictions for a dask collection, which are computed later."""
+        self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)
 
     def _check_two_in_blocks(self) -> None:
@@ -396,7 +404,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
             Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
-            dask array in the same blocks where X is one.
+            dask array in the same blocks where X is one; a Series or DataFrame with its index
+            where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -419,7 +428,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Cluster of each row. A lazy dask array in the same blocks where X is one.
+            Cluster of each row. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")

@@ -322,7 +322,8 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one.
+            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         check_is_fitted(self, "result_")
         if is_dask(X):
@@ -345,7 +346,8 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Classes. A lazy dask array in the same blocks where X is one.
+            Classes. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
