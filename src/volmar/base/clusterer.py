@@ -34,6 +34,7 @@ from volmar.base.validation import (
     check_magnitude,
     check_n_clusters,
     check_sample_weight,
+    with_short_indices,
 )
 from volmar.base.warn import warn_user
 from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
@@ -454,7 +455,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             ensure_min_samples=2 if reset else 1,
         )
         check_magnitude(rows)
-        return rows
+        return with_short_indices(rows)
 
     def __getstate__(self):
         """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""
