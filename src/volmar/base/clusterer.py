@@ -28,11 +28,14 @@ from volmar.base.blocks import (
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
 from volmar.base.cell_split import CellSplit
+from volmar.base.numbering import cluster_order
 from volmar.base.recursion import RecursiveResult, grow_tree
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
+    check_count,
     check_magnitude,
     check_n_clusters,
+    check_number,
     check_sample_weight,
     with_short_indices,
 )
@@ -54,8 +57,8 @@ from volmar.splits import (
 ONE_HUMP = 0.75
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
-# Probability of any split too many with n_clusters="auto".
-ALPHA = 0.05
+# Levels of the tests: the number of draws is proportional to the reciprocal.
+LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 # Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
 SAMPLED_ROWS = 20_000
 # Clusters with a p-value up to this may be several, and are not merged.
@@ -92,11 +95,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _accepts_sparse: ClassVar[bool] = True
 
     # Parameters that every clusterer declares in its own __init__.
-    n_clusters: int
+    n_clusters: Any
+    alpha: float
+    max_clusters: int | None
     random_state: Any
 
     tree_: SplitTree
-    labels_: Any
+    labels_: NDArray[np.int64]
     result_: Any
 
     # ------------------------------------------------------------------ for the subclass
@@ -141,6 +146,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
         rows.mean()
 
+    def _renumbered(self, problem: Any, result: Any, order: NDArray, /) -> Any:  # noqa: ARG002
+        """Return a result with cluster ``order[j]`` as cluster j.
+
+        What else `_publish` uses with an entry for each cluster, a subclass puts in order here.
+        """
+        return result.renumbered(order)
+
     def _publish(self, problem: Any, result: Any, /) -> None:
         """Set fitted attributes beyond the common ones."""
 
@@ -169,6 +181,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if auto:
             self._check_finds_number()
         self._check_parameters()
+        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        if self.max_clusters is not None:
+            check_count("max_clusters", self.max_clusters)
         if is_dask(X):
             self._check_two_in_blocks()
         given, X = X, self._validate(X, reset=True)
@@ -220,8 +235,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             result = self._run(problem, int(seeds[step]))
             if best is None or result.objective < best.objective:
                 best = result
-        self._set_result(best)
-        self._publish(problem, best)
+        self._finish(problem, best, weights)
+
+    def _finish(self, problem: Any, result: Any, weights: Any) -> None:
+        """Set everything that was fitted, with the clusters numbered by size."""
+        order = cluster_order(result.labels, weights, int(self.n_clusters))
+        result = self._renumbered(problem, result, order)
+        self._set_result(result)
+        self._publish(problem, result)
 
     def _fit_tree(
         self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
@@ -242,7 +263,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             worth=self._split_worth,
             test=self._test_split if self.n_clusters == "auto" else None,
             make=self._make_split,
-            alpha=ALPHA,
+            alpha=float(self.alpha),
+            max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
             steps=steps,
             seeds=check_random_state(self.random_state),
             at_least=at_least,
@@ -251,7 +273,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         )
         if self.n_clusters == "auto" and self._splits_by_hyperplanes():
             result = self._merge(X, weights, result)
-        self._set_result(result)
+        self._set_result(self._number_leaves(result, weights))
         n_found = self.tree_.n_leaves
         if not isinstance(self.n_clusters, str) and n_found < self.n_clusters:
             reasons = {leaf.reason for leaf in self.tree_.leaves()}
@@ -262,12 +284,24 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"Found {n_found} clusters where n_clusters={self.n_clusters}: {why}",
                 ConvergenceWarning,
             )
+        if result.n_left:
+            warn_user(
+                f"max_clusters={self.max_clusters} ended the splits, and {result.n_left} of the "
+                f"{n_found} clusters could be split further (see tree_). Raise max_clusters, or "
+                "leave it out."
+            )
         if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
             warn_user(
                 f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
                 f"{result.warnings[0]} All warnings are in result_.warnings.",
                 ConvergenceWarning,
             )
+
+    def _number_leaves(self, result: Any, weights: NDArray | None) -> Any:
+        """Return a result with its clusters by size, and give the leaves the same numbers."""
+        order = cluster_order(result.labels, weights, self.tree_.n_leaves)
+        self.tree_.relabel(np.argsort(order))
+        return result.renumbered(order)
 
     def _merge(self, X: Any, weights: NDArray | None, result: RecursiveResult) -> RecursiveResult:
         """Give clusters of the tree one label where there is no valley between them.
@@ -336,6 +370,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if cells is None:
             return None
         sides = cells.predict(X)
+        if cluster_order(sides, weights, 2)[0] == 1:
+            cells = cells.swapped()
+            sides = cells.predict(X)
         own = self._fit_from(X, weights, seed, sides)
         if own is not None and _is_near(own.labels_, sides):
             return own
@@ -393,7 +430,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self.status_: Status = result.status
         self.result_ = result
 
-    def decision_function(self, X: ArrayLike) -> NDArray:
+    def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 
         Parameters
@@ -418,7 +455,26 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             return self.tree_.scores(rows)
         return self._scores(rows)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
+        """Find the clusters of X, and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, as `fit` takes them.
+        y : ignored
+            For compatibility with scikit-learn.
+        **kwargs : dict
+            Passed to `fit`: sample_weight, where the method has weights.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            `labels_`.
+        """
+        return super().fit_predict(X, y, **kwargs)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Assign rows to the clusters found by `fit`.
 
         Parameters
