@@ -69,7 +69,7 @@ class ResamplingStability:
 
     def _repr_html_(self) -> str:
         """Show the sentence, and the confidence in each cluster, in a notebook."""
-        rows = []
+        rows: list[list[str | int]] = []
         for label in np.unique(self.labels):
             inside = self.labels == label
             known = self.confidence[inside & ~np.isnan(self.confidence)]
