@@ -77,6 +77,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     signature only where it has a meaning.
 
     A subclass for two clusters finds more by splitting again (`_is_recursive`).
+
+    Clusters are numbered by size, the largest is 0, ties go to the cluster of the first row:
+    `_finish` puts the result in this order before `_publish` makes anything of it. Sizes count
+    `sample_weight`.
+
+    Progress is told to scikit-learn's callbacks (scikit-learn 1.9 and later): after
+    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split where a given
+    number of clusters is found by splitting again. There is no `verbose`. With n_clusters="auto"
+    nothing is reported: the number of splits is not known before.
     """
 
     #: Most clusters that the method has a rule for; None for any number.
