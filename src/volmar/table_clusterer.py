@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,9 +22,12 @@ from volmar._version import __version__
 from volmar.base import Clusterer
 from volmar.diagnostics import ClusterDescription
 from volmar.diagnostics.confidence import confidence_of, score_slopes
+from volmar.models import save_model
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import Judged, best_split_of, described, judged_outcome
+from volmar.report.judging import Judged, best_split_of, described, judged_outcome, with_joins
 from volmar.report.outcome import Evidence, Outcome
+from volmar.report.pictures import save_pictures
+from volmar.report.save_report import save_report
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import (
     LoadedTable,
@@ -553,6 +557,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             offsets=self.preparation_.offsets_,
             scales=self.preparation_.scales_,
             best_split=best,
+            used=None if judged.columns is None else self._used(judged.names),
             left_out=dict(self.preparation_.left_out_),
             categorical=tuple(self.preparation_.texts_),
         )
@@ -579,9 +584,39 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         progress : callable, optional
             As for `fit`.
         """
-        from volmar.report import save_report
-
         save_report(path, self, data, force=force, progress=progress)
+
+    def pictures(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        formats: Sequence[str] = ("png", "svg"),
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write every picture of the report as image files (needs matplotlib).
+
+        Parameters
+        ----------
+        folder : str or path
+            Where to write; it is made where there is none.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
+            Formats of each picture.
+        force : bool, default=False
+            Replace files that exist.
+        progress : callable, optional
+            As for `fit`.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
+        outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
+        return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the fitted estimator to a file, without the table, for `volmar.models.load_model`.
@@ -593,8 +628,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         force : bool, default=False
             Replace a file that exists.
         """
-        from volmar.models import save_model
-
         save_model(path, self, force=force)
 
     def summary(self) -> dict[str, Any]:
@@ -641,6 +674,11 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             )
         return self._prepared
 
+    def _used(self, names: list[str]) -> list[bool]:
+        """Return which columns make features."""
+        used = set(self.preparation_.used_)
+        return [name in used for name in names]
+
     def _judged(self, data: Any) -> Judged:
         rows = self._rows(data)
         table = self._table if data is None else self._table_of(data, reset=False)
@@ -658,6 +696,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             estimator=self._new_clusterer(self._fit_seed, max(self.n_clusters_, 1)),
             seed=self._fit_seed,
             fit_seconds=spent,
+            fit_rows=rows.dithered(self._fit_seed),
             columns=columns,
             names=list(names),
             ids=rows.ids,

@@ -225,6 +225,9 @@ def cluster(
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Folder for PNG and SVG of every picture.")
+    ] = None,
     summary: Annotated[
         Path | None, typer.Option("--json", help="JSON file with what was found.")
     ] = None,
@@ -264,6 +267,7 @@ def cluster(
             report=report,
             save=save,
             json=summary,
+            pictures=pictures,
             force=force,
             seed=seed,
             scheduler=scheduler,

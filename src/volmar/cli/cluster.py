@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Files", "cluster_file", "command_for_two", "one_score"]
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = ("judging", "resampling", "describing")
+STAGES_OF_REPORT = ("judging", "resampling", "describing", "comparing numbers")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Asked:
     report: Path | None = None
     save: Path | None = None
     json: Path | None = None
+    pictures: Path | None = None
     force: bool = False
     seed: int = 0
     scheduler: str | None = None
@@ -93,7 +95,9 @@ class Asked:
 
     def planned(self) -> tuple[str, ...]:
         """Return the stages that the command goes through, most likely."""
-        return STAGES + (STAGES_OF_REPORT if self.report is not None else ())
+        is_judged = self.report is not None or self.pictures is not None
+        last = ("testing borders",) if self.pictures is not None else ()
+        return STAGES + (STAGES_OF_REPORT if is_judged else ()) + last
 
     def as_text(self) -> dict[str, str]:
         """Return the options that a report shows."""
@@ -143,13 +147,22 @@ class Files:
             write_atomically(self.asked.json, text + "\n", force=self.asked.force)
             self.done(self.asked.json)
 
-    def report(self, outcome: Outcome) -> None:
-        """Write the page where that was asked for."""
-        from volmar.report import write_report
+    def explain(self, outcome: Outcome, stages: Stages) -> None:
+        """Write the page and the pictures where they were asked for."""
+        from volmar.report import save_pictures, write_report
+        from volmar.report.judging import with_joins
+        from volmar.report.stages import StageTimes
 
-        if self.asked.report is not None:
-            write_report(outcome, self.asked.report, force=self.asked.force)
-            self.done(self.asked.report)
+        asked = self.asked
+        if asked.report is not None:
+            write_report(outcome, asked.report, force=asked.force)
+            self.done(asked.report)
+        if asked.pictures is not None:
+            with silent(), stages.watching() as progress:
+                outcome = with_joins(outcome, StageTimes(progress))
+            names = save_pictures(asked.pictures, outcome, force=asked.force)
+            self.complete += names
+            say(f"wrote {len(names)} pictures to {asked.pictures}")
 
 
 def cluster_file(asked: Asked) -> None:
@@ -166,6 +179,7 @@ def cluster_file(asked: Asked) -> None:
         "--json": asked.json,
     }
     refuse_files(named, asked.source, force=asked.force)
+    _refuse_pictures(asked)
     files = Files(asked)
     try:
         if asked.scheduler or is_folder_of_tables(asked.source):
@@ -180,6 +194,21 @@ def cluster_file(asked: Asked) -> None:
     except KeyboardInterrupt:
         done = ", ".join(str(path) for path in files.complete) or "nothing"
         raise KeyboardInterrupt(f"; complete: {done}") from None
+
+
+def _refuse_pictures(asked: Asked) -> None:
+    """Refuse a folder for pictures that cannot be written, before the work."""
+    folder = asked.pictures
+    if folder is None:
+        return
+    if find_spec("matplotlib") is None:
+        raise ImportError(
+            "--pictures needs matplotlib, which is not installed: pip install 'volmar[plot]'"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--pictures {folder} is a file. Give the name of a folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not asked.force:
+        raise UsageError(f"--pictures {folder} has files already. Give another name, or --force.")
 
 
 def _cluster(asked: Asked, files: Files) -> None:
@@ -201,14 +230,14 @@ def _cluster(asked: Asked, files: Files) -> None:
         files.done(asked.out)
     files.save(clusterer)
     files.summary(clusterer)
-    if asked.report is not None:
-        files.report(outcome_of(asked, clusterer, stages))
+    if asked.report is not None or asked.pictures is not None:
+        files.explain(outcome_of(asked, clusterer, stages), stages)
 
 
 def fitted(asked: Asked, fit: Any, stages: Stages) -> TableClusterer:
     """Return the fitted estimator; split in two where that is asked for in any case."""
     clusterer = asked.clusterer()
-    with _silent(), stages.watching() as progress:
+    with silent(), stages.watching() as progress:
         fit(clusterer, progress)
         if clusterer.n_clusters_ == 1 and asked.split_anyway and asked.wanted() is None:
             fit(clusterer.set_params(n_clusters=2), progress)
@@ -219,7 +248,7 @@ def fitted(asked: Asked, fit: Any, stages: Stages) -> TableClusterer:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Leave it to the command to print what the estimator warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -228,7 +257,7 @@ def _silent() -> Iterator[None]:
 
 def outcome_of(asked: Asked, clusterer: TableClusterer, stages: Stages) -> Outcome:
     """Return what the report shows."""
-    with _silent(), stages.watching() as progress:
+    with silent(), stages.watching() as progress:
         outcome = clusterer.outcome(
             command=asked.command,
             command_for_two=command_for_two(asked),

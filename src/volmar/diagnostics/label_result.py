@@ -197,7 +197,7 @@ class LabelTestResult:
         """Show the summary and a row for each border in a notebook."""
         rows = [
             [
-                _named_pair(*join.tested),
+                named_pair(*join.tested),
                 " and ".join(f"{n:,}" for n in join.n_tested),
                 f"{join.p_value:.2g}",
                 f"{join.level:.2g}",

@@ -150,6 +150,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         model=estimator if n_found > 1 else None,
         method=type(estimator).__name__,
         evidence=evidence,
+        used=_used(model, shown),
     )
     return judged_outcome(known, judged, times)
 
@@ -187,6 +188,14 @@ def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
         rows = rows.to_numpy()
     X = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="data")
     return X, names if len(names) == X.shape[1] else [f"x{j}" for j in range(X.shape[1])]
+
+
+def _used(model: Any, shown: Any) -> list[bool] | None:
+    """Return which columns of a DataFrame the model takes; None where it takes all."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or not hasattr(shown, "iloc"):
+        return None
+    return [one in set(names) for one in shown.columns]
 
 
 def _shown_names(shown: Any, names: list[str]) -> list[str]:
