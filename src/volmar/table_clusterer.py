@@ -291,6 +291,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
+        self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
         for text in of_table:
             warnings.warn(text, UserWarning, stacklevel=3)
@@ -320,7 +321,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     def _forget(self) -> None:
         """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
         fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
-        for name in [*fitted, *_OF_THE_DATA, "_fit_seed"]:
+        for name in [*fitted, *_OF_THE_DATA, "_fit_seed", "_fit_work"]:
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -689,13 +690,12 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         columns, names = None, rows.feature_names
         if table is not None:
             columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
-        spent = self.seconds_.get("looking for groups", 0.0) + self.seconds_.get("testing", 0.0)
         return Judged(
             X=rows.X,
             labels=labels,
             estimator=self._new_clusterer(self._fit_seed, max(self.n_clusters_, 1)),
             seed=self._fit_seed,
-            fit_seconds=spent,
+            fit_seconds=self._fit_work,
             fit_rows=rows.dithered(self._fit_seed),
             columns=columns,
             names=list(names),

@@ -39,8 +39,8 @@ MOST_ROWS = 20_000
 N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
 # A split that no evidence supports is fitted where the search took less than these seconds.
 QUICK_SEARCH = 5.0
-# Other numbers of clusters are tried for as long as this.
-MAX_SECONDS = 10.0
+# Other numbers of clusters are tried on so many rows for as long as this.
+N_COMPARED, MAX_SECONDS = 5000, 10.0
 # Rows of the silhouette, which takes all pairs of them.
 N_SILHOUETTE = 2000
 
@@ -123,7 +123,8 @@ def judged_outcome(outcome: Outcome, judged: Judged, times: StageTimes) -> Outco
                 evidence += _stability(judged, tell)
         with times.stage("describing") as tell:
             description = described(judged, tell)
-    if is_quick:
+    spent = judged.fit_seconds * min(1.0, N_COMPARED / judged.X.shape[0])
+    if judged.estimator is not None and spent < MAX_SECONDS:
         with times.stage("comparing numbers") as tell:
             numbers = _numbers(judged, tell)
     return replace(
@@ -158,6 +159,7 @@ def _numbers(judged: Judged, tell: Any) -> NumberComparison | None:
             return compare_numbers(
                 judged.rows,
                 clone(judged.estimator),
+                max_rows=N_COMPARED,
                 max_seconds=MAX_SECONDS,
                 progress=tell,
                 random_state=judged.seed,

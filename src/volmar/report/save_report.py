@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from copy import copy
 from os import PathLike
@@ -239,11 +238,11 @@ def _fit_seconds(estimator: Any, X: Any) -> float:
     """Return how long a fit takes: many of them are made only where that is short."""
     if X.shape[0] > MOST_ROWS:
         return float("inf")
-    start = time.perf_counter()
+    times = StageTimes()
     try:
-        with warnings.catch_warnings():
+        with times.stage("fit"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clone(estimator).fit(X)
     except ValueError:
         return float("inf")
-    return time.perf_counter() - start
+    return times.work["fit"]
