@@ -108,7 +108,8 @@ class Fills:
         able = np.flatnonzero(known_there)
         if not able.size:
             return out
-        lonely: NDArray = np.asarray(np.isnan(apart).any(axis=1))  # without any value, similar to none
+        # Rows without any value are similar to none.
+        lonely: NDArray = np.asarray(np.isnan(apart).any(axis=1))
         distance = np.where(lonely[:, None], 0.0, apart[:, able])
         if able.size > N_NEAREST:
             nearest = np.argpartition(distance, N_NEAREST - 1, axis=1)[:, :N_NEAREST]

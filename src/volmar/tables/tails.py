@@ -14,8 +14,9 @@ N_ROWS = 10_000
 # Skewness (of percentiles) of a column that is offered a log, plus so many standard errors
 # 1 / sqrt(n), and what part of it may be left.
 SKEWED, ERRORS, LEFT = 0.25, 2.0, 0.67
-# A log needs so many different values.
-FEWEST_VALUES = 10
+# A log needs so many different values, and a 95th percentile so many times the 5th: over a shorter
+# range a log changes little.
+FEWEST_VALUES, WIDE = 10, 4.0
 # Small counts are far apart on a log scale. A plain log begins at so many steps of the values, and
 # a log of x + m is for columns whose positive values have a median m of so many.
 PLAIN_STEPS, SOFT_STEPS = 10, 3
@@ -146,6 +147,9 @@ def _log_shift(column: Array, least: float, step: float) -> float | None:
     if not np.isfinite(least) or least < 0 or np.unique(column).size < FEWEST_VALUES:
         return None
     before = _skewness(column)
+    low, high = np.percentile(column, (5, 95))
+    if high < WIDE * low:
+        return None
     if not before >= SKEWED + ERRORS / np.sqrt(column.size):
         return None
     shift = 0.0
