@@ -122,6 +122,7 @@ def test_values_are_missing_more_often_where_the_driver_is_large(data):
     assert gone[old].to_numpy().mean() > 1.5 * gone[~old].to_numpy().mean()
 
 
+@pytest.mark.slow
 def test_the_columns_tell_the_groups(data, contest):
     """A target of .85 can be reached: a classifier is far above it on every kind."""
     for name, kind in data.KINDS.items():
