@@ -338,7 +338,7 @@ def test_the_level_and_the_maximum_are_those_of_the_clusterer():
     X = rng.normal(size=(400, 2)) + 9 * np.eye(2)[rng.integers(0, 2, 400)]
     X[:100] -= 9
     free = TableClusterer().fit(X)
-    assert free.n_clusters_ == 3
+    assert free.n_clusters_ == 4
     assert free.summary()["splits"][0]["level"] == 0.05
     strict = TableClusterer(alpha=0.03).fit(X)
     assert strict.model_.alpha == 0.03
