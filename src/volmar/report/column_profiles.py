@@ -9,7 +9,7 @@ from scipy import sparse
 
 from volmar.diagnostics import ColumnProfile, ColumnProfiles, column_profiles
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.report.figures import as_count, as_figure, as_mean, cluster_moments, shortened
+from volmar.report.figures import as_count, as_mean, cluster_moments, shortened
 from volmar.report.outcome import Outcome
 
 __all__ = ["all_columns", "profiles_of"]
