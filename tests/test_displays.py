@@ -229,8 +229,10 @@ def test_a_tree_of_tests_shows_its_p_values():
     boxes = [text.get_text() for text in display.ax_.texts]
     assert all(node.p_text in box for node, box in zip(tree.splits(), boxes, strict=True))
     below = [label.get_text() for label in display.ax_.get_xticklabels()]
-    assert [text.split("\n")[-1] for text in below] == [leaf.p_text for leaf in tree.leaves()]
-    assert display.ax_.get_xlabel() == ""
+    assert [", ".join(text.split("\n")[-2:]) for text in below] == [
+        f"{leaf.p_text}, level {leaf.level:.2g}" for leaf in tree.leaves()
+    ]
+    assert display.ax_.get_xlabel().replace("\n", " ") == tree.size_note()
 
 
 def test_merged_leaves_share_a_colour_and_a_number():

@@ -394,7 +394,7 @@ def test_sentences_and_names():
     counts = {name: int((names == name).sum()) for name in ("tip", "top")}
     assert result.sentences[0] == (
         f"Clusters tip and top ({counts['tip']} and {counts['top']} rows) are not separated "
-        f"(p = {result.p_values[0]:.2g}): merge them."
+        f"(p = {result.p_values[0]:.2g}, level {result.tree[0].level:.2g}): merge them."
     )
     assert "Cluster rare (4 rows) is too small to test and stays as it is." in result.sentences
     assert str(result).splitlines()[0] == (

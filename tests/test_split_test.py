@@ -298,16 +298,16 @@ def test_one_row_that_differs_is_no_group():
 def test_words(noise):
     real = split_test(blobs(), n_splits=1, random_state=0)
     assert str(real) == (
-        "There is more than one group (p ≤ 0.00072): held-out rows have a gap where "
+        "There is more than one group (p ≤ 0.00072, level 0.05): held-out rows have a gap where "
         "the other half of the rows was split. The two halves disagree about "
         f"{100 * real.disagreement:.0f} % of the rows."
     )
     assert real.p_value == real.p_minimum == pytest.approx(1 / 2001 / 0.7)
     plain = replace(real, p_minimum=0.0)
-    assert str(plain).startswith("There is more than one group (p = 0.00071): held-out rows")
+    assert str(plain).startswith("There is more than one group (p = 0.00071, level 0.05): ")
     kept = split_test(noise, n_splits=1, random_state=0)
     assert str(kept).startswith("No evidence for more than one group (p = ")
-    assert "above 0.05" in str(kept)
+    assert "level 0.05" in str(kept)
     assert "scores" not in repr(real)
 
 

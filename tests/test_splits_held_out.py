@@ -539,3 +539,15 @@ def test_a_sample_of_walks_sees_a_gap():
     model = SoftLabelMVC("auto", random_state=0).fit(X)
     assert model.tree_.n_leaves == 2
     assert adjusted_rand_score(y, model.labels_) > 0.98
+
+
+def test_groups_in_more_columns_than_rows():
+    """In as many dimensions as rows every split looks perfect, so fewer are searched."""
+    rng = np.random.default_rng(3)
+    y = np.arange(120) % 3
+    X = rng.normal(size=(120, 1500))
+    X[:, :300] += rng.normal(size=(3, 300))[y]
+    outcome = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
+    assert outcome.p_value <= 0.05
+    noise = rng.normal(size=(120, 1500))
+    assert held_out_test(noise, LINEAR, level=0.05, rng=np.random.default_rng(0)).p_value > 0.05

@@ -438,6 +438,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self.n_iter_: int = result.n_iter
         self.status_: Status = result.status
         self.result_ = result
+        if hasattr(self, "tree_") and isinstance(self.labels_, np.ndarray):
+            # A fit may move rows after the splits.
+            self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.notebook import html_card
-from volmar.evidence.wording import p_value_text
+from volmar.evidence.wording import level_text, p_value_text
 
 __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
 
-# Features that a printed split names.
-N_LEADING = 3
+# Features that a printed split names, and clusters whose sizes a note has.
+N_LEADING, MOST_SIZES = 3, 20
 
 
 @dataclass(repr=False)
@@ -85,6 +85,11 @@ class SplitNode:
         return f"SplitNode({role}, {self.n_rows} rows)"
 
     @property
+    def test_text(self) -> str:
+        """The p-value and the level that it was compared with; empty without a test."""
+        return self.p_text and self.p_text + level_text(self.level)
+
+    @property
     def is_leaf(self) -> bool:
         """Whether it is a cluster."""
         return not self.children
@@ -127,6 +132,9 @@ class SplitTree:
         All rows.
     feature_names : sequence of str or None
         Names for printing.
+    sizes : tuple of int or None
+        Rows of each cluster after the fit, which may have moved some of them since the splits;
+        None where they are not known.
 
     Examples
     --------
@@ -140,6 +148,7 @@ class SplitTree:
 
     root: SplitNode
     feature_names: Sequence[str] | None = field(default=None, repr=False)
+    sizes: tuple[int, ...] | None = field(default=None, repr=False)
 
     def nodes(self) -> Iterator[SplitNode]:
         """Nodes from the root down, the first side of a split before the second."""
@@ -187,6 +196,37 @@ class SplitTree:
         """Give the leaves new labels, ``labels[old]``."""
         for leaf in self.leaves():
             leaf.label = int(labels[leaf.label])
+        self.sizes = None  # those of other clusters
+
+    def size_note(self, sizes: Sequence[int] | None = None) -> str:
+        """Return why sizes in the tree are not those of the clusters; empty where they are.
+
+        Parameters
+        ----------
+        sizes : sequence of int, optional
+            Rows of clusters 0, 1 and so on; `sizes` of the tree if not given.
+        """
+        sizes = self.sizes if sizes is None else sizes
+        if sizes is None:
+            return ""
+        counted = [0] * len(sizes)
+        for leaf in self.leaves():
+            if leaf.label is None or leaf.label >= len(sizes):
+                return ""
+            counted[leaf.label] += leaf.n_rows
+        if counted == list(sizes):
+            return ""
+        if len(sizes) > 1:
+            some, more = sizes[:MOST_SIZES], ", ..." if len(sizes) > MOST_SIZES else ""
+            clusters = f"the clusters have {', '.join(f'{size:,}' for size in some)}{more} rows"
+        else:
+            clusters = f"the cluster has {sizes[0]:,} rows"
+        if sum(counted) != sum(sizes):
+            return f"Sizes are those of {sum(counted):,} rows that were split; {clusters}."
+        return (
+            "Sizes are those at the time of the split; rows changed clusters afterwards, and now "
+            f"{clusters}."
+        )
 
     def scores(self, X: Any) -> NDArray:
         """Return scores (n, k): the least score towards the cluster on the way down to it.
@@ -241,7 +281,8 @@ class SplitTree:
                 list(zip(node.children, ("├─ ", "└─ "), ("│  ", "   "), strict=False))
             ):
                 stack.append((child, indent + tick, indent + bar))
-        return "\n".join(lines)
+        note = self.size_note()
+        return "\n".join([*lines, note] if note else lines)
 
     def __repr__(self) -> str:
         """Count; ``print(tree)`` draws it."""
@@ -281,7 +322,7 @@ class SplitTree:
         text = f"{rows} fall into {k} clusters by {n} split{'s' if n > 1 else ''}."
         if self.merged():
             text += " Leaves with one number are one cluster: there is no valley between them."
-        return text
+        return f"{text} {self.size_note()}".strip()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the nodes in a list, and their children by number: pickles at any depth."""
@@ -291,6 +332,7 @@ class SplitTree:
             "nodes": [{**vars(node), "children": ()} for node in nodes],
             "children": [[number[id(child)] for child in node.children] for node in nodes],
             "feature_names": self.feature_names,
+            "sizes": self.sizes,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -299,16 +341,17 @@ class SplitTree:
         for node, children in zip(nodes, state["children"], strict=True):
             node.children = tuple(nodes[i] for i in children)
         self.root, self.feature_names = nodes[0], state["feature_names"]
+        self.sizes = state.get("sizes")  # pickles of earlier versions have none
 
     def describe(self, node: SplitNode) -> str:
         """Return size, split and leading features of a node in a line."""
         text = f"{node.n_rows} rows"
         if node.is_leaf:
             text = f"cluster {node.label}: {text}"
-            return f"{text}, not split ({node.p_text})" if node.p_text else text
+            return f"{text}, not split ({node.test_text})" if node.p_text else text
         text += f", split {node.rank}, separated with probability {node.probability:.2f}"
         if node.p_text:
-            text += f" ({node.p_text})"
+            text += f" ({node.test_text})"
         if node.leading:
             names = [f"{self.name(j)} ({value:+.2g})" for j, value in node.leading]
             text += ", by " + ", ".join(names)

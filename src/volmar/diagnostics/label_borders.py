@@ -48,6 +48,7 @@ class BorderTest(NamedTuple):
     distance: float
     depth: float
     is_curved: bool
+    p_minimum: float
 
 
 class _HeldOut(NamedTuple):
@@ -117,6 +118,7 @@ def border_test(
         distance,
         float(np.mean(depths)) if depths else 0.0,
         bool(curved) and float(np.mean(curved)) > 0.5,
+        combine_p_values([1.0 / (1 + n_draws)] * len(splits)),
     )
 
 

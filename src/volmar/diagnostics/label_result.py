@@ -9,8 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from volmar.base.notebook import html_card
+from volmar.evidence.wording import p_value_text
 
-__all__ = ["LabelJoin", "LabelTestResult"]
+__all__ = ["LabelJoin", "LabelTestResult", "named_pair"]
 
 # Labels of a side that a sentence names.
 MOST_NAMED = 6
@@ -43,6 +44,8 @@ class LabelJoin:
     is_curved : bool
         Whether the border was tested by walks across it, because no hyperplane separates the
         two groups; by scores along a linear discriminant otherwise.
+    p_minimum : float
+        Smallest p-value that the draws allow. A `p_value` equal to it is an upper bound.
     """
 
     left: tuple[Any, ...]
@@ -56,19 +59,25 @@ class LabelJoin:
     distance: float
     depth: float
     is_curved: bool
+    p_minimum: float = 0.0
 
     @property
     def is_real(self) -> bool:
         """Whether one mode is rejected: there is a gap between the sides."""
         return self.p_value <= self.level
 
+    @property
+    def p_text(self) -> str:
+        """The p-value and its level in words."""
+        return p_value_text(self.p_value, self.p_minimum, self.level)
+
     def __str__(self) -> str:
         """Say it in a sentence."""
-        names = _named_pair(*self.tested)
+        names = named_pair(*self.tested)
         rows = f"{self.n_tested[0]} and {self.n_tested[1]} rows"
         if self.is_real:
-            return f"{names} ({rows}) are separated (p = {self.p_value:.2g})."
-        return f"{names} ({rows}) are not separated (p = {self.p_value:.2g}): merge them."
+            return f"{names} ({rows}) are separated ({self.p_text})."
+        return f"{names} ({rows}) are not separated ({self.p_text}): merge them."
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,7 +197,7 @@ class LabelTestResult:
         """Show the summary and a row for each border in a notebook."""
         rows = [
             [
-                _named_pair(*join.tested),
+                named_pair(*join.tested),
                 " and ".join(f"{n:,}" for n in join.n_tested),
                 f"{join.p_value:.2g}",
                 f"{join.level:.2g}",
@@ -205,7 +214,7 @@ def _rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
 
 
-def _named_pair(left: Sequence[Any], right: Sequence[Any]) -> str:
+def named_pair(left: Sequence[Any], right: Sequence[Any]) -> str:
     """Return "Clusters 3 and 7", or "Clusters 3, 4 and cluster 7" for groups of several."""
     if len(left) == len(right) == 1:
         return f"Clusters {left[0]} and {right[0]}"

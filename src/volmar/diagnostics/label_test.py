@@ -359,6 +359,7 @@ def _result(given: _Clusters, tests: list[_Test], alpha: float) -> LabelTestResu
                 border.distance,
                 border.depth,
                 border.is_curved,
+                border.p_minimum,
             )
         )
         side[right] = side[np.argmax(left)]

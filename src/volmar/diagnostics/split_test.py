@@ -18,13 +18,13 @@ from volmar.base.validation import check_choice, check_count, check_magnitude, c
 from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import column_resolutions
 from volmar.evidence.humps import deepest_valley
-from volmar.evidence.wording import p_value_text
+from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
 from volmar.splits import LINEAR, Candidate, fitted_border, held_out_test
 from volmar.splits.curved import MOST_WALKS
 from volmar.splits.held_out import LARGE, N_SPLITS
 
-__all__ = ["SplitTestResult", "split_test"]
+__all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
 
 FEWEST_ROWS = 80
 # Tens of thousands of draws.
@@ -32,6 +32,9 @@ LEAST_ALPHA = 0.001
 # Pairs of rows, and the share of the scores' range, by which curved scores are known.
 N_PAIRS = 50
 CURVED = 1e-4
+# Share of rows from which on the borders that two halves find are not the same: two clusters of
+# one size that differ in it have an adjusted Rand index of 0.6.
+UNSETTLED = 0.12
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,21 +82,33 @@ class SplitTestResult:
 
     def __str__(self) -> str:
         """Say it in words."""
+        p_text = p_value_text(self.p_value, self.p_minimum, self.alpha)
         if self.is_real:
+            remedy = ""
+            if self.disagreement >= UNSETTLED:
+                remedy = (
+                    " There are groups, but which split in two is theirs is not settled, as where "
+                    "there are more than two: try another number of clusters, or another method."
+                )
             return (
-                f"There is more than one group ({p_value_text(self.p_value, self.p_minimum)}): "
-                f"held-out rows have a gap where the other half of the rows was split. The two "
-                f"halves disagree about {100 * self.disagreement:.0f} % of the rows."
+                f"There is more than one group ({p_text}): held-out rows have a gap where the "
+                "other half of the rows was split. The two halves disagree about "
+                f"{100 * self.disagreement:.0f} % of the rows.{remedy}"
             )
         if self.has_way_around:
             return (
                 "No evidence for more than one group: scores of held-out rows have two modes, but "
                 "other rows connect the two sides around the gap, as those of a ring do."
             )
+        if self.p_value <= HINT:
+            return (
+                f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a "
+                "gap that one group could have by chance. More rows would tell."
+            )
         return (
-            f"No evidence for more than one group (p = {self.p_value:.2g}, above {self.alpha:g}): "
-            "where one half of the rows would be split, the other half has no gap. There may be "
-            "groups that overlap, or that no such split shows."
+            f"No evidence for more than one group ({p_text}): where one half of the rows would be "
+            "split, the other half has no gap. There may be groups that overlap, or that no such "
+            "split shows."
         )
 
     def __repr__(self) -> str:

@@ -24,9 +24,10 @@ class TreeDisplay:
     rows, and the features that count most, with the sign that they have on the right side. The
     width of a branch goes with the share of the rows that take it.
 
-    Where splits were tested (n_clusters="auto"), each has its p-value, and so has each cluster:
-    that of the split which was not made. Leaves that were merged into one cluster, because there
-    is no valley between them, share a colour and a number, and a line below says so.
+    Where splits were tested (n_clusters="auto"), each has its p-value and the level that it was
+    compared with, and so has each cluster: those of the split which was not made. Leaves that were
+    merged into one cluster, because there is no valley between them, share a colour and a number,
+    and a line below reports it. Another does so where the fit has moved rows since the splits.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class TreeDisplay:
                     f"feature_names has {len(feature_names)} names for "
                     f"{estimator.n_features_in_} features."
                 )
-            tree = SplitTree(tree.root, feature_names)
+            tree = SplitTree(tree.root, feature_names, tree.sizes)
         return cls(tree).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> TreeDisplay:
@@ -106,11 +107,14 @@ class TreeDisplay:
             if node.children:
                 self._draw(ax, node, positions)
         ax.set_xticks(range(len(leaves)), [_leaf_words(leaf, merged) for leaf in leaves])
+        notes = []
         if merged:
             names = ", ".join(str(label) for label in merged)
-            ax.set_xlabel(
+            notes.append(
                 f"Parts with one number ({names}) are one cluster: no valley between them."
             )
+        notes += self.tree.size_note().replace("; ", ";\n").splitlines()
+        ax.set_xlabel("\n".join(notes))
         ax.set_xlim(-0.6, len(leaves) - 0.4)
         ax.set_ylim(-depth, 0.45)
         ax.set_yticks([])
@@ -154,14 +158,18 @@ class TreeDisplay:
             f"{_shortened(self.tree.name(j))} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:N_NAMED]
         ]
-        tested = [node.p_text] if node.p_text else []
-        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *tested, *names])
+        return "\n".join([f"split {node.rank}: {node.probability:.2f}", *_tested(node), *names])
+
+
+def _tested(node: SplitNode) -> list[str]:
+    """Return the p-value and its level, a line each: leaves stand close to each other."""
+    return node.test_text.split(", ") if node.p_text else []
 
 
 def _leaf_words(leaf: SplitNode, merged: dict[int, list[SplitNode]]) -> str:
     is_part = leaf.label is not None and leaf.label in merged
     lines = [f"cluster {leaf.label}{' (part)' if is_part else ''}", f"{leaf.n_rows} rows"]
-    return "\n".join([*lines, leaf.p_text] if leaf.p_text else lines)
+    return "\n".join([*lines, *_tested(leaf)])
 
 
 def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:

@@ -1,9 +1,11 @@
 """HTML reports (needs jinja2: ``pip install volmar[cli]``)."""
 
 from volmar.report.cluster_page import write_report
+from volmar.report.evidence import evidence_of, sentences_of
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
 from volmar.report.reproduction import to_markdown, write_reproduction
+from volmar.report.save_report import save_report
 
 __all__ = [
     "BestSplit",
@@ -12,6 +14,9 @@ __all__ = [
     "Score",
     "Section",
     "Table",
+    "evidence_of",
+    "save_report",
+    "sentences_of",
     "to_markdown",
     "write_page",
     "write_report",

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar._version import __version__
-from volmar.base.recursion import RecursiveResult
-from volmar.evidence.wording import is_minimum, p_value_text, rounded_up
 from volmar.report import figures
+from volmar.report.categories import led_by_categories
+from volmar.report.certificate import certificate_of
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
-from volmar.report.outcome import Outcome
+from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.profiles import profiles
 from volmar.report.splits import best_split, tree_lines
+from volmar.report.verdict import STABLE, Verdict, in_words, verdict_of
 from volmar.solvers import Status
 
 __all__ = ["write_report"]
@@ -33,8 +34,6 @@ N_SHAPES = 8
 SMALL_SHARE = 0.05
 FEW_ROWS = 5
 N_MEANS = 6
-LEVEL = 0.05
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
@@ -60,7 +59,7 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     path = Path(path)
     _refuse_existing(path, force)
     environment = page_environment()
-    environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=_words)
+    environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=in_words)
     environment.filters.update(seconds=_seconds)
     html = environment.get_template("cluster.html").render(**_view(outcome))
     write_whole(path, html, lambda: _refuse_existing(path, force))
@@ -79,7 +78,8 @@ def _view(outcome: Outcome) -> dict[str, Any]:
     lead = np.nan_to_num(outcome.lead)
     moments = figures.cluster_moments(outcome.X, codes, k)
     driving = figures.drivers(outcome, moments)
-    strength = _strength(outcome)
+    led = led_by_categories(outcome, driving)
+    verdict = verdict_of(outcome, moments.sizes, led)
     names = [shortened(str(label)) for label in outcome.clusters]
     drawing, points = figures.scatter(outcome, lead, codes)
     return {
@@ -99,20 +99,20 @@ def _view(outcome: Outcome) -> dict[str, Any]:
             for i in range(k)
         ],
         "coloured": outcome.k > 1,
-        "headline": _headline(outcome, moments.sizes),
-        "strength": strength,
-        "lede": _lede(outcome, strength),
-        "cautions": _cautions(outcome, moments.sizes),
+        "verdict": verdict,
+        "columns": _columns(outcome),
+        "cautions": _cautions(outcome, moments.sizes, verdict),
         "scatter": drawing,
         "data": _json({"points": points, "names": names, "id": shortened(outcome.id_name)}),
         "histogram": figures.bars(outcome, lead, codes),
         "drivers": _driver_rows(outcome, driving),
         "apart": profiles(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
-        "evidence": [_evidence(one) for one in outcome.evidence],
+        "evidence": [_evidence(one) for one in outcome.evidence if one.kind != "join"],
+        "borders": _borders(outcome),
         "tree": tree_lines(outcome),
         "best_split": best_split(outcome),
-        "certificate": _certificate(outcome),
+        "certificate": certificate_of(outcome),
         "own_units": outcome.scales is not None or outcome.offsets is not None,
         "parameters": {key: shortened(repr(value)) for key, value in outcome.parameters.items()},
         "versions": _versions(),
@@ -130,19 +130,6 @@ def _percent(share: float) -> str:
 
 def _seconds(value: float) -> str:
     return "< 0.01 s" if value < 0.01 else f"{as_figure(value, 2)} s"
-
-
-def _chance(p: float, is_bound: bool) -> str:
-    """Say how often a p-value like this one comes about by chance."""
-    if p < 1e-4:
-        return "fewer than 1 of 10,000 cases"
-    if is_bound:
-        return f"at most {as_figure(100 * rounded_up(p), 2)} % of cases"
-    return "nearly all cases" if p > 0.99 else f"about {as_figure(100 * p, 2)} % of cases"
-
-
-def _words(number: int) -> str:
-    return NUMBERS[number] if number < len(NUMBERS) else f"{number:,}"
 
 
 def _json(value: Any) -> Any:
@@ -166,124 +153,10 @@ def _versions() -> dict[str, str]:
     }
 
 
-# ------------------------------------------------------------------------------ the answer
+# ------------------------------------------------------------------------------ the warnings
 
 
-class _Deciding(NamedTuple):
-    """The p-value that the answer hangs on, None without a test, and the smallest possible one."""
-
-    p: float | None
-    minimum: float = 0.0
-
-    @property
-    def text(self) -> str:
-        return "no test was run" if self.p is None else p_value_text(self.p, self.minimum)
-
-    @property
-    def is_minimum(self) -> bool:
-        """Whether no draw from one group had a gap as clear."""
-        return self.p is not None and is_minimum(self.p, self.minimum)
-
-
-def _deciding(outcome: Outcome) -> _Deciding:
-    """Return the largest p-value of the splits that were made."""
-    given = [
-        _Deciding(one.value, one.minimum)
-        for one in outcome.evidence
-        if one.kind == "p-value" and one.value is not None
-    ]
-    if not given:
-        tree = getattr(outcome.estimator, "tree_", None)
-        nodes = [] if tree is None else tree.splits() or [tree.root]
-        given = [_Deciding(node.p_value, node.p_minimum) for node in nodes]
-    given = [one for one in given if one.p is not None and np.isfinite(one.p)]
-    return max(given, default=_Deciding(None))
-
-
-def _strength(outcome: Outcome) -> dict[str, Any]:
-    """Return the evidence in a word, with a tone and a level from 0 to 4."""
-    found = _deciding(outcome)
-    p = found.p
-    if p is None:
-        word, tone, level = "not tested", "neutral", 0
-    elif outcome.k == 1:
-        word, tone, level = "none for a split", "neutral", 0
-        if p <= LEVEL:
-            word = "a split was possible"
-    elif p <= 0.001:
-        word, tone, level = "very strong", "good", 4
-    elif p <= 0.01 or (p <= LEVEL and found.is_minimum):
-        # More draws could only strengthen what is at the minimum.
-        word, tone, level = "strong", "good", 3
-    elif p <= LEVEL:
-        word, tone, level = "fair", "fair", 2
-    else:
-        word, tone, level = "weak", "weak", 1
-    detail = found.text
-    if outcome.k > 1 and found.is_minimum:
-        detail += ", the smallest that the test gives"
-    return {
-        "word": word,
-        "tone": tone,
-        "level": level,
-        "text": found.text,
-        "detail": detail,
-        "p": p,
-        "chance": "" if p is None else _chance(p, found.is_minimum),
-    }
-
-
-def _headline(outcome: Outcome, sizes: NDArray) -> str:
-    n, k, found = sizes.sum(), outcome.k, _deciding(outcome)
-    if k == 1:
-        if found.p is not None and found.p > LEVEL:
-            return f"No evidence for more than one group ({found.text})."
-        return f"All {as_count(n)} rows are in one cluster."
-    if k == 2 and sizes.size == 2 and sizes[0] != sizes[1]:
-        return (
-            f"The {as_count(n)} rows fall into two clusters, "
-            f"of {as_count(sizes[0])} and {as_count(sizes[1])} rows."
-        )
-    least, most = as_count(sizes.min()), as_count(sizes.max())
-    spread = f", each of {least} rows." if least == most else f", of {least} to {most} rows."
-    return f"The {as_count(n)} rows fall into {_words(k)} clusters{spread}"
-
-
-def _lede(outcome: Outcome, strength: dict[str, Any]) -> str:
-    k, p = outcome.k, strength["p"]
-    if k == 1:
-        if outcome.evidence and (p is None or p <= LEVEL):
-            return outcome.evidence[0].sentence
-        if p is None or p <= LEVEL:
-            return "One cluster was asked for, so that nothing was split."
-        return (
-            f"The {as_count(len(outcome.labels))} rows stay one cluster: held-out rows do not "
-            "confirm a split. There may still be groups that overlap, or that a method of this "
-            "kind cannot see."
-        )
-    if p is None:
-        return (
-            f"{outcome.method} found them. Whether they are more than a convenient division was "
-            "not tested."
-        )
-    if strength["tone"] == "weak":
-        return (
-            "But the evidence is weak: rows without any groups would often be divided like this. "
-            "Treat the clusters as a convenient division, not as a discovery."
-        )
-    tree = getattr(outcome.estimator, "tree_", None)
-    if tree is not None and all(np.isfinite(node.p_value) for node in tree.splits()):
-        what = "The split" if k == 2 else "Every split"
-        return (
-            f"{what} was confirmed on held-out rows, which were not used to find it. The evidence "
-            f"is {strength['word']}."
-        )
-    return (
-        f"A test on held-out rows finds more than one group: the evidence is {strength['word']}."
-    )
-
-
-def _cautions(outcome: Outcome, sizes: NDArray) -> list[str]:
+def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
     """Return what speaks against the answer, what the run warned of first."""
     found = list(outcome.warnings)
     n, d = outcome.X.shape
@@ -301,11 +174,12 @@ def _cautions(outcome: Outcome, sizes: NDArray) -> list[str]:
                 f"Unbalanced: {who} less than {100 * limit:.2g} % of the rows. Look whether these "
                 "are outliers."
             )
-        tested = _deciding(outcome)
-        if tested.p is not None and tested.p > LEVEL:
-            found.append(f"Weak evidence: {tested.text} is more than {LEVEL:g}.")
+        if verdict.n_open:
+            found.append(f"Not every border is a gap: {verdict.detail}.")
+        elif verdict.level == 1:
+            found.append(f"Weak evidence: {verdict.detail} is more than {LEVEL:g}.")
         agreements = [e.value for e in outcome.evidence if e.kind == "stability"]
-        if any(value is not None and value < 0.6 for value in agreements):
+        if any(value is not None and value < STABLE for value in agreements):
             found.append("Unstable: the clusters change a lot when some of the rows are left out.")
     status = getattr(getattr(outcome.estimator, "result_", None), "status", None)
     if isinstance(status, Status) and not status.ok:
@@ -371,77 +245,52 @@ def _mean_table(outcome: Outcome, moments: figures.Moments) -> dict[str, Any] | 
 # ------------------------------------------------------------------------------ the reasons
 
 
-def _evidence(one: Any) -> dict[str, str]:
-    title, value = one.kind, "" if one.value is None else as_figure(one.value, pad=True)
+TITLES = {
+    "p-value": "Test on held-out rows",
+    "groups": "Borders of the clusters",
+    "untested": "Not tested",
+    "merged": "Merged parts",
+    "stability": "Stability",
+}
+
+
+def _evidence(one: Evidence) -> dict[str, str]:
+    value = "" if one.value is None else as_figure(one.value, pad=True)
     if one.kind == "p-value":
-        title = "Test on held-out rows"
-        value = p_value_text(one.value, one.minimum) if one.value is not None else ""
-    elif one.kind == "merged":
-        title = "Merged parts"
-    elif one.kind == "stability":
-        title = "Stability"
-    return {"title": title, "value": value, "sentence": one.sentence, "kind": one.kind}
+        value = one.p_text
+    elif one.kind == "groups":
+        value = f"{as_count(one.value or 0)} {'group' if one.value == 1 else 'groups'}"
+    return {"title": TITLES.get(one.kind, one.kind), "value": value, "sentence": one.sentence}
 
 
-def _certificate(outcome: Outcome) -> dict[str, Any]:
-    """Return how near the solver's answer is to the best one, in words."""
-    if outcome.k == 1:
-        return {
-            "title": "Nothing to solve",
-            "tone": "neutral",
-            "text": "All rows are together, so that there is no border.",
-            "residuals": {},
+def _borders(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the tested borders between the clusters, those without a gap first."""
+    place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
+    return [
+        {
+            "sides": [[place[label] for label in side if label in place] for side in one.clusters],
+            "sentence": one.sentence,
+            "is_gap": one.is_supported,
         }
-    result = getattr(outcome.estimator, "result_", None)
-    if result is None:
-        return {
-            "title": "No certificate",
-            "tone": "neutral",
-            "text": f"{outcome.method} does not say how near its answer is to the best one.",
-            "residuals": {},
-        }
-    status = getattr(result, "status", None)
-    ended = "The solver finished as it should."
-    tone = "good"
-    if isinstance(status, Status) and not status.ok:
-        ended = f"The solver ended early or in doubt: {status.value}."
-        tone = "weak"
-    residuals = {name: as_figure(float(v)) for name, v in getattr(result, "residuals", {}).items()}
-    gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
-    for_labels = " for these labels" if hasattr(result, "rho") else ""
-    if np.isfinite(gap):
-        tone = "fair" if tone == "weak" else tone
-        title = f"Within {_gap_text(gap, objective)} of the best possible{for_labels}"
-        text = (
-            f"The solver's answer is proved to be within {_gap_text(gap, objective)} of the best "
-            f"possible{for_labels}. "
-        )
-        text += (
-            "Another division of the rows could still be better: no method can rule that out."
-            if for_labels
-            else "The proof is about the problem that the method solves, not about the truth."
-        )
+        for one in outcome.evidence
+        if one.kind == "join"
+    ]
+
+
+def _columns(outcome: Outcome) -> dict[str, Any]:
+    """Return the number of columns in use, what was made of them, and those left out."""
+    n_features, n_all = len(outcome.feature_names), outcome.n_columns
+    n_used = n_all - len(outcome.left_out)
+    if not outcome.left_out and n_features < n_all:
+        n_used = n_features
+    if n_used == n_all:
+        text = "all of them used"
     else:
-        title = "No bound exists"
-        tone = "neutral" if tone == "good" else tone
-        why = (
-            "Splits are made one after the other, and no bound covers the whole sequence."
-            if isinstance(result, RecursiveResult) and outcome.k > 2
-            else "This method has no bound on how much better another answer could be."
-        )
-        text = f"{why} What can be checked is that the answer satisfies its own conditions."
+        text = f"used, of {as_count(n_all)}; {as_count(n_all - n_used)} left out"
+    if n_features != n_used:
+        text += f"; {as_count(n_features)} features made of them"
     return {
-        "title": title,
-        "tone": tone,
-        "text": text,
-        "status": ended,
-        "steps": getattr(result, "n_iter", 0),
-        "residuals": residuals,
+        "n_used": n_used,
+        "text": text.removeprefix("all of them used; "),
+        "left_out": {shortened(str(k)): v for k, v in outcome.left_out.items()},
     }
-
-
-def _gap_text(gap: float, objective: float) -> str:
-    if objective == 0:
-        return as_figure(gap)
-    share = 100 * gap / abs(objective)
-    return "0.01 %" if share < 0.01 else f"{as_figure(share, 2)} %"

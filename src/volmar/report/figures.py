@@ -66,6 +66,11 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def listed(words: list[str]) -> str:
+    """Return "a, b and c"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
 @dataclass(frozen=True)
 class Moments:
     """Sizes and means of clusters, and how much of each feature's variance they explain."""

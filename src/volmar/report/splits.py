@@ -8,7 +8,7 @@ import numpy as np
 
 from volmar.base import SplitTree
 from volmar.report import figures
-from volmar.report.figures import as_count, shortened
+from volmar.report.figures import as_count, listed, shortened
 from volmar.report.outcome import Outcome
 
 __all__ = ["best_split", "tree_lines"]
@@ -70,26 +70,18 @@ def _merged_text(outcome: Outcome, tree: SplitTree) -> list[str]:
     """Say of each cluster that is several leaves why they are one."""
     return [
         f"Cluster {shortened(str(label))} is {len(leaves)} parts of the tree, of "
-        f"{_listed([as_count(leaf.n_rows) for leaf in leaves])} rows: an earlier split cut "
+        f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows: an earlier split cut "
         "through it, and there is no valley between the parts."
         for label, leaves in tree.merged().items()
         if label in outcome.clusters
     ]
 
 
-def _listed(words: list[str]) -> str:
-    return ", ".join(words[:-1]) + f" and {words[-1]}"
-
-
 def _note(outcome: Outcome, tree: SplitTree) -> str:
+    """Say why sizes of the tree are not those of the clusters, where they are not."""
     if tree.root.n_rows != len(outcome.labels):
         return "Sizes are those of the rows that the splits were learnt from."
-    sizes: dict[Any, int] = {}
-    for leaf in tree.leaves():
-        sizes[leaf.label] = sizes.get(leaf.label, 0) + leaf.n_rows
-    if any(np.sum(outcome.labels == label) != size for label, size in sizes.items()):
-        return "Sizes are those at the time of the split: rows changed clusters afterwards."
-    return ""
+    return tree.size_note([int(np.sum(outcome.labels == c)) for c in range(tree.n_leaves)])
 
 
 def best_split(outcome: Outcome) -> dict[str, Any] | None:

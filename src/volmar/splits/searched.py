@@ -18,6 +18,9 @@ __all__ = ["SearchedRows", "n_searched", "searched_rows"]
 MOST_ENTRIES, FEWEST_ROWS, MOST_ROWS = 2_000_000, 300, 2000
 # Dimensions that are searched: all columns, or so many leading principal components.
 MOST_DIMENSIONS = 100
+# Of more columns than rows there are fewer components, one for so many rows but so many at least:
+# in as many dimensions as rows, every split of them looks perfect.
+ROWS_A_DIMENSION, FEWEST_DIMENSIONS = 5, 5
 # A column whose standard deviation is below this share of its largest value is constant.
 CONSTANT = 1e-12
 
@@ -93,9 +96,12 @@ def searched_rows(X: Any, rng: np.random.Generator) -> SearchedRows:
     Z = Z[:, varies] / scale[varies]
     scale = np.where(varies, scale, 0.0)
     columns = dithered(Z, column_resolutions(Z), rng)
-    if Z.shape[1] <= MOST_DIMENSIONS:
+    most = MOST_DIMENSIONS
+    if Z.shape[1] > len(Z):
+        most = min(most, max(FEWEST_DIMENSIONS, len(Z) // ROWS_A_DIMENSION))
+    if Z.shape[1] <= most:
         return SearchedRows(Z, columns, columns, None, mean, scale)
-    basis = _principal_directions(Z, MOST_DIMENSIONS)
+    basis = _principal_directions(Z, most)
     T = Z @ basis
     noisy = T if columns is Z else columns @ basis
     return SearchedRows(T, noisy, columns, basis, mean, scale)

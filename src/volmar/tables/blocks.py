@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from volmar.tables.columns import Columns, refuse_duplicates
 from volmar.tables.errors import TableError, listed, need, shown
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.fills import Fills
+from volmar.tables.kinds import ColumnKind
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales, scaled_into
 from volmar.tables.steps import note_scaling, say_missing
 
@@ -126,7 +129,7 @@ def prepare_blocks(frame: Any, preparation: Preparation) -> Prepared:
         places,
         preparation.numbers_,
         preparation.missing,
-        preparation.fills_,
+        None if preparation.fills_ is None else preparation.fills_.medians,
         preparation.offsets_,
         preparation.scales_,
         width=len(places),
@@ -146,6 +149,10 @@ def prepare_blocks(frame: Any, preparation: Preparation) -> Prepared:
         kept,
         notes,
     )
+
+
+def _scale(preparation: Preparation) -> str:
+    return "standard" if preparation.scale == "auto" else preparation.scale
 
 
 def _fit(blocks: _Blocks, preparation: Preparation, notes: list[str]) -> None:
@@ -173,15 +180,21 @@ def _fit(blocks: _Blocks, preparation: Preparation, notes: list[str]) -> None:
             "whose rows differ, or other --columns"
         )
     used = [names[k] for k in keep]
-    preparation.fills_ = {}
+    preparation.fills_ = None
     if preparation.missing == "impute":
-        preparation.fills_ = dict(zip(used, map(float, figures.mean), strict=True))
+        means = np.asarray(figures.mean)
+        preparation.fills_ = Fills(np.empty((0, len(used))), means, np.ones(len(used)))
         if n_filled := int(missing.sum()):
             notes.append(f"{n_filled:,} missing values were filled in: the mean of the column")
         # Means that are put in add rows and nothing to the squares about the mean.
         figures = replace(figures, count=np.full(len(used), float(n)))
-    offsets, scales = offsets_and_scales(_SOURCE, used, figures, preparation.scale)
+    offsets, scales = offsets_and_scales(_SOURCE, used, figures, _scale(preparation))
     preparation.numbers_, preparation.texts_, preparation.categories_ = used, [], {}
+    preparation.number_kinds_ = [ColumnKind("numeric")] * len(used)
+    preparation.kinds_ = dict.fromkeys(names, "numeric")
+    gone = [name for name in names if name not in used]
+    preparation.left_out_ = dict.fromkeys(gone, "one value only")
+    preparation.tails_, preparation.scores_, preparation.warnings_ = None, None, []
     preparation.offsets_, preparation.scales_ = offsets, scales
     note_scaling(notes, preparation.scale)
     preparation.notes_ = list(notes)
@@ -282,7 +295,7 @@ def _prepared_block(
     places: list[int],
     names: list[str],
     missing: str,
-    fills: dict[str, float],
+    fills: NDArray[np.float64] | None,
     offsets: NDArray[np.float64],
     scales: NDArray[np.float64],
 ) -> NDArray[np.float64]:
@@ -294,10 +307,7 @@ def _prepared_block(
             raise TableError(
                 say_missing(f"a block of {_SOURCE}", names, counts, None, fitted=True)
             )
-        if missing == "drop":
-            X = X[known.all(axis=1)]
-        else:
-            X = np.where(known, X, [fills[name] for name in names])
+        X = X[known.all(axis=1)] if fills is None else np.where(known, X, fills)
     out = np.empty(X.shape)
     scaled_into(out, X, offsets, scales)
     return out

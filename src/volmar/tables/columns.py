@@ -9,12 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import TableError, nearest, shown
+from volmar.tables.frames import as_pandas
+from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable
 
-__all__ = ["MAX_CATEGORIES", "Columns", "as_columns", "refuse_duplicates"]
+__all__ = ["Columns", "as_columns", "refuse_duplicates"]
 
-MAX_CATEGORIES = 50
 _EXACT = 2.0**53
 
 
@@ -68,104 +70,89 @@ class Columns:
                 )
         return [place[name] for name in wanted]
 
-    def is_text(self, j: int) -> bool:
-        """Tell whether a column is text, bool or category, not numbers; refuse all else."""
+    def kind(self, j: int, given: str | None = None) -> ColumnKind:
+        """Return the kind of a column, as given or guessed; that of an array's is numeric."""
         if not self.is_frame:
-            return False
-        kind = _kind(self.data.iloc[:, j])
-        if kind not in ("number", "text"):
-            raise TableError(
-                f"{self.source}: column {shown(self.names[j])} holds {kind}, which are not "
-                "compared; leave it out with --drop, or turn it into numbers"
-            )
-        return kind == "text"
+            return ColumnKind(given or "numeric")
+        return kind_of(self.source, self.names[j], self.data.iloc[:, j], given)
 
-    def numbers(self, places: list[int]) -> NDArray[np.float64]:
-        """Return columns as float64, NaN for missing; may share memory with the table."""
+    def numbers(
+        self, places: list[int], kinds: list[ColumnKind], notes: list[str]
+    ) -> NDArray[np.float64]:
+        """Return columns as float64, NaN for missing; may share memory with the table.
+
+        Numbers are themselves, ordinal values their places, dates years with a fraction. What is
+        none of these is missing, with a note.
+        """
         every = places == list(range(len(self.names)))
         if not self.is_frame:
             block = self.data if every else self.data[:, places]
             return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
-        if all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes):
+        plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
+        if plain and all(kind.order is None for kind in kinds):
             return chosen.to_numpy(dtype=np.float64)
         block = np.empty((self.n_rows, len(places)), order="F")
-        for k, j in enumerate(places):
-            block[:, k] = self._as_numbers(j)
+        for k, (j, kind) in enumerate(zip(places, kinds, strict=True)):
+            block[:, k] = self._as_numbers(j, kind, notes)
         return block
 
-    def _as_numbers(self, j: int) -> NDArray[np.float64]:
+    def _as_numbers(self, j: int, kind: ColumnKind, notes: list[str]) -> NDArray[np.float64]:
         import pandas as pd
 
         series = self.data.iloc[:, j]
-        if pd.api.types.is_numeric_dtype(series.dtype):
+        if kind.kind == "date":
+            values = as_years(as_dates(series, kind.layout))
+        elif kind.order is not None:
+            place = {word: k for k, word in enumerate(kind.order)}
+            values = series.astype(object).map(lambda value: place.get(_word(value), np.nan))
+            values = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif pd.api.types.is_numeric_dtype(series.dtype):
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
-        parsed = pd.to_numeric(series.astype(object), errors="coerce")
-        values = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
-        wrong = np.flatnonzero(np.isnan(values) & ~series.isna().to_numpy())
+        else:
+            parsed = pd.to_numeric(series.astype(object), errors="coerce")
+            values = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
+        known = ~series.isna().to_numpy()
+        wrong = np.flatnonzero(np.isnan(values) & known)
         if wrong.size:
-            raise TableError(
-                f"{self.source}: column {shown(self.names[j])} must hold numbers as in the "
-                f"fitted table, got {shown(series.iloc[wrong[0]])} in row {wrong[0]}; mend this "
-                "column, or leave such fields empty if the fit had --missing drop or impute"
+            what = {"date": "dates", "ordinal": "values of its scale"}.get(kind.kind, "numbers")
+            first = f"{shown(series.iloc[wrong[0]])} in row {wrong[0]}"
+            if 2 * wrong.size > np.count_nonzero(known):
+                raise TableError(
+                    f"{self.source}: column {shown(self.names[j])} must hold {what} as in the "
+                    f"fitted table, got {first}; correct this column"
+                )
+            notes.append(
+                f"column {shown(self.names[j])} holds {what} and {wrong.size:,} other "
+                f"value{'s' if wrong.size > 1 else ''}, the first {first}: taken as missing"
             )
         return values
 
-    def categories(self, j: int, *, groups: bool = False) -> tuple[NDArray[np.intp], list[str]]:
-        """Return a column as codes, -1 for missing, and its different values as sorted text.
+    def is_missing(self, j: int) -> NDArray[np.bool_]:
+        """Tell which rows have no value in a column."""
+        if self.is_frame:
+            return np.asarray(self.data.iloc[:, j].isna())
+        column = self.data[:, [j]]
+        values = (column.toarray() if self.is_sparse else np.asarray(column)).ravel()
+        return ~np.isfinite(values)
 
-        With `groups`, text that names the rows rather than groups them is refused.
-        """
+    def categories(self, j: int) -> tuple[NDArray[np.intp], list[str]]:
+        """Return a column as codes, -1 for missing, and its different values as sorted text."""
+        if not self.is_frame:
+            column = self.data[:, [j]]
+            values = (column.toarray() if self.is_sparse else np.asarray(column)).ravel()
+            return self._coded(values)
+        return self._coded(self.data.iloc[:, j])
+
+    def _coded(self, series: Any) -> tuple[NDArray[np.intp], list[str]]:
         import pandas as pd
 
-        series = self.data.iloc[:, j]
-        try:
-            codes, values = pd.factorize(series)
-        except TypeError as error:
-            raise TableError(
-                f"{self.source}: column {shown(self.names[j])} holds values that are not single "
-                "texts or numbers; leave it out with --drop"
-            ) from error
-        if groups:
-            self._check_groups(j, int(np.count_nonzero(codes >= 0)), values)
+        codes, values = pd.factorize(series)
         words = [_word(value) for value in values]
         found = sorted(set(words))
         place = {word: k for k, word in enumerate(found)}
         moved = np.array([*(place[word] for word in words), -1], dtype=np.intp)
         return moved[codes], found
-
-    def _check_groups(self, j: int, n_known: int, values: Any) -> None:
-        different = len(values) == n_known > 1 and not _is_bool(self.data.iloc[:, j])
-        if len(values) <= MAX_CATEGORIES and not different:
-            return
-        name = shown(self.names[j])
-        if hint := self._nearly_numbers(j):
-            raise TableError(f"{self.source}: column {name} {hint}")
-        count = f"{len(values)} different values" + (", one for each row" if different else "")
-        raise TableError(
-            f"{self.source}: column {name} is text with {count} "
-            f"({shown(values[0])}, {shown(values[1])}, ...); leave it out with --drop, or give it "
-            "to --id"
-        )
-
-    def _nearly_numbers(self, j: int) -> str:
-        """Return what is wrong with a column of numbers that has some other text in it."""
-        import pandas as pd
-
-        series = self.data.iloc[:, j]
-        first = series.iloc[:1000].dropna().astype(object)
-        if 2 * pd.to_numeric(first, errors="coerce").count() < len(first):
-            return ""
-        parsed = pd.to_numeric(series.astype(object), errors="coerce").isna().to_numpy()
-        known = ~series.isna().to_numpy()
-        wrong = np.flatnonzero(parsed & known)
-        if 2 * wrong.size >= np.count_nonzero(known):
-            return ""
-        return (
-            f"holds numbers and {wrong.size} other value(s), the first "
-            f"{shown(series.iloc[wrong[0]])} in row {wrong[0]}; leave such fields empty "
-            "and give --missing drop or --missing impute, or leave the column out with --drop"
-        )
 
     def ids(self, name: str) -> NDArray[Any]:
         """Return the column that names the rows."""
@@ -190,6 +177,7 @@ class Columns:
 def as_columns(data: Any) -> Columns:
     """Return the columns of a `LoadedTable`, a DataFrame, an ndarray or a sparse array."""
     source, names, notes = "the table", None, []
+    data = as_pandas(data)
     if isinstance(data, LoadedTable):
         source, names, notes, data = data.name, data.feature_names, data.notes, data.data
     if hasattr(data, "iloc") and hasattr(data, "columns"):
@@ -223,44 +211,11 @@ def refuse_duplicates(source: str, names: list[str]) -> None:
         )
 
 
-def _kind(series: Any) -> str:
-    """Return "number", "text", or what a column holds that is neither."""
-    import pandas as pd
-
-    types = pd.api.types
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype):
-        return "text"
-    if types.is_complex_dtype(dtype):
-        return "complex numbers"
-    if types.is_numeric_dtype(dtype):
-        return "number"
-    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return "dates"
-    if types.is_timedelta64_dtype(dtype):
-        return "lengths of time"
-    found = types.infer_dtype(series, skipna=True)
-    if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-        return "number"
-    if found in ("string", "boolean", "mixed-integer", "mixed", "categorical"):
-        return "text"
-    return "dates" if found.startswith(("date", "time", "period")) else f"values of kind {found}"
-
-
-def _is_bool(series: Any) -> bool:
-    import pandas as pd
-
-    return bool(
-        pd.api.types.is_bool_dtype(series.dtype)
-        or (series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) == "boolean")
-    )
-
-
 def _word(value: Any) -> str:
     # 1.0 is what a whole number becomes in a column with missing values.
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).strip()
 
 
 def _whole(values: NDArray[Any]) -> bool:

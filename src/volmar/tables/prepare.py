@@ -10,59 +10,36 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import Columns, as_columns
 from volmar.tables.errors import TableError, listed, shown
+from volmar.tables.fills import Fills, learn_fills
+from volmar.tables.kind_notes import note_kinds, quoted_names
+from volmar.tables.kinds import ColumnKind, check_kinds
+from volmar.tables.prepared import Prepared
 from volmar.tables.scaling import figures_of, offsets_and_scales, scaled_into
+from volmar.tables.sparse_tables import fits_dense, padded, without_missing
 from volmar.tables.steps import (
-    all_finite,
     code_again,
-    complete,
     drop_rows,
     few,
     float_csr,
+    missing_notes,
     note_huge,
     note_left_out,
     note_scaling,
     range_of,
     say_missing,
-    take,
-    without_unseen,
 )
+from volmar.tables.tails import Tails, find_tails
+from volmar.tables.telling import CodedColumn, different_categories, telling_numbers
 
-__all__ = ["Preparation", "Prepared", "source_columns"]
+__all__ = ["Preparation"]
 
-_SCALES = ("standard", "minmax", "none")
-_MISSING = ("error", "drop", "impute")
-_LARGEST_DENSE = 1 << 30  # bytes a sparse table may take when it is made dense
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Rows ready for a method.
-
-    Attributes
-    ----------
-    X : ndarray, csr_array or dask array of shape (n, d)
-        Float64; sparse if the table was and nothing is scaled, a dask array by `prepare_blocks`.
-    ids : ndarray or None
-        The id column, or row numbers from 0, of the kept rows. For blocks None, which stands
-        for all row numbers, or a dask array.
-    id_name : str
-        "row" or the name of the id column.
-    feature_names : list of str
-        Names of the columns of X; "colour=red" for a category.
-    kept : ndarray of bool or None
-        Which rows of the table are in X; None for blocks stands for all.
-    notes : list of str
-        What was done, in plain words, one line each.
-    """
-
-    X: Any
-    ids: Any
-    id_name: str
-    feature_names: list[str]
-    kept: Any
-    notes: list[str]
+_SCALES = ("auto", "standard", "minmax", "none")
+_MISSING = ("impute", "drop", "indicator", "error")
+_AS_NUMBERS = ("numeric", "ordinal", "date")
+_AS_CATEGORIES = ("categorical", "boolean")
 
 
 @dataclass
@@ -75,10 +52,18 @@ class _Parts:
 
 
 class Preparation:
-    """Choose columns, treat missing values, code categories and scale.
+    """Recognise the kinds of columns, and turn them into features for a method.
 
-    Numbers come first among the features, then a feature of 0 and 1 for each value of each
-    column of text, bool or category; all are scaled alike.
+    - Numbers are features. So are ordinal values ("low", "medium", "high"), by their places, and
+      dates, as years with a fraction.
+    - Columns of categories and booleans are no features by themselves: two values are two groups
+      of any rows, and say nothing about the others. Where several of them agree with each other
+      more than by chance, the scores in which they agree (multiple correspondence analysis) are
+      features. Otherwise categories describe the clusters of the other columns.
+    - Ids, codes, row numbers, free text, constant columns, copies of other columns and columns
+      with hardly any value are left out.
+
+    `notes_` says what was done, `kinds_` and `left_out_` say it for each column.
 
     Parameters
     ----------
@@ -88,36 +73,54 @@ class Preparation:
         Columns to leave out.
     id_column : str, default=None
         The column that names the rows; not a feature. None numbers the rows from 0.
-    scale : {"standard", "minmax", "none"}, default="standard"
-        Mean 0 and standard deviation 1, range 0 to 1, or as it is.
-    missing : {"error", "drop", "impute"}, default="error"
-        Missing values, infinities among them: refuse, leave out their rows, or put the median
-        of the column (of text, its most frequent value).
+    kinds : dict of str to str, default=None
+        The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
+        "boolean", "date", "text", "id" or "ignore" (the last three are left out).
+    scale : {"auto", "standard", "minmax", "none"}, default="auto"
+        Mean 0 and standard deviation 1, range 0 to 1, or as it is. "auto" is "standard" after
+        a log of columns with a long right tail, and with limits for values far outside.
+    missing : {"impute", "drop", "indicator", "error"}, default="impute"
+        Missing values, infinities among them: fill in from similar rows, leave out their rows,
+        fill in and add whether a value is missing as a boolean column, or refuse.
 
     Attributes
     ----------
     names_in_ : list of str
         Columns of the fitted table.
-    numbers_, texts_ : list of str
-        Columns in use, as numbers and as categories.
+    kinds_ : dict of str to str
+        Kind of each column of the table.
+    left_out_ : dict of str to str
+        Columns that are no features, and why.
+    numbers_ : list of str
+        Columns in use as numbers, one feature each.
+    texts_ : list of str
+        Columns in use as categories.
+    used_ : list of str
+        Both.
     categories_ : dict of str to list of str
-        Values of the columns of text.
-    fills_ : dict of str to float or str
-        What stands for missing values; empty unless `missing` is "impute".
+        Values of the columns of categories in use.
     offsets_, scales_ : ndarray of shape (d,)
         Features are moved and divided by these.
     feature_names_ : list of str
         Names of the features.
-    notes_ : list of str
-        What fitting decided.
+    notes_, warnings_ : list of str
+        What fitting decided, and what may mislead.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import pandas as pd
     >>> from volmar.tables import Preparation
-    >>> Preparation(scale="minmax").fit_transform(np.array([[1.0, 5.0], [3.0, 5.0]])).X
-    array([[0.],
-           [1.]])
+    >>> table = pd.DataFrame({
+    ...     "customer_id": range(100, 112),
+    ...     "income": [20, 25, 22, 30, 21, 28, 90, 85, 95, 88, 91, 93],
+    ...     "answer": ["agree", "neutral", "disagree"] * 4,
+    ...     "city": ["Rome", "Oslo", "Bern", "Oslo"] * 3,
+    ... })
+    >>> preparation = Preparation().fit(table)
+    >>> preparation.feature_names_
+    ['income', 'answer']
+    >>> preparation.left_out_["city"]
+    'a category that no others agree with'
     """
 
     def __init__(
@@ -126,12 +129,14 @@ class Preparation:
         columns: Iterable[str] | None = None,
         drop: Iterable[str] | None = None,
         id_column: str | None = None,
-        scale: str = "standard",
-        missing: str = "error",
+        kinds: dict[str, str] | None = None,
+        scale: str = "auto",
+        missing: str = "impute",
     ):
         self.columns = _names(columns)
         self.drop = _names(drop)
         self.id_column = id_column
+        self.kinds = check_kinds(kinds)
         self.scale = scale
         self.missing = missing
         for option, value, allowed in (
@@ -142,12 +147,12 @@ class Preparation:
                 raise TableError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
 
     def fit(self, data: Any) -> Self:
-        """Learn columns, categories, fills, offsets and scales.
+        """Learn kinds, categories, fills, offsets and scales.
 
         Parameters
         ----------
         data : LoadedTable, DataFrame, ndarray or sparse array
-            The table.
+            The table; a DataFrame of pandas or polars, or a pyarrow Table.
 
         Returns
         -------
@@ -169,14 +174,14 @@ class Preparation:
         Returns
         -------
         Prepared
-            Values of a text column that were not there at the fit are 0 in all its features,
-            with a note.
+            A value of a category that was not there at the fit counts as a missing one, with a
+            note.
         """
         if not hasattr(self, "feature_names_"):
             raise TableError("the preparation is not fitted; call fit first")
         table = as_columns(data)
         notes = list(table.notes)
-        return self._finish(table, self._new_parts(table, notes), notes)
+        return self._finish(table, self._new_parts(table, notes), notes, [])
 
     def fit_transform(self, data: Any) -> Prepared:
         """Fit, and treat the same table.
@@ -192,7 +197,13 @@ class Preparation:
             As by `fit` and `transform`, with the notes of both.
         """
         table = as_columns(data)
-        return self._finish(table, self._fit(table), list(self.notes_))
+        parts = self._fit(table)
+        return self._finish(table, parts, list(self.notes_), list(self.warnings_))
+
+    @property
+    def used_(self) -> list[str]:
+        """Columns that make features."""
+        return [*self.numbers_, *self.texts_]
 
     # fitting
 
@@ -225,73 +236,137 @@ class Preparation:
                 "rows; give a table with more rows"
             )
         notes = list(table.notes)
-        places = self.choose(table)
-        texts = [j for j in places if table.is_text(j)]
-        numbers = [j for j in places if j not in set(texts)]
-        coded = [table.categories(j, groups=True) for j in texts]
-        if table.is_sparse and self.scale == "none":
+        self.warnings_: list[str] = []
+        found = self._find_kinds(table)
+        numbers = [j for j, kind in found.items() if kind.kind in _AS_NUMBERS]
+        texts = [j for j, kind in found.items() if kind.kind in _AS_CATEGORIES]
+        if table.is_sparse and (self.scale == "none" or not fits_dense(table, self.scale, notes)):
             return self._fit_sparse(table, numbers, notes)
-        _refuse_dense(table, numbers, notes)
 
-        X = table.numbers(numbers)
-        codes = [pair[0] for pair in coded]
-        found = [pair[1] for pair in coded]
-        names = [table.names[j] for j in numbers]
-        text_names = [table.names[j] for j in texts]
-        unknown = None if all_finite(X) else ~np.isfinite(X)
-        counts = np.zeros(len(numbers), int) if unknown is None else unknown.sum(axis=0)
-        text_counts = np.array([np.count_nonzero(code < 0) for code in codes], dtype=int)
-        has_missing = bool(counts.any() or text_counts.any())
-        if has_missing and self.missing == "error":
-            self._refuse_missing(table, [*names, *text_names], [*counts, *text_counts], unknown)
-
-        # Columns that say nothing are left out before rows are dropped for their sake.
-        low, high = range_of(X, unknown)
-        keep = low < high
-        note_left_out(notes, names, keep, counts, table.n_rows)
-        keep_text = np.array([len(values) > 1 for values in found], dtype=bool)
-        note_left_out(notes, text_names, keep_text, text_counts, table.n_rows)
-        X, names, unknown = take(X, names, unknown, keep)
-        codes, text_names = few(codes, keep_text), few(text_names, keep_text)
-        found = few(found, keep_text)
-
-        kept = np.ones(table.n_rows, dtype=bool)
-        self.fills_: dict[str, Any] = {}
-        if self.missing == "drop" and has_missing:
-            kept = complete(unknown, codes, table.n_rows)
-            X, codes = drop_rows(table, X, codes, kept, notes)
-            low, high = range_of(X, None)
-            keep = low < high
-            note_left_out(notes, names, keep, np.zeros(len(names), int), int(kept.sum()))
-            X, names, _ = take(X, names, None, keep)
-            codes, found, text_names = without_unseen(codes, found, text_names, notes)
-        elif self.missing == "impute":
-            self._learn_fills(X, names, unknown, codes, text_names, found)
-            X, codes = self._fill(X, names, unknown, codes, text_names, found, notes)
-        if not names and not text_names:
+        # 1. Numbers: without columns that say nothing, and with short tails.
+        kinds = [found[j] for j in numbers]
+        words: list[str] = []
+        X = table.numbers(numbers, kinds, words)
+        if words and self.missing == "error":
             raise TableError(
-                f"{table.source}: no column has two different values, so all rows are alike; give "
-                "a table whose rows differ, or other --columns"
+                f"{table.source}: {words[0]}, which --missing error refuses; give "
+                "--missing impute or drop, or --drop this column"
             )
-        note_huge(notes, table, names, X)
+        notes += words
+        X = _with_nan(X)
+        fills = self.missing in ("impute", "indicator")
+        names = [table.names[j] for j in numbers]
+        keep, gone = telling_numbers(names, X, fills=fills, notes=notes)
+        self.left_out_ |= gone
+        numbers, kinds, X = few(numbers, keep), few(kinds, keep), _columns(X, keep)
+        note_huge(notes, table, [table.names[j] for j in numbers], X)
+        self.numbers_ = [table.names[j] for j in numbers]
+        self.number_kinds_ = kinds
+        unknown = np.isnan(X)
+        # 2. Categories: the scores in which they agree.
+        coded = [(table.names[j], *table.categories(j)) for j in texts]
+        if self.missing == "indicator":
+            coded += [
+                (f"{name} is missing", unknown[:, k].astype(np.intp), ["no", "yes"])
+                for k, name in enumerate(self.numbers_)
+                if unknown[:, k].any()
+            ]
+        codes = self._find_scores(coded, notes)
+        if not self.numbers_ and self.scores_ is None:
+            raise TableError(
+                f"{table.source}: no column that can be compared has two different values, so all "
+                f"rows are alike; {self._say_left_out()}"
+            )
+        # 3. Missing values.
+        kept = np.ones(table.n_rows, dtype=bool)
+        counts, text_counts = unknown.sum(axis=0), [np.count_nonzero(c < 0) for c in codes]
+        if counts.any() or any(text_counts):
+            if self.missing == "error":
+                self._refuse_missing(table, self.used_, [*counts, *text_counts], unknown)
+            if self.missing == "drop":
+                kept = np.asarray(~unknown.any(axis=1))
+                for code in codes:
+                    kept &= code >= 0
+                X, codes = drop_rows(table, X, codes, kept, notes)
+                X = self._drop_constant(X, notes)
+            else:
+                missing_notes(
+                    notes, self.warnings_, self.used_, [*counts, *text_counts], table.n_rows
+                )
+        # 4. Tails, fills and scales.
+        self.tails_: Tails | None = find_tails(X) if self.scale == "auto" else None
+        X = self._shortened(X, notes, told=True)
+        self.fills_: Fills | None = None
+        if self.missing in ("impute", "indicator"):
+            self.fills_ = learn_fills(X)
+            X = self.fills_.fill(X)
         self.names_in_ = list(table.names)
-        self.numbers_, self.texts_ = names, text_names
-        self.categories_ = dict(zip(text_names, found, strict=True))
-        self._learn_scales(table.source, X, codes)
+        self._learn_scales(table.source, X)
         note_scaling(notes, self.scale)
-        for name in text_names:
-            values = self.categories_[name]
-            notes.append(
-                f"column {shown(name)} is text: a feature of 0 and 1 for each of its "
-                f"{len(values)} values, which clusters often follow (--drop leaves it out)"
-            )
+        note_kinds(notes, self)
         self.notes_ = notes
         return _Parts(X, codes, kept)
+
+    def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
+        """Return the kinds of the columns that the options leave, by their places."""
+        chosen = self.choose(table)
+        table.find(list(self.kinds), "--kind")
+        found = {j: table.kind(j, self.kinds.get(table.names[j])) for j in chosen}
+        self.kinds_ = {table.names[j]: kind.kind for j, kind in found.items()}
+        self.left_out_: dict[str, str] = {}
+        for j, kind in found.items():
+            if kind.kind in ("text", "id", "ignore"):
+                self.left_out_[table.names[j]] = kind.reason
+        for name in table.names:
+            if name not in self.kinds_:
+                is_id = name == self.id_column
+                self.kinds_[name] = "id" if is_id else "ignore"
+                self.left_out_[name] = "names the rows" if is_id else "not chosen"
+        return found
+
+    def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
+        """Find the scores in which categories agree, and return the codes that they take."""
+        kept, gone = different_categories(coded, notes)
+        self.left_out_ |= gone
+        self.scores_: CategoryScores | None = category_scores(
+            [name for name, _, _ in kept],
+            [code for _, code, _ in kept],
+            [len(values) for _, _, values in kept],
+            at_least=0 if self.numbers_ else 1,
+        )
+        self.texts_ = [] if self.scores_ is None else list(self.scores_.columns)
+        used = [one for one in kept if one[0] in self.texts_]
+        self.categories_ = {name: values for name, _, values in used}
+        for name, _, _ in kept:
+            if name not in self.categories_:
+                self.left_out_[name] = "a category that no others agree with"
+        return [code for _, code, _ in used]
+
+    def _drop_constant(self, X: NDArray[Any], notes: list[str]) -> NDArray[Any]:
+        """Leave out columns that have one value in the rows without missing values."""
+        low, high = range_of(X, None)
+        keep = low < high
+        names = self.numbers_
+        note_left_out(notes, names, keep, np.zeros(len(names), int), 1)
+        self.left_out_ |= dict.fromkeys(few(names, ~keep), "one value only")
+        self.numbers_, self.number_kinds_ = few(names, keep), few(self.number_kinds_, keep)
+        if not self.numbers_ and self.scores_ is None:
+            raise TableError(
+                "no column has two different values in the rows without missing values; give "
+                "--missing impute"
+            )
+        return _columns(X, keep)
+
+    def _say_left_out(self) -> str:
+        gone = [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]
+        if not gone:
+            return "give a table whose rows differ, or other --columns"
+        return f"left out: {listed(gone)}; --kind NAME=numeric or categorical uses one of them"
 
     def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> _Parts:
         X = float_csr(table.data if len(places) == len(table.names) else table.data[:, places])
         names = [table.names[j] for j in places]
-        X, kept = self._sparse_missing(table, X, names, notes)
+        X, kept = without_missing(table, X, names, self.missing, notes)
         low = X.min(axis=0).toarray().ravel()
         keep = low < X.max(axis=0).toarray().ravel()
         note_left_out(notes, names, keep, np.zeros(len(names), int), table.n_rows)
@@ -302,69 +377,36 @@ class Preparation:
                 f"{table.source}: no column has two different values, so all rows are alike; give "
                 "a table whose rows differ"
             )
-        self.categories_, self.fills_ = {}, {}
+        self.left_out_ |= dict.fromkeys(few(names, ~keep), "one value only")
+        self.number_kinds_ = [ColumnKind("numeric")] * len(self.numbers_)
+        self.categories_, self.fills_, self.tails_, self.scores_ = {}, None, None, None
         self.offsets_, self.scales_ = np.zeros(len(self.numbers_)), np.ones(len(self.numbers_))
         self.feature_names_ = list(self.numbers_)
         self.notes_ = notes
         return _Parts(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
 
-    def _sparse_missing(
-        self,
-        table: Columns,
-        X: Any,
-        names: list[str],
-        notes: list[str],
-        *,
-        fitted: bool = False,
-    ) -> tuple[Any, NDArray[np.bool_]]:
-        kept = np.ones(table.n_rows, dtype=bool)
-        wrong = ~np.isfinite(X.data)
-        if not wrong.any():
-            return X, kept
-        if self.missing == "impute":
-            raise TableError(
-                f"{table.source} is sparse and has {wrong.sum()} missing values, which are not "
-                "filled in a sparse table; give --missing drop, or --scale standard"
+    def _learn_scales(self, source: str, X: NDArray[Any]) -> None:
+        scale = "standard" if self.scale == "auto" else self.scale
+        figures = figures_of(X, spread=scale == "standard")
+        offsets, scales = offsets_and_scales(source, self.numbers_, figures, scale)
+        self.feature_names_ = [
+            _feature_name(name, kind, self._is_log(k))
+            for k, (name, kind) in enumerate(
+                zip(self.numbers_, self.number_kinds_, strict=True)
             )
-        rows = np.repeat(np.arange(table.n_rows), np.diff(X.indptr))[wrong]
-        kept[rows] = False
-        if self.missing == "error":
-            counts = np.bincount(X.indices[wrong], minlength=len(names))
-            n_rows = int((~kept).sum())
-            raise TableError(say_missing(table.source, names, counts, n_rows, fitted=fitted))
-        X, _ = drop_rows(table, X, [], kept, notes)
-        return X, kept
-
-    def _learn_fills(
-        self,
-        X: NDArray[Any],
-        names: list[str],
-        unknown: NDArray[np.bool_] | None,
-        codes: list[NDArray[np.intp]],
-        text_names: list[str],
-        found: list[list[str]],
-    ) -> None:
-        for k, name in enumerate(names):
-            known = X[:, k] if unknown is None else X[~unknown[:, k], k]
-            self.fills_[name] = float(np.median(known))
-        for name, code, values in zip(text_names, codes, found, strict=True):
-            self.fills_[name] = values[int(np.bincount(code[code >= 0]).argmax())]
-
-    def _learn_scales(self, source: str, X: NDArray[Any], codes: list[NDArray[np.intp]]) -> None:
-        figures = figures_of(X, spread=self.scale == "standard")
-        offsets, scales = offsets_and_scales(source, self.numbers_, figures, self.scale)
-        self.feature_names_ = list(self.numbers_)
-        for name, code in zip(self.texts_, codes, strict=True):
-            values = self.categories_[name]
-            share = np.bincount(code[code >= 0], minlength=len(values)) / len(code)
-            self.feature_names_ += [f"{name}={value}" for value in values]
-            if self.scale == "standard":
-                offsets = np.append(offsets, share)
-                scales = np.append(scales, np.sqrt(share * (1 - share)))
-            else:
-                offsets = np.append(offsets, np.zeros(len(values)))
-                scales = np.append(scales, np.ones(len(values)))
+        ]  # fmt: skip
+        if self.scores_ is not None:
+            n_scores = self.scores_.n_scores
+            for k, leading in enumerate(self.scores_.leading):
+                number = f" {k + 1}" if n_scores > 1 else ""
+                self.feature_names_.append(f"categories{number} ({quoted_names(leading, 3)})")
+            # Scores have mean 0 and variance 1 already.
+            offsets = np.append(offsets, np.zeros(n_scores))
+            scales = np.append(scales, np.ones(n_scores))
         self.offsets_, self.scales_ = offsets, scales
+
+    def _is_log(self, k: int) -> bool:
+        return self.tails_ is not None and bool(np.isfinite(self.tails_.shifts[k]))
 
     # treating
 
@@ -383,75 +425,68 @@ class Preparation:
 
     def _new_parts(self, table: Columns, notes: list[str]) -> _Parts:
         if table.is_sparse:
-            table = self._padded(table)
-        places = self.places_of(table, [*self.numbers_, *self.texts_])
-        numbers, texts = places[: len(self.numbers_)], places[len(self.numbers_) :]
-        if table.is_sparse and self.scale == "none" and not texts:
+            table = padded(table, self.names_in_)
+        numbers = self.places_of(table, self.numbers_)
+        if table.is_sparse and self.tails_ is None and self.scale == "none" and not self.texts_:
             X = float_csr(table.data[:, numbers])
-            X, kept = self._sparse_missing(table, X, self.numbers_, notes, fitted=True)
+            X, kept = without_missing(table, X, self.numbers_, self.missing, notes, fitted=True)
             return _Parts(X, [], kept)
-        X = table.numbers(numbers)
-        codes = []
-        for j, name in zip(texts, self.texts_, strict=True):
-            code, values = table.categories(j)
-            codes.append(code_again(code, values, name, self.categories_[name], notes))
-        unknown = None if all_finite(X) else ~np.isfinite(X)
+        X = _with_nan(table.numbers(numbers, self.number_kinds_, notes))
+        unknown = np.isnan(X)
+        codes = [self._new_codes(table, name, notes) for name in self.texts_]
         kept = np.ones(table.n_rows, dtype=bool)
-        if unknown is not None or any((code == -1).any() for code in codes):
+        counts = [*unknown.sum(axis=0), *(np.count_nonzero(code < 0) for code in codes)]
+        if any(counts):
             if self.missing == "error":
-                counts = [0] * len(numbers) if unknown is None else unknown.sum(axis=0)
-                text_counts = [np.count_nonzero(code == -1) for code in codes]
-                names = [*self.numbers_, *self.texts_]
-                self._refuse_missing(table, names, [*counts, *text_counts], unknown, fitted=True)
+                self._refuse_missing(table, self.used_, counts, unknown, fitted=True)
             elif self.missing == "drop":
-                kept = complete(unknown, codes, table.n_rows)
+                kept = np.asarray(~unknown.any(axis=1))
+                for code in codes:
+                    kept &= code != -1
                 X, codes = drop_rows(table, X, codes, kept, notes)
             else:
-                found = [self.categories_[name] for name in self.texts_]
-                X, codes = self._fill(X, self.numbers_, unknown, codes, self.texts_, found, notes)
+                missing_notes(notes, [], self.used_, counts, table.n_rows)
+        X = self._shortened(X, notes)
+        if self.fills_ is not None:
+            X = self.fills_.fill(X)
         return _Parts(X, codes, kept)
 
-    def _padded(self, table: Columns) -> Columns:
-        """Add the last columns that a sparse file need not mention: they are zero."""
-        n, d = table.data.shape
-        wide = len(self.names_in_)
-        if table.named or d >= wide:
-            return table
-        data = table.data.copy()
-        data.resize((n, wide))
-        return Columns(table.source, list(self.names_in_), data, True, table.notes)
+    def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
+        known = self.categories_[name]
+        of = name.removesuffix(" is missing")
+        if self.missing == "indicator" and name not in self.names_in_ and of != name:
+            (j,) = self.places_of(table, [of])
+            return np.asarray(table.is_missing(j)).astype(np.intp)
+        (j,) = self.places_of(table, [name])
+        code, values = table.categories(j)
+        return code_again(code, values, name, known, notes)
 
-    def _fill(
-        self,
-        X: NDArray[Any],
-        names: list[str],
-        unknown: NDArray[np.bool_] | None,
-        codes: list[NDArray[np.intp]],
-        text_names: list[str],
-        found: list[list[str]],
-        notes: list[str],
-    ) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
-        """Put fills in the place of missing values, in copies."""
-        total = 0
-        if unknown is not None and unknown.any():
-            total += int(np.count_nonzero(unknown))
-            X = np.where(unknown, [self.fills_[name] for name in names], X)
-        filled = []
-        for name, code, values in zip(text_names, codes, found, strict=True):
-            absent = code == -1
-            total += int(np.count_nonzero(absent))
-            filled.append(np.where(absent, values.index(self.fills_[name]), code))
-        if total:
+    def _shortened(self, X: NDArray[Any], notes: list[str], *, told: bool = False) -> NDArray[Any]:
+        if self.tails_ is None:
+            return X
+        X, n_far = self.tails_.shorten(X)
+        if told and (logs := [n for k, n in enumerate(self.numbers_) if self._is_log(k)]):
             notes.append(
-                f"{total:,} missing values were filled in: the median of the column, or the "
-                "most frequent value of text"
+                f"columns with a long tail were put on a log scale: {quoted_names(logs)} (--scale "
+                "standard leaves them as they are)"
             )
-        return X, filled
+        if n_far:
+            notes.append(
+                f"{n_far:,} value{'s' if n_far > 1 else ''} far outside "
+                f"{'were' if n_far > 1 else 'was'} set to a limit, ten times as far from the "
+                "median as nine tenths of the rows are spread"
+            )
+        return X
 
-    def _finish(self, table: Columns, parts: _Parts, notes: list[str]) -> Prepared:
+    def _finish(
+        self, table: Columns, parts: _Parts, notes: list[str], warnings: list[str]
+    ) -> Prepared:
         ids = np.arange(table.n_rows) if self.id_column is None else table.ids(self.id_column)
         if self.id_column is not None and len(set(ids.tolist())) < len(ids):
             notes.append(f"some values of the id column {shown(self.id_column)} come repeatedly")
+        has_noise = self.scores_ is not None or (
+            self.tails_ is not None and bool(self.tails_.steps.any())
+        )
         return Prepared(
             self._scaled(parts),
             ids if parts.kept.all() else ids[parts.kept],
@@ -459,26 +494,35 @@ class Preparation:
             list(self.feature_names_),
             parts.kept,
             notes,
+            warnings,
+            self._dithered if has_noise else None,
         )
+
+    def _dithered(self, X: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+        """Return prepared rows with noise where the preparation makes gaps."""
+        X, p = X.copy(), len(self.numbers_)
+        if self.tails_ is not None and self.tails_.steps.any():
+            own = X[:, :p] * self.scales_[:p] + self.offsets_[:p]
+            scaled_into(
+                X[:, :p], self.tails_.dithered(own, rng), self.offsets_[:p], self.scales_[:p]
+            )
+        if self.scores_ is not None:
+            widths = self.scores_.widths
+            X[:, p:] += rng.uniform(-0.5, 0.5, (len(X), widths.size)) * widths
+        return X
 
     def _scaled(self, parts: _Parts) -> Any:
         X, p = parts.numbers, len(self.numbers_)
         if sp.issparse(X):
             return X
-        if self.scale == "none" and not self.texts_:
+        if self.scale == "none" and self.scores_ is None:
             X = np.ascontiguousarray(X)
             return X if X.flags.writeable else X.copy()
-        out = np.empty((len(parts.kept) if not len(X) else len(X), len(self.feature_names_)))
+        out = np.empty((int(parts.kept.sum()), len(self.feature_names_)))
         if p:
             scaled_into(out[:, :p], X, self.offsets_[:p], self.scales_[:p])
-        start = p
-        for name, code in zip(self.texts_, parts.codes, strict=True):
-            stop = start + len(self.categories_[name])
-            # A row for each value; the last one, all zero, is for values never seen.
-            rows = np.vstack([np.eye(stop - start), np.zeros(stop - start)])
-            rows = (rows - self.offsets_[start:stop]) / self.scales_[start:stop]
-            out[:, start:stop] = rows[code]
-            start = stop
+        if self.scores_ is not None:
+            out[:, p:] = self.scores_.transform(parts.codes)
         return out
 
     def _refuse_missing(
@@ -504,39 +548,6 @@ class Preparation:
         )
 
 
-def source_columns(
-    data: Any, preparation: Preparation, kept: NDArray[np.bool_]
-) -> tuple[Any, list[str]]:
-    """Return the columns that a fitted preparation uses, as they were before it, and their names.
-
-    Parameters
-    ----------
-    data : LoadedTable, DataFrame, ndarray or sparse array
-        The table that was prepared.
-    preparation : Preparation
-        Fitted to the table.
-    kept : ndarray of bool
-        The rows to return.
-
-    Returns
-    -------
-    columns : DataFrame, ndarray or csr_array
-        The numbers, then the text; with missing values, and in the units of the table.
-    names : list of str
-        Names of these columns.
-    """
-    table = as_columns(data)
-    names = [*preparation.numbers_, *preparation.texts_]
-    places = preparation.places_of(table, names)
-    rows = np.flatnonzero(kept)
-    if table.is_frame:
-        return table.data.iloc[rows, places], names
-    columns = table.data[rows][:, places]
-    if table.is_sparse and not np.isfinite(columns.data).all():
-        columns = columns.toarray()  # missing values were filled in, in a dense table
-    return columns, names
-
-
 def _names(names: Iterable[str] | None) -> list[str] | None:
     if names is None:
         return None
@@ -544,13 +555,20 @@ def _names(names: Iterable[str] | None) -> list[str] | None:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _refuse_dense(table: Columns, places: list[int], notes: list[str]) -> None:
-    if not table.is_sparse:
-        return
-    size = 8 * table.n_rows * len(places)
-    if size > _LARGEST_DENSE:
-        raise TableError(
-            f"{table.source} is sparse, and scaling it would take {size / 2**30:.1f} GiB; give "
-            "--scale none"
-        )
-    notes.append("the table is sparse and was made dense for scaling; --scale none keeps it so")
+def _feature_name(name: str, kind: ColumnKind, is_log: bool) -> str:
+    if is_log:
+        return f"log({name})"
+    return f"{name} (year)" if kind.kind == "date" else name
+
+
+def _with_nan(X: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers with NaN for infinities."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if X.size == 0 or np.isfinite(X.sum()):
+            return X
+    infinite = np.isinf(X)
+    return np.where(infinite, np.nan, X) if infinite.any() else X
+
+
+def _columns(X: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
+    return X if keep.all() else X[:, keep]

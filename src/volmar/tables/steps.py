@@ -12,20 +12,20 @@ from volmar.tables.columns import Columns
 from volmar.tables.errors import TableError, listed, shown
 
 __all__ = [
-    "all_finite",
     "code_again",
-    "complete",
     "drop_rows",
     "few",
     "float_csr",
+    "missing_notes",
     "note_huge",
     "note_left_out",
     "note_scaling",
     "range_of",
     "say_missing",
-    "take",
-    "without_unseen",
 ]
+
+# Share of the values of a column that is worth a warning if they are filled in.
+MANY_MISSING = 0.2
 
 
 def say_missing(
@@ -55,19 +55,10 @@ def say_missing(
 
 def note_scaling(notes: list[str], scale: str) -> None:
     """Say how the features were scaled."""
-    if scale == "standard":
+    if scale in ("standard", "auto"):
         notes.append("features were scaled to mean 0 and standard deviation 1")
     elif scale == "minmax":
         notes.append("features were scaled to the range 0 to 1")
-
-
-def all_finite(X: NDArray[Any]) -> bool:
-    """Tell whether there is no NaN and no infinity."""
-    if X.size == 0:
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A finite sum has finite terms; an infinite one may be an overflow.
-        return bool(np.isfinite(X.sum())) or bool(np.isfinite(X).all())
 
 
 def range_of(X: NDArray[Any], unknown: NDArray[np.bool_] | None) -> tuple[Any, Any]:
@@ -77,18 +68,6 @@ def range_of(X: NDArray[Any], unknown: NDArray[np.bool_] | None) -> tuple[Any, A
     if unknown is None:
         return X.min(axis=0), X.max(axis=0)
     return np.where(unknown, np.inf, X).min(axis=0), np.where(unknown, -np.inf, X).max(axis=0)
-
-
-def take(
-    X: NDArray[Any],
-    names: list[str],
-    unknown: NDArray[np.bool_] | None,
-    keep: NDArray[np.bool_],
-) -> tuple[NDArray[Any], list[str], NDArray[np.bool_] | None]:
-    """Return some of the columns, with their names and their gaps."""
-    if keep.all():
-        return X, names, unknown
-    return X[:, keep], few(names, keep), None if unknown is None else unknown[:, keep]
 
 
 def few(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
@@ -106,18 +85,6 @@ def note_left_out(
         notes.append(f"columns without any value were left out: {listed(empty)}")
     if constant := [shown(name) for name, count in gone if count < n_rows]:
         notes.append(f"columns with one value only were left out: {listed(constant)}")
-
-
-def complete(
-    unknown: NDArray[np.bool_] | None, codes: list[NDArray[np.intp]], n: int
-) -> NDArray[np.bool_]:
-    """Tell which rows have no gap."""
-    kept: NDArray[np.bool_] = np.ones(n, dtype=bool)
-    if unknown is not None:
-        kept &= ~unknown.any(axis=1)
-    for code in codes:
-        kept &= code != -1
-    return kept
 
 
 def drop_rows(
@@ -140,23 +107,6 @@ def drop_rows(
     return X[np.flatnonzero(kept)], [code[kept] for code in codes]
 
 
-def without_unseen(
-    codes: list[NDArray[np.intp]],
-    found: list[list[str]],
-    names: list[str],
-    notes: list[str],
-) -> tuple[list[NDArray[np.intp]], list[list[str]], list[str]]:
-    """Take out categories, and columns of one category, that dropped rows had alone."""
-    new_codes, new_found = [], []
-    for code, values in zip(codes, found, strict=True):
-        seen, again = np.unique(code, return_inverse=True)
-        new_codes.append(again.astype(np.intp))
-        new_found.append([values[k] for k in seen])
-    keep = np.array([len(values) > 1 for values in new_found], dtype=bool)
-    note_left_out(notes, names, keep, np.zeros(len(names), int), 1)
-    return few(new_codes, keep), few(new_found, keep), few(names, keep)
-
-
 def code_again(
     codes: NDArray[np.intp], found: list[str], name: str, known: list[str], notes: list[str]
 ) -> NDArray[np.intp]:
@@ -165,10 +115,30 @@ def code_again(
     moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
     if new := [shown(value) for value in found if value not in place]:
         notes.append(
-            f"column {shown(name)} has values that were not there at the fit, 0 in all its "
-            f"features: {listed(new)}"
+            f"column {shown(name)} has values that were not there at the fit, and count as "
+            f"missing: {listed(new)}"
         )
     return moved[codes]
+
+
+def missing_notes(
+    notes: list[str], warnings: list[str], names: list[str], counts: Any, n_rows: int
+) -> None:
+    """Say how many missing values are filled in, and warn of columns with many of them."""
+    gone = [(name, int(count)) for name, count in zip(names, counts, strict=True) if count]
+    total = sum(count for _, count in gone)
+    which = listed(f"{shown(name)} {count:,}" for name, count in gone)
+    notes.append(
+        f"{total:,} missing value{'s were' if total > 1 else ' was'} filled in from similar rows, "
+        f"by column: {which}"
+    )
+    many = [(name, count / n_rows) for name, count in gone if count > MANY_MISSING * n_rows]
+    if many:
+        worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
+        warnings.append(
+            "many values are missing, and clusters may follow those that were filled in: "
+            f"{worst}; --drop these columns, or compare with --missing drop"
+        )
 
 
 def float_csr(X: Any) -> Any:

@@ -1,0 +1,103 @@
+"""Whether columns of categories lead the clusters of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.report.figures import Drivers, listed, shortened
+from volmar.report.outcome import Outcome
+
+__all__ = ["Led", "led_by_categories"]
+
+# Share of the weight of the columns that is with categories where these lead.
+LEADING = 0.5
+# Columns and values that a sentence names.
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Led:
+    """Columns of categories that lead the clusters, or some split.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Their names, the one with the most weight first.
+    is_one_column : bool
+        Whether all of the clusters are led by one of them alone.
+    sentence : str
+        What the page says.
+    """
+
+    columns: tuple[str, ...]
+    is_one_column: bool
+    sentence: str
+
+
+def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
+    """Return the columns of categories that lead the clusters, None where numbers do.
+
+    A column of categories is one of `Outcome.categorical`, or one with features "column=value".
+
+    Parameters
+    ----------
+    outcome : Outcome
+        The run.
+    driving : Drivers or None
+        The features that count most in the clusters.
+    """
+    of_feature = [_category(name, outcome.categorical) for name in outcome.feature_names]
+    if outcome.k < 2 or not any(of_feature):
+        return None
+    if driving is not None and driving.values.size:
+        columns, share = _weights(of_feature, driving.features, np.abs(driving.values))
+        if share >= LEADING:
+            return _led(columns, "the clusters")
+    tree = getattr(outcome.estimator, "tree_", None)
+    if tree is None or outcome.model is not outcome.estimator:
+        return None
+    for node in tree.splits():
+        features = np.array([j for j, _ in node.leading], dtype=np.int64)
+        values = np.array([abs(value) for _, value in node.leading])
+        columns, share = _weights(of_feature, features, values)
+        if share >= LEADING:
+            return _led(columns, f"split {node.rank}", everything=False)
+    return None
+
+
+def _category(name: str, columns: tuple[str, ...]) -> str | None:
+    """Return the column of categories that a feature is made of."""
+    for column in columns:
+        if name == column or name.startswith(f"{column}="):
+            return column
+    return str(name).split("=", 1)[0] if not columns and "=" in str(name) else None
+
+
+def _weights(
+    of_feature: list[str | None], features: NDArray, values: NDArray
+) -> tuple[list[str], float]:
+    """Return the columns of categories by their weight, and their share of all of it."""
+    weight: dict[str, float] = {}
+    for j, value in zip(features.tolist(), values.tolist(), strict=True):
+        column = of_feature[j] if j < len(of_feature) else None
+        if column is not None:
+            weight[column] = weight.get(column, 0.0) + value
+    total = float(values.sum())
+    share = sum(weight.values()) / total if total > 0 else 0.0
+    return sorted(weight, key=lambda column: -weight[column]), share
+
+
+def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
+    names = [f"'{shortened(column, 40)}'" for column in columns[:MOST_NAMED]]
+    if len(columns) > MOST_NAMED:
+        names.append(f"{len(columns) - MOST_NAMED} more")
+    sentence = f"The categories of {listed(names)} lead {what}: "
+    sentence += (
+        "they may only restate that column. Leave it out to see what the other columns show."
+        if len(columns) == 1
+        else "these columns agree with each other. Leave them out to see what the others show."
+    )
+    return Led(tuple(columns), len(columns) == 1 and everything, sentence)

@@ -1,0 +1,106 @@
+"""What the solver checked about its answer, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volmar.base.recursion import RecursiveResult
+from volmar.report.figures import as_figure
+from volmar.report.outcome import Outcome
+from volmar.solvers import Status
+
+__all__ = ["certificate_of"]
+
+# Residuals that count rows which would change their cluster.
+OF_MOVES = ("moves", "switched")
+# Largest residual of an answer that satisfies its conditions.
+SATISFIED = 0.01
+
+
+def certificate_of(outcome: Outcome) -> dict[str, Any]:
+    """Return title, tone and sentences: what was checked first, then what no proof covers."""
+    if outcome.k == 1:
+        return {
+            "title": "Nothing to solve",
+            "tone": "neutral",
+            "text": "All rows are together, so that there is no border.",
+            "residuals": {},
+        }
+    result = getattr(outcome.estimator, "result_", None)
+    if result is None:
+        return {
+            "title": "No certificate",
+            "tone": "neutral",
+            "text": f"{outcome.method} does not report how near its answer is to the best one.",
+            "residuals": {},
+        }
+    status = getattr(result, "status", None)
+    is_early, ended = False, "The solver finished as it should."
+    if isinstance(status, Status) and not status.ok:
+        is_early, ended = True, f"The solver ended early or in doubt: {status.value}."
+    gap, objective = float(getattr(result, "gap", np.nan)), float(result.objective)
+    residuals = {name: float(value) for name, value in getattr(result, "residuals", {}).items()}
+    if np.isfinite(gap):
+        title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
+        tone = "fair" if is_early else "good"
+    else:
+        checked, is_satisfied = _checked(residuals)
+        title = "Converged" + (": its conditions are satisfied" if is_satisfied else "")
+        tone = "good" if is_satisfied else "neutral"
+        if is_early:
+            title, tone = "Ended early or in doubt", "weak"
+        text = f"{checked}{_without_bound(outcome, result)}"
+    return {
+        "title": title,
+        "tone": tone,
+        "text": text,
+        "status": ended,
+        "steps": getattr(result, "n_iter", 0),
+        "residuals": {name: as_figure(value) for name, value in residuals.items()},
+    }
+
+
+def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str, str]:
+    for_labels = " for these labels" if is_for_labels else ""
+    within = _gap_text(gap, objective)
+    text = (
+        f"The solver's answer is proved to be within {within} of the best possible{for_labels}. "
+    )
+    text += (
+        "Another division of the rows could still be better: no method can rule that out."
+        if for_labels
+        else "The proof is about the problem that the method solves, not about the truth."
+    )
+    return f"Within {within} of the best possible{for_labels}", text
+
+
+def _checked(residuals: dict[str, float]) -> tuple[str, bool]:
+    """Say what was checked, and whether it holds."""
+    if not residuals:
+        return "", False
+    is_satisfied = max(residuals.values()) <= SATISFIED
+    if set(residuals) <= set(OF_MOVES) and is_satisfied:
+        return "Checked: no row would change its cluster in a further step. ", True
+    value = as_figure(max(residuals.values()), 2)
+    return f"Checked: the optimality conditions hold up to a residual of {value}. ", is_satisfied
+
+
+def _without_bound(outcome: Outcome, result: Any) -> str:
+    if isinstance(result, RecursiveResult) and outcome.k > 2:
+        return (
+            "Splits are made one after the other, and no bound covers the whole sequence: another "
+            "division of the rows could be better."
+        )
+    return (
+        "No bound on the best possible answer is available for this method: another division of "
+        "the rows could be better."
+    )
+
+
+def _gap_text(gap: float, objective: float) -> str:
+    if objective == 0:
+        return as_figure(gap)
+    share = 100 * gap / abs(objective)
+    return "0.01 %" if share < 0.01 else f"{as_figure(share, 2)} %"

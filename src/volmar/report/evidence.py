@@ -1,0 +1,343 @@
+"""The evidence for the clusters of a fit, in values and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from volmar.base import SplitTree
+from volmar.base.callbacks import silent_clone
+from volmar.diagnostics import LabelJoin, LabelTestResult, label_test, split_test
+from volmar.diagnostics.label_result import named_pair
+from volmar.diagnostics.split_test import FEWEST_ROWS, UNSETTLED
+from volmar.diagnostics.stability import refuse_pairwise
+from volmar.evidence.wording import HINT, p_value_text
+from volmar.report.outcome import LEVEL, Evidence
+from volmar.rows import drawn_rows
+from volmar.splits.held_out import FEWEST_ROWS as FEWEST_OF_TREE
+
+__all__ = ["evidence_of", "sentences_of"]
+
+# Rows that are tested: more would take longer and tell no more.
+MOST_ROWS = 100_000
+# Clusters whose borders are tested: a test of each of many more takes longer than the fit.
+MOST_CLUSTERS = 50
+# Joins that are not supported, and groups, which a terminal lists.
+MOST_LISTED = 8
+
+Progress = Callable[[int, int], None]
+
+
+def evidence_of(
+    model: Any,
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    n_clusters: int | str,
+    random_state: int | np.random.RandomState | None = 0,
+    progress: Progress | None = None,
+) -> list[Evidence]:
+    """Return the evidence for the clusters of a fitted model.
+
+    With ``n_clusters="auto"`` the splits were tested as they were made, and the tree has their
+    p-values. With a number two questions are asked of held-out rows: whether there is more than
+    one group (`volmar.diagnostics.split_test`), and at which borders between the given clusters
+    there is a gap (`volmar.diagnostics.label_test`).
+
+    Parameters
+    ----------
+    model : clusterer, Pipeline or None
+        Fitted; a pipeline stands for its last step. Without one the labels may be of any tool.
+    X : array of shape (n, d)
+        Rows as the clusterer saw them, dense or CSR. Of more than 100,000 a random sample is
+        tested.
+    labels : array of shape (n,)
+        Cluster of each row.
+    n_clusters : int or "auto"
+        Number of clusters that was asked for.
+    random_state : int, RandomState or None, default=0
+        Random seed of the tests.
+    progress : callable, optional
+        Called with (done, wanted) as tests are made.
+
+    Returns
+    -------
+    list of Evidence
+        The test of more than one group first, then the groups that the clusters support, and each
+        join of clusters. Empty where one cluster was asked for. Where a test cannot be made, a
+        sentence says why.
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.report import evidence_of
+    >>> X, _ = make_blobs(400, centers=2, random_state=0)
+    >>> model = MSPC(3, random_state=0).fit(X)
+    >>> found = evidence_of(model, X, model.labels_, n_clusters=3)
+    >>> [one.kind for one in found]
+    ['p-value', 'groups', 'join', 'join']
+    >>> found[1].value
+    2.0
+    """
+    estimator = _last_step(model)
+    tree = getattr(estimator, "tree_", None)
+    rows: Any = X if sparse.issparse(X) else np.asarray(X)
+    given = np.asarray(labels)
+    n = rows.shape[0]
+    if given.shape != (n,):
+        raise ValueError(
+            f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
+        )
+    if n_clusters == "auto" and tree is not None and _is_tested(tree, n):
+        return _from_tree(estimator, n)
+    if not isinstance(n_clusters, str) and n_clusters < 2:
+        return []
+    if n < FEWEST_ROWS:
+        return [_too_few(n)]
+    rng = check_random_state(random_state)
+    if n > MOST_ROWS:
+        chosen = drawn_rows(n, None, MOST_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
+        rows, given = rows[chosen], given[chosen]
+    seeds = rng.randint(2**31 - 1, size=2)
+    try:
+        if estimator is not None:
+            refuse_pairwise(estimator)
+        tested = _borders(rows, given, int(seeds[0]), progress)
+    except (ValueError, TypeError) as error:
+        tested = None
+        about = [_not_tested("untested", "The borders of the clusters were", error)]
+    else:
+        about = [] if tested is None else _about_clusters(tested, n_clusters)
+    return [_more_than_one(estimator, rows, tested, int(seeds[1]), progress), *about]
+
+
+def sentences_of(evidence: list[Evidence]) -> list[str]:
+    """Return what a terminal prints: borders without a gap are listed, those with one counted.
+
+    Parameters
+    ----------
+    evidence : list of Evidence
+        Of `evidence_of`.
+    """
+    joins = [one for one in evidence if one.kind == "join"]
+    missing = [one for one in joins if not one.is_supported]
+    # Of one join there is no summary.
+    listed = missing[:MOST_LISTED] if len(joins) > 1 else joins
+    lines = [one.sentence for one in evidence if one.kind != "join" or one in listed]
+    if len(missing) > MOST_LISTED:
+        lines.append(f"... and {len(missing) - MOST_LISTED} more borders without a valley.")
+    return lines
+
+
+def _last_step(model: Any) -> Any:
+    steps = getattr(model, "steps", None)
+    return steps[-1][1] if steps else model
+
+
+# ------------------------------------------------------------------------------ number found
+
+
+def _is_tested(tree: SplitTree, n: int) -> bool:
+    return n < FEWEST_OF_TREE or bool(np.isfinite(tree.root.p_value))
+
+
+def _from_tree(model: Any, n: int) -> list[Evidence]:
+    """Return the evidence of splits that were tested as they were made."""
+    if n < FEWEST_OF_TREE:
+        return [_too_few(n)]
+    tree = model.tree_
+    splits = tree.splits()
+    if not splits:
+        return [_without_split(model)]
+    worst = max(splits, key=lambda node: node.p_value)
+    what = "The split" if len(splits) == 1 else f"Each of {len(splits)} splits"
+    most = "" if len(splits) == 1 or "=" not in worst.p_text else " at most"
+    level = f", level {worst.level:.2g}"
+    sentence = (
+        f"{what} was found on one half of the rows and seen again on the other, which was held "
+        f"out ({worst.p_text}{most}{level})."
+    )
+    evidence = [
+        Evidence("p-value", float(worst.p_value), sentence, worst.p_minimum, float(worst.level))
+    ]
+    merged = tree.merged()
+    if merged:
+        n_parts = sum(len(leaves) for leaves in merged.values())
+        which = "one cluster" if len(merged) == 1 else f"{len(merged)} clusters"
+        evidence.append(
+            Evidence(
+                "merged",
+                None,
+                f"{n_parts} parts of the tree were merged into {which}: there is no valley "
+                "between them.",
+            )
+        )
+    return evidence
+
+
+def _without_split(model: Any) -> Evidence:
+    root = model.tree_.root
+    p_text = p_value_text(root.p_value, root.p_minimum, root.level)
+    if root.p_value <= root.level:
+        sentence = (
+            f"There may be more than one group ({p_text}), but {type(model).__name__} makes no "
+            f"split of them: {root.reason}."
+        )
+    elif root.has_way_around:
+        sentence = (
+            f"No evidence for more than one group ({p_text}): held-out rows have a gap, but other "
+            "rows connect its two sides around it."
+        )
+    elif root.p_value <= HINT:
+        sentence = (
+            f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a gap "
+            "that one group could have by chance. More rows would tell."
+        )
+    else:
+        sentence = (
+            f"No evidence for more than one group ({p_text}): where one half of the rows would be "
+            "split, the other half has no gap."
+        )
+    return Evidence("p-value", float(root.p_value), sentence, root.p_minimum, float(root.level))
+
+
+# ------------------------------------------------------------------------------ number given
+
+
+def _more_than_one(
+    estimator: Any,
+    X: Any,
+    borders: LabelTestResult | None,
+    seed: int,
+    progress: Progress | None,
+) -> Evidence:
+    """Test whether there is more than one group, whatever the clusters are."""
+    done = 0 if borders is None else len(borders.tree)
+    options: dict[str, Any] = {"alpha": LEVEL, "random_state": seed}
+    options["progress"] = _after(progress, done, 0)
+    is_curved = hasattr(estimator, "_splits_by_hyperplanes") and not (
+        estimator._splits_by_hyperplanes()
+    )
+    try:
+        # The curved split of the method itself, as with n_clusters="auto".
+        splitter = silent_clone(estimator).set_params(n_clusters=2) if is_curved else None
+        found = split_test(X, splitter, **options)
+    except (ValueError, TypeError) as error:
+        return _not_tested("p-value", "The split was", error)
+    sentence = str(found)
+    k = 0 if borders is None or borders.n_real < len(borders.clusters) else borders.n_real
+    if found.is_real and k > 2 and found.disagreement >= UNSETTLED:
+        p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
+        sentence = (
+            f"There is more than one group ({p_text}): held-out rows have a gap where the other "
+            "half of the rows was split. Which groups a split in two keeps together is open (the "
+            f"halves disagree about {100 * found.disagreement:.0f} % of the rows); the {k} "
+            "clusters do not depend on it."
+        )
+    return Evidence(
+        "p-value",
+        float(found.p_value),
+        sentence,
+        found.p_minimum,
+        found.alpha,
+        disagreement=float(found.disagreement),
+    )
+
+
+def _borders(
+    X: Any, labels: NDArray, seed: int, progress: Progress | None
+) -> LabelTestResult | None:
+    """Test the borders between given clusters; None where there are no two of them."""
+    clusters = {str(label) for label in np.unique(labels).tolist()} - {"-1"}
+    if len(clusters) < 2:
+        return None
+    if len(clusters) > MOST_CLUSTERS:
+        raise ValueError(
+            f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
+            "volmar.diagnostics.label_test takes more."
+        )
+    return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
+
+
+def _about_clusters(tested: LabelTestResult, n_clusters: int | str) -> list[Evidence]:
+    """Return the groups that the joins support, each join, and what was too small to test."""
+    joins = [
+        Evidence(
+            "join",
+            float(join.p_value),
+            _join_sentence(join),
+            join.p_minimum,
+            float(join.level),
+            join.tested,
+        )
+        for join in sorted(tested.tree, key=lambda join: join.is_real)
+    ]
+    found = [_groups(tested, n_clusters), *joins] if len(joins) > 1 else joins
+    if tested.untested:
+        names = ", ".join(str(label) for label in tested.untested[:MOST_LISTED])
+        names += ", ..." if len(tested.untested) > MOST_LISTED else ""
+        which = f"Cluster {names} is" if len(tested.untested) == 1 else f"Clusters {names} are"
+        found.append(Evidence("untested", None, f"{which} too small to test: fewer than 20 rows."))
+    return found
+
+
+def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
+    """Say how many groups the clusters support, where there is more than one border."""
+    k, n_real = len(tested.clusters), tested.n_real
+    n_given = k + len(tested.untested)
+    where = "shown" if isinstance(n_clusters, str) else "that were asked for"
+    together = "both borders" if k == 3 else f"all {k - 1} borders"
+    level = f"level {tested.alpha:g} for {together} together"
+    if n_real == k:
+        worst = max(tested.tree, key=lambda join: join.p_value)
+        p_text = p_value_text(worst.p_value, worst.p_minimum)
+        most = " at most" if "=" in p_text else ""
+        sentence = (
+            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
+            f"by a gap ({p_text}{most}, {level})."
+        )
+    elif n_real == 1:
+        sentence = (
+            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
+            f"between them ({level})."
+        )
+    else:
+        sentence = (
+            f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
+            f"of one group ({level})."
+        )
+    return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)
+
+
+def _join_sentence(join: LabelJoin) -> str:
+    names = named_pair(*join.tested)
+    if join.is_real:
+        return f"{names} are separated by a gap ({join.p_text})."
+    parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
+    if join.p_value <= HINT:
+        return (
+            f"{names} may be {parts} of one group: not enough evidence for a valley between them "
+            f"({join.p_text})."
+        )
+    return f"{names} are {parts} of one group: no valley between them ({join.p_text})."
+
+
+def _after(progress: Progress | None, before: int, to_come: int) -> Progress | None:
+    """Return what counts the steps of one of two tests as those of both."""
+    if progress is None:
+        return None
+    return lambda done, wanted: progress(before + done, before + wanted + to_come)
+
+
+def _not_tested(kind: str, what: str, error: Exception) -> Evidence:
+    return Evidence(kind, None, f"{what} not tested: {' '.join(str(error).split())}")
+
+
+def _too_few(n: int) -> Evidence:
+    return Evidence("p-value", None, f"{n} rows are too few to test a split of them.")

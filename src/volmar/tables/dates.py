@@ -1,0 +1,99 @@
+"""Columns of dates: recognised in text, and turned into years with a fraction."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["as_dates", "as_years", "date_layout", "date_parts"]
+
+_ISO = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}.*)?")
+_LOCAL = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})([T ]\d{1,2}:\d{2}.*)?")
+_LOOKED_AT = 1000
+_DAYS_A_YEAR = 365.2425
+
+
+def date_layout(values: list[str]) -> str | None:
+    """Return how text values are written as dates, None where they are no dates.
+
+    Parameters
+    ----------
+    values : list of str
+        Different values of a column; a thousand of them are looked at.
+
+    Returns
+    -------
+    {"year first", "day first", "month first"} or None
+        Day or month first: by a number above 12, by points between them (day first), and where
+        nothing tells, month first.
+    """
+    few = [value.strip() for value in values[:_LOOKED_AT]]
+    if not few:
+        return None
+    if all(_ISO.fullmatch(value) for value in few):
+        return "year first"
+    matches = [_LOCAL.fullmatch(value) for value in few]
+    found = [match.groups() for match in matches if match is not None]
+    if len(found) < len(few):
+        return None
+    first, second = (np.array([int(one[place]) for one in found]) for place in (0, 2))
+    if max(first.max(), second.max()) > 31 or min(first.max(), second.max()) > 12:
+        return None
+    day_first = first.max() > 12 or (second.max() <= 12 and found[0][1] == ".")
+    return "day first" if day_first else "month first"
+
+
+def as_dates(series: Any, layout: str | None) -> Any:
+    """Return a pandas column as timestamps without a time zone, NaT for what is no date.
+
+    Parameters
+    ----------
+    series : Series
+        Dates, times, periods, or text.
+    layout : str or None
+        Of `date_layout`, for text.
+    """
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that layouts are mixed
+            series = pd.to_datetime(
+                series.astype(object),
+                errors="coerce",
+                format="mixed",
+                dayfirst=layout == "day first",
+                utc=True,
+            )
+    if getattr(series.dt, "tz", None) is not None:
+        series = series.dt.tz_convert(None)
+    return series
+
+
+def as_years(dates: Any) -> NDArray[np.float64]:
+    """Return timestamps as years with a fraction, 2024.5 for the middle of 2024; NaN for NaT."""
+    days = dates.to_numpy().astype("datetime64[ms]")
+    missing = np.isnat(days)
+    years = days.astype(np.int64) / (86_400_000 * _DAYS_A_YEAR) + 1970.0
+    return np.where(missing, np.nan, years)
+
+
+def date_parts(dates: Any, name: str) -> dict[str, Any]:
+    """Return the weekday and the month of timestamps as ordered categories, for a description."""
+    import pandas as pd
+
+    days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun"]
+    months += ["Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    weekday = dates.dt.day_of_week.fillna(-1).astype(int).to_numpy()
+    month = dates.dt.month.fillna(0).astype(int).to_numpy() - 1
+    return {
+        f"{name} (weekday)": pd.Categorical.from_codes(weekday, days),
+        f"{name} (month)": pd.Categorical.from_codes(month, months),
+    }

@@ -1,0 +1,269 @@
+"""The kind of a column: guessed from its values and its name, or given by the user."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.tables.dates import date_layout
+from volmar.tables.errors import TableError, listed, shown
+from volmar.tables.orders import known_order
+
+__all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
+
+KINDS = ("numeric", "ordinal", "categorical", "boolean", "date", "text", "id", "ignore")
+# More different values than this are no categories, and more than that are no scale of answers.
+MAX_CATEGORIES, MAX_LEVELS = 50, 15
+# Of fewer rows nothing is said of numbers: any two are a column of two values.
+FEWEST_ROWS = 10
+# Rows that are looked at before all are.
+FIRST_ROWS = 1000
+# Share of the values of a column of numbers that may be other words.
+FEW_WORDS = 0.05
+# So many equal values are expected among whole numbers that are drawn at random, and there are
+# none: numbers that were given out one by one.
+EXPECTED_TIES = 20.0
+_ID = re.compile(r"(^|[ _.-])(id|ids|uuid|guid|key|index|idx|rownum|row|nr)$|[a-z]Id$|[a-z]ID$")
+_CODE = re.compile(
+    r"(^|[ _.-])(zip|zip ?code|postcode|postal( ?code)?|plz|phone|telephone|fax|ssn|iban|isbn|ean|"
+    r"barcode|sku|ip|ip ?address)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """What a column holds.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    reason : str
+        Why a column of ids or text is taken for that; empty for others.
+    order : list of str or None
+        Values of an ordinal column, from low to high; None where it holds numbers.
+    layout : str or None
+        How dates are written in text.
+    """
+
+    kind: str
+    reason: str = ""
+    order: list[str] | None = None
+    layout: str | None = None
+
+
+def check_kinds(kinds: dict[str, str] | None) -> dict[str, str]:
+    """Return kinds that a user gives; refuse words that are none."""
+    for name, kind in (kinds or {}).items():
+        if kind not in KINDS:
+            raise TableError(
+                f"--kind {name}={kind}: the kind must be one of {', '.join(KINDS)}, got {kind!r}"
+            )
+    return dict(kinds or {})
+
+
+def kind_of(source: str, name: str, series: Any, given: str | None) -> ColumnKind:
+    """Return the kind of a pandas column.
+
+    Parameters
+    ----------
+    source, name : str
+        Of the table and the column, for messages.
+    series : Series
+        The values.
+    given : str or None
+        The kind that the user says it is; None guesses it.
+    """
+    if given is not None:
+        return _given(source, name, series, given)
+    found = _dtype_kind(series)
+    if found == "number":
+        return _kind_of_numbers(name, series)
+    if found == "date":
+        return ColumnKind("date")
+    if found != "text":
+        return ColumnKind("ignore", f"holds {found}")
+    return _kind_of_text(name, series)
+
+
+def _dtype_kind(series: Any) -> str:
+    """Return "number", "text", "date", or what a column holds that is none of these."""
+    import pandas as pd
+
+    types, dtype = pd.api.types, series.dtype
+    if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype):
+        return "text"
+    if types.is_complex_dtype(dtype):
+        return "complex numbers"
+    if types.is_numeric_dtype(dtype):
+        return "number"
+    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
+        return "date"
+    if types.is_timedelta64_dtype(dtype):
+        return "lengths of time"
+    found = types.infer_dtype(series, skipna=True)
+    if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
+        return "number"
+    if found in ("string", "boolean", "mixed-integer", "mixed", "categorical"):
+        return "text"
+    if found in ("date", "datetime", "datetime64", "period"):
+        return "date"
+    return f"values of kind {found}"
+
+
+def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
+    import pandas as pd
+
+    values = series
+    if series.dtype == object:
+        values = pd.to_numeric(series, errors="coerce")
+    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    first = numbers[:FIRST_ROWS]
+    if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
+        first[np.isfinite(first)]
+    ).size > 2:
+        return ColumnKind("numeric")  # neither two values nor whole numbers
+    numbers = numbers[np.isfinite(numbers)]
+    different = np.unique(numbers)
+    if different.size == 2 and numbers.size >= FEWEST_ROWS:
+        return ColumnKind("boolean")
+    whole = bool(numbers.size) and bool((numbers == np.rint(numbers)).all())
+    if whole:
+        if _CODE.search(name):
+            return ColumnKind("id", "its name is that of a code")
+        if reason := _why_id(name, numbers, different.size):
+            return ColumnKind("id", reason)
+    return ColumnKind("numeric")
+
+
+def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
+    """Return why whole numbers are ids, or an empty text."""
+    n = numbers.size
+    if n < FEWEST_ROWS or n_different < 0.95 * n:
+        return ""
+    if _ID.search(name):
+        return "its name is that of an id, and hardly a value comes twice"
+    if n_different < n:
+        return ""
+    steps = np.diff(numbers)
+    if (steps == steps[0]).all():
+        return "its values count the rows"
+    span = float(numbers.max() - numbers.min()) + 1.0
+    if n * (n - 1) / (2.0 * span) > EXPECTED_TIES:
+        return "no value comes twice, as among numbers that were given out one by one"
+    return ""
+
+
+def _kind_of_text(name: str, series: Any) -> ColumnKind:
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        words = [str(value) for value in series.cat.categories]
+        if series.cat.ordered and 2 < len(words) <= MAX_CATEGORIES:
+            return ColumnKind("ordinal", order=words)
+    known = series.dropna()
+    try:
+        different = known.astype(object).unique()
+    except TypeError:
+        return ColumnKind("ignore", "holds lists or other values that are no single text")
+    n_different = len(different)
+    if n_different <= 2:
+        return ColumnKind("boolean")
+    words = [str(value).strip() for value in different]
+    if layout := date_layout(words):
+        return ColumnKind("date", layout=layout)
+    if _are_numbers(known):
+        return ColumnKind("numeric")
+    if _CODE.search(name):
+        return ColumnKind("id", "its name is that of a code")
+    is_id = bool(_ID.search(name)) and n_different >= 0.95 * len(known)
+    if n_different > MAX_CATEGORIES or n_different == len(known):
+        many = f"{n_different:,} different values"
+        if n_different == len(known):
+            many += ", one for each row"
+        return ColumnKind("id" if is_id or not _has_spaces(words) else "text", many)
+    order = None
+    if n_different <= MAX_LEVELS and len(set(words)) == len(words):
+        order = known_order(words)
+    return ColumnKind("ordinal", order=order) if order else ColumnKind("categorical")
+
+
+def _has_spaces(words: list[str]) -> bool:
+    return sum(" " in word for word in words[:200]) > 0.5 * len(words[:200])
+
+
+def _are_numbers(known: Any) -> bool:
+    """Tell whether text is numbers but for a few words."""
+    import pandas as pd
+
+    values = known.astype(object)
+    first = values.iloc[:1000]
+    if 2 * pd.to_numeric(first, errors="coerce").count() < len(first):
+        return False
+    n_words = int(pd.to_numeric(values, errors="coerce").isna().sum())
+    return n_words <= FEW_WORDS * len(values)
+
+
+def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
+    """Return the kind that the user gives; refuse one that the values do not allow."""
+    import pandas as pd
+
+    found = _dtype_kind(series)
+    if given == "numeric" and found == "text" and not _is_bool(series):
+        values = series.dropna().astype(object)
+        wrong = values[pd.to_numeric(values, errors="coerce").isna()]
+        if 2 * len(wrong) > len(values):
+            raise TableError(
+                f"{source}: column {shown(name)} is given as numeric and holds "
+                f"{shown(wrong.iloc[0])}; give it as categorical or ordinal"
+            )
+    if given == "date":
+        layout = None
+        if found == "text":
+            layout = date_layout([str(v).strip() for v in series.dropna().astype(object).unique()])
+            if layout is None:
+                raise TableError(
+                    f"{source}: column {shown(name)} is given as date and holds "
+                    f"{shown(series.dropna().iloc[0])}; write dates as 2024-12-31"
+                )
+        elif found != "date":
+            raise TableError(
+                f"{source}: column {shown(name)} is given as date and holds numbers; write dates "
+                "as 2024-12-31, or give it as numeric"
+            )
+        return ColumnKind("date", layout=layout)
+    if given == "ordinal" and found == "text":
+        return ColumnKind("ordinal", order=_order_of(source, name, series))
+    reason = "given as such" if given in ("text", "id", "ignore") else ""
+    return ColumnKind(given, reason)
+
+
+def _order_of(source: str, name: str, series: Any) -> list[str]:
+    """Return the values of a column that the user calls ordinal, in the order that is known."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered:
+        return [str(value) for value in series.cat.categories]
+    words = sorted({str(value).strip() for value in series.dropna().astype(object).unique()})
+    order = known_order(words) if len(words) > 2 else words
+    if order is None:
+        raise TableError(
+            f"{source}: the order of the values of column {shown(name)} is not known "
+            f"({listed(map(shown, words), 5)}); begin them with numbers (1 low, 2 high), or give "
+            "an ordered pandas Categorical"
+        )
+    return order
+
+
+def _is_bool(series: Any) -> bool:
+    import pandas as pd
+
+    return bool(
+        pd.api.types.is_bool_dtype(series.dtype)
+        or (series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) == "boolean")
+    )

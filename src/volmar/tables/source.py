@@ -1,0 +1,87 @@
+"""The columns of a prepared table in their own units, for a description of clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.tables.columns import as_columns
+from volmar.tables.dates import as_dates, as_years, date_parts
+from volmar.tables.kinds import ColumnKind
+from volmar.tables.prepare import Preparation
+
+__all__ = ["source_columns"]
+
+
+def source_columns(
+    data: Any, preparation: Preparation, kept: NDArray[np.bool_], *, every: bool = False
+) -> tuple[Any, list[str]]:
+    """Return the columns that a fitted preparation uses, as they were before it, and their names.
+
+    Parameters
+    ----------
+    data : LoadedTable, DataFrame, ndarray or sparse array
+        The table that was prepared.
+    preparation : Preparation
+        Fitted to the table.
+    kept : ndarray of bool
+        The rows to return.
+    every : bool, default=False
+        Whether columns that are no features come after those that are: all but ids and text, and
+        weekdays and months of dates.
+
+    Returns
+    -------
+    columns : DataFrame, ndarray or csr_array
+        The numbers, then the categories, with missing values, and in the units of the table. In
+        a DataFrame, ordinal columns are ordered categories, and dates years with a fraction.
+    names : list of str
+        Names of these columns.
+    """
+    table = as_columns(data)
+    names = [name for name in preparation.used_ if name in preparation.kinds_]
+    places = preparation.places_of(table, names)
+    rows = np.flatnonzero(kept)
+    if not table.is_frame:
+        columns = table.data[rows][:, places]
+        if table.is_sparse and not np.isfinite(columns.data).all():
+            columns = columns.toarray()  # missing values were filled in, in a dense table
+        return columns, names
+    import pandas as pd
+
+    found: dict[str, Any] = {}
+    used = dict(zip(preparation.numbers_, preparation.number_kinds_, strict=True))
+    for j, name in zip(places, names, strict=True):
+        kind = used.get(name, ColumnKind("categorical"))
+        found[name] = _shown_column(table.data.iloc[rows, j], kind)
+    if every:
+        for name, kind_name in preparation.kinds_.items():
+            if name in found or kind_name in ("id", "text") or name not in table.names:
+                continue
+            if preparation.left_out_.get(name) in ("not chosen", "one value only"):
+                continue
+            j = table.names.index(name)
+            kind = table.kind(j, preparation.kinds.get(name))
+            if kind.kind != "ignore":
+                found[name] = _shown_column(table.data.iloc[rows, j], kind)
+        for name, kind in used.items():
+            if kind.kind == "date":
+                j = table.names.index(name)
+                found |= date_parts(as_dates(table.data.iloc[rows, j], kind.layout), name)
+    return pd.DataFrame(found, index=table.data.index[rows]), list(found)
+
+
+def _shown_column(series: Any, kind: ColumnKind) -> Any:
+    import pandas as pd
+
+    if kind.kind == "date":
+        return as_years(as_dates(series, kind.layout))
+    if kind.order is not None:
+        words = series.astype(object).where(series.notna(), None)
+        values = [None if word is None else str(word).strip() for word in words]
+        return pd.Categorical(values, categories=kind.order, ordered=True)
+    if kind.kind == "numeric" and not pd.api.types.is_numeric_dtype(series.dtype):
+        return pd.to_numeric(series.astype(object), errors="coerce").to_numpy()
+    return series.to_numpy() if series.dtype != object else series

@@ -1,0 +1,563 @@
+"""From the columns of a table to features: kinds, categories that agree, tails, missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from volmar.tables import LoadedTable, Preparation, TableError, read_table, source_columns
+
+
+@pytest.fixture
+def put(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def refused(action, *words):
+    """Run something that must fail with one line that has all the words."""
+    with pytest.raises(TableError) as caught:
+        action()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 500
+    for word in words:
+        assert word in message, message
+    return message
+
+
+def prepared(path, **options):
+    return Preparation(**options).fit_transform(read_table(path))
+
+
+def latent_classes(n, n_columns, seed, *, purity=0.8, n_values=3, n_classes=2):
+    """Return columns of categories, and the class of each row that they depend on."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    columns = {}
+    for j in range(n_columns):
+        own = (y + rng.integers(n_values)) % n_values
+        other = rng.integers(n_values, size=n)
+        value = np.where(rng.random(n) < purity, own, other)
+        columns[f"c{j}"] = np.array([f"v{v}" for v in range(n_values)])[value]
+    return pd.DataFrame(columns), y
+
+
+class TestNumbers:
+    def test_scales_as_scikit_learn(self, rng):
+        X = rng.normal(3, 5, (9000, 6))
+        for scale, scaler in (
+            ("auto", StandardScaler()),
+            ("standard", StandardScaler()),
+            ("minmax", MinMaxScaler()),
+        ):
+            want = scaler.fit_transform(X)
+            for data in (X, np.asfortranarray(X), pd.DataFrame(X)):
+                got = Preparation(scale=scale).fit_transform(data)
+                np.testing.assert_allclose(got.X, want, atol=1e-12)
+                assert got.X.flags.c_contiguous
+                assert got.X.flags.writeable
+        np.testing.assert_array_equal(Preparation(scale="none").fit_transform(X).X, X)
+
+    def test_the_table_is_left_alone(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(20, 3)))
+        frame["long"] = np.exp(3 * rng.normal(size=20))
+        frame.iloc[3, 1] = np.nan
+        before = frame.copy()
+        for missing in ("drop", "impute", "indicator"):
+            out = Preparation(missing=missing).fit_transform(frame)
+            out.X[:] = 0
+            pd.testing.assert_frame_equal(frame, before)
+
+    def test_a_word_among_numbers_is_missing(self, put):
+        rows = "".join(f"{i * i},{'?' if i == 30 else 3 * i % 101}\n" for i in range(100))
+        path = put("a.csv", "a,b\n" + rows)
+        got = prepared(path)
+        assert got.X.shape == (100, 2)
+        assert any("'b'" in note and "'?' in row 30" in note for note in got.notes)
+        refused(lambda: prepared(path, missing="error"), "'b'", "'?'", "row 30", "--missing")
+        np.testing.assert_array_equal(prepared(path, missing="drop").kept, np.arange(100) != 30)
+
+    def test_huge_numbers(self, put):
+        path = put("a.csv", "a,b\n123456789012345678901234567890,1\n5,2\n7,3\n")
+        np.testing.assert_allclose(prepared(path, scale="none").X[0, 0], 1.2345678901234568e29)
+        ids = prepared(put("b.csv", "a,b\n9007199254740995,1\n5,2\n7,3\n"))
+        assert any("2^53" in note and "'a'" in note for note in ids.notes)
+        wide = put("c.csv", "a,b\n1e308,1\n-1e308,2\n1e307,3\n")
+        refused(lambda: prepared(wide), "'a'", "unit")
+
+    def test_few_rows_and_constant_columns(self, put):
+        refused(lambda: prepared(put("a.csv", "a,b\n1,2\n")), "a.csv has 1 row")
+        refused(lambda: prepared(put("a.csv", "a,b\n1,x\n1,x\n")), "a.csv", "alike")
+        got = prepared(put("a.csv", "a,b,c\n1,x,3\n1,x,4\n"))
+        assert got.feature_names == ["c"]
+        assert any("'a'" in note and "one value" in note for note in got.notes)
+        assert prepared(put("a.csv", "a\n1\n2\n")).X.shape == (2, 1)
+
+    def test_copies_in_other_units(self, rng):
+        cm = rng.normal(170, 10, 200)
+        frame = pd.DataFrame({"cm": cm, "inch": cm / 2.54, "below": 200 - cm, "other": cm**2})
+        preparation = Preparation().fit(frame)
+        assert preparation.feature_names_ == ["cm", "other"]
+        assert preparation.left_out_ == {"inch": "a copy of cm", "below": "a copy of cm"}
+        assert sum("says the same as 'cm'" in note for note in preparation.notes_) == 2
+
+    def test_choice_of_columns(self, put):
+        path = put("a.csv", "alpha,b,c\n1,2,5\n3,4,9\n")
+        assert prepared(path, columns=["c", "alpha"]).feature_names == ["c", "alpha"]
+        assert prepared(path, columns=["c", "b"], drop=["b"]).feature_names == ["c"]
+        assert prepared(path, drop="b").feature_names == ["alpha", "c"]
+        refused(lambda: prepared(path, columns=["alhpa"]), "a.csv", "--columns", "'alpha'")
+        refused(lambda: prepared(path, drop=["z"]), "--drop", "'z'")
+        refused(lambda: prepared(path, id_column="z"), "--id", "'z'")
+        refused(lambda: prepared(path, kinds={"z": "numeric"}), "--kind", "'z'")
+        refused(lambda: prepared(path, drop=["alpha", "b", "c"]), "no column left")
+        refused(lambda: prepared(path, columns=["b"], id_column="b"), "--columns", "--id")
+        refused(lambda: Preparation(scale="max"), "--scale", "'max'", "minmax")
+        refused(lambda: Preparation(missing="mean"), "--missing", "'mean'", "impute")
+        refused(lambda: Preparation(kinds={"b": "number"}), "--kind b=number", "numeric")
+
+    def test_duplicate_names(self):
+        frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
+        refused(lambda: Preparation().fit(frame), "'a'", "rename")
+
+    def test_ids(self, put):
+        got = prepared(put("a.csv", "k,a\n1,1\n,2\n1,3\n"), id_column="k")
+        assert got.ids.tolist() == [1, None, 1]
+        assert any("repeatedly" in note for note in got.notes)
+
+
+class TestKinds:
+    def table(self, n=200, seed=0):
+        rng = np.random.default_rng(seed)
+        return pd.DataFrame(
+            {
+                "customer_id": rng.permutation(10**7)[:n],
+                "row": np.arange(n),
+                "given_out": 5000 + rng.permutation(3 * n)[:n],
+                "zip": rng.integers(10_000, 99_999, n),
+                "name": [f"Name Number {i}" for i in range(n)],
+                "code": [f"A{i:04d}" for i in range(n)],
+                "amount": np.round(rng.normal(50, 10, n), 2),
+                "n_orders": rng.poisson(4, n),
+                "answer": rng.choice(["Strongly agree", "agree", "Neutral", "disagree"], n),
+                "size": rng.choice(["S", "M", "L", "XL"], n),
+                "age": rng.choice(["18-24", "25-44", "45-64", "65+"], n),
+                "city": rng.choice(["Rome", "Oslo", "Bern"], n),
+                "member": rng.choice([True, False], n),
+                "flag": rng.integers(0, 2, n),
+                "since": pd.Timestamp("2021-01-01")
+                + pd.to_timedelta(rng.integers(0, 900, n), "D"),
+                "seen": [f"{d:02d}/{m:02d}/2023" for d, m in rng.integers(1, 13, (n, 2))],
+                "nested": [[i] for i in range(n)],
+            }
+        )
+
+    def test_guesses(self):
+        preparation = Preparation().fit(self.table())
+        assert preparation.kinds_ == {
+            "customer_id": "id",
+            "row": "id",
+            "given_out": "id",
+            "zip": "id",
+            "name": "text",
+            "code": "id",
+            "amount": "numeric",
+            "n_orders": "numeric",
+            "answer": "ordinal",
+            "size": "ordinal",
+            "age": "ordinal",
+            "city": "categorical",
+            "member": "boolean",
+            "flag": "boolean",
+            "since": "date",
+            "seen": "date",
+            "nested": "ignore",
+        }
+        assert preparation.feature_names_ == [
+            *("amount", "n_orders", "answer", "size", "age", "since (year)", "seen (year)")
+        ]
+        assert set(preparation.left_out_) == set(preparation.kinds_) - set(preparation.used_)
+        for name in ("customer_id", "zip", "given_out"):
+            assert any(repr(name) in note for note in preparation.notes_), name
+        assert any("'city', 'member', 'flag'" in note for note in preparation.notes_)
+
+    def test_a_kind_that_is_given(self):
+        frame = self.table()
+        kinds = {"zip": "numeric", "amount": "ignore", "flag": "numeric", "size": "categorical"}
+        preparation = Preparation(kinds=kinds).fit(frame)
+        assert {"zip", "flag"} <= set(preparation.numbers_)
+        assert not {"amount", "size"} & set(preparation.used_)
+        assert preparation.left_out_["amount"] == "given as such"
+        refused(lambda: Preparation(kinds={"city": "numeric"}).fit(frame), "'city'", "categorical")
+        refused(lambda: Preparation(kinds={"city": "ordinal"}).fit(frame), "'city'", "order")
+        refused(lambda: Preparation(kinds={"city": "date"}).fit(frame), "'city'", "2024-12-31")
+        refused(lambda: Preparation(kinds={"amount": "date"}).fit(frame), "'amount'", "numbers")
+
+    def test_places_of_ordinal_values(self):
+        frame = self.table()
+        preparation = Preparation(columns=["answer", "size"], scale="none")
+        X = preparation.fit_transform(frame).X
+        order = {"disagree": 0, "Neutral": 1, "agree": 2, "Strongly agree": 3}
+        np.testing.assert_array_equal(X[:, 0], frame["answer"].map(order))
+        np.testing.assert_array_equal(
+            X[:, 1], frame["size"].map({"S": 0, "M": 1, "L": 2, "XL": 3})
+        )
+        ordered = pd.Categorical(["b", "c", "a", "b"] * 5, ["c", "b", "a"], ordered=True)
+        own = Preparation(scale="none").fit_transform(pd.DataFrame({"o": ordered}))
+        np.testing.assert_array_equal(own.X.ravel(), [1, 0, 2, 1] * 5)
+
+    def test_dates_are_years(self):
+        frame = pd.DataFrame(
+            {"t": pd.to_datetime(["2020-01-01", "2020-07-01", "2021-01-01", None])}
+        )
+        X = Preparation(scale="none", missing="drop").fit_transform(frame).X.ravel()
+        np.testing.assert_allclose(X, [2020, 2020.5, 2021], atol=0.01)
+        text = pd.DataFrame({"t": ["31.12.2020", "01.02.2021", "05.06.2022"]})
+        np.testing.assert_allclose(
+            Preparation(scale="none").fit_transform(text).X.ravel(), [2021, 2021.085, 2022.43],
+            atol=0.01,
+        )  # fmt: skip
+        zoned = pd.DataFrame({"t": pd.date_range("2020", periods=20, freq="97h", tz="Asia/Tokyo")})
+        assert Preparation().fit_transform(zoned).X.shape == (20, 1)
+
+    @pytest.mark.parametrize("n", [3, 60, 10_000])
+    def test_text_that_names_rows(self, n):
+        x = np.random.default_rng(0).normal(size=n)
+        frame = pd.DataFrame({"name": [f"n{i}" for i in range(n)], "x": x})
+        got = Preparation().fit_transform(frame)
+        assert got.feature_names == ["x"]
+        assert any("'name'" in note and f"{n:,} different" in note for note in got.notes)
+        got = Preparation(id_column="name").fit_transform(frame)
+        assert got.id_name == "name"
+        assert got.ids.tolist() == frame["name"].tolist()
+        alone = frame[["name"]]
+        refused(lambda: Preparation().fit(alone), "'name'", f"{n:,} different", "--kind")
+
+    def test_polars_and_pyarrow(self):
+        frame = self.table().drop(columns="nested")
+        want = Preparation().fit_transform(frame).X
+        pyarrow = pytest.importorskip("pyarrow")
+        table = pyarrow.Table.from_pandas(frame)
+        np.testing.assert_allclose(Preparation().fit_transform(table).X, want)
+        polars = pytest.importorskip("polars")
+        np.testing.assert_allclose(Preparation().fit_transform(polars.from_pandas(frame)).X, want)
+
+    def test_a_name_from_a_hostile_file_stays_a_name(self, put):
+        rows = "".join(f"{'xyz'[i % 3]},{i * i}\n" for i in range(30))
+        path = put("a.csv", "<script>,b\n" + rows)
+        preparation = Preparation().fit(read_table(path))
+        assert preparation.left_out_["<script>"] == "a category that no others agree with"
+
+
+class TestCategories:
+    def test_alone_they_describe(self, rng):
+        n = 400
+        frame = pd.DataFrame({"x": rng.normal(size=n), "y": rng.normal(size=n)})
+        for j in range(5):
+            frame[f"c{j}"] = rng.choice(["a", "b", "c"], n)
+        preparation = Preparation().fit(frame)
+        assert preparation.feature_names_ == ["x", "y"]
+        assert preparation.texts_ == []
+
+    def test_two_that_agree_are_one_fact(self, rng):
+        n = 500
+        city = rng.choice(["Rome", "Milan", "Oslo", "Bergen"], n)
+        state = np.where(np.isin(city, ["Rome", "Milan"]), "Italy", "Norway")
+        frame = pd.DataFrame({"x": rng.normal(size=n), "city": city, "state": state})
+        frame["paid"] = rng.choice(["card", "cash", "bank"], n)
+        assert Preparation().fit(frame).texts_ == []
+        frame["country_code"] = np.where(state == "Italy", "IT", "NO")
+        preparation = Preparation().fit(frame)
+        assert preparation.left_out_["country_code"] == "says the same as state"
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_several_that_agree_are_features(self, seed):
+        from sklearn.metrics import adjusted_rand_score
+
+        from volmar import MSPC
+
+        frame, y = latent_classes(800, 8, seed)
+        rows = Preparation().fit_transform(frame)
+        assert rows.X.shape[0] == 800
+        np.testing.assert_allclose(rows.X.var(axis=0), 1.0, rtol=1e-6)
+        model = MSPC("auto", random_state=0).fit(rows.dithered(0))
+        assert model.tree_.n_leaves == 2
+        assert adjusted_rand_score(y, model.predict(rows.X)) > 0.8
+
+    def test_a_single_column_is_no_group(self, rng):
+        from volmar import MSPC
+
+        frame = pd.DataFrame({"c": rng.choice(["a", "b"], 500), "d": rng.choice(["u", "v"], 500)})
+        rows = Preparation().fit_transform(frame)
+        assert MSPC("auto", random_state=0).fit(rows.dithered(0)).tree_.n_leaves == 1
+
+    def test_scores_are_correspondence_analysis(self):
+        """Eigenvalues of the indicators' moments, computed from their definition."""
+        from volmar.tables.agreement import _Block, _eigen
+
+        frame, _ = latent_classes(300, 4, 0)
+        codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
+        values, vectors = _eigen([_Block.of("c", code, 3).indicators for code in codes])
+        Z = pd.get_dummies(frame).to_numpy(dtype=float)
+        p = Z.mean(axis=0)
+        C = (Z.T @ Z / len(Z) - np.outer(p, p)) / np.sqrt(np.outer(p, p))
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(C)[::-1], atol=1e-10)
+        np.testing.assert_allclose(C @ vectors, vectors * values, atol=1e-10)
+
+    def test_scores_of_new_rows(self):
+        frame, _ = latent_classes(500, 8, 1)
+        preparation = Preparation().fit(frame)
+        rows = preparation.transform(frame)
+        np.testing.assert_array_equal(rows.X, preparation.fit_transform(frame).X)
+        new = frame.iloc[:3].copy()
+        new.loc[new.index[0], "c0"] = "never seen"
+        new.loc[new.index[1], "c0"] = None
+        got = preparation.transform(new)
+        assert np.isfinite(got.X).all()
+        np.testing.assert_array_equal(got.X[2], rows.X[2])
+        assert any("'never seen'" in note for note in got.notes)
+
+    def test_dithering_hides_what_two_columns_do(self):
+        """The noise of a score is as wide as its two leading columns can move a row."""
+        frame, _ = latent_classes(600, 6, 2, n_values=2)
+        preparation = Preparation().fit(frame)
+        scores = preparation.scores_
+        moves = np.sort([np.ptp(w[:-1], axis=0) for w in scores.weights], axis=0)[-2:]
+        np.testing.assert_allclose(scores.widths, moves.sum(axis=0))
+        rows = preparation.transform(frame)
+        apart = np.abs(rows.dithered(0) - rows.X)
+        assert (apart <= 0.5 * scores.widths + 1e-12).all()
+        assert apart.max() > 0.4 * scores.widths.min()
+        np.testing.assert_array_equal(rows.dithered(3), rows.dithered(3))
+
+
+class TestTails:
+    def test_a_log_where_it_makes_a_column_even(self, rng):
+        n = 2000
+        frame = pd.DataFrame(
+            {
+                "money": np.exp(3 + rng.normal(size=n)),
+                "with_zeros": np.where(rng.random(n) < 0.1, 0.0, np.exp(rng.normal(size=n))),
+                "normal": rng.normal(100, 5, n),
+                "negative": -np.exp(rng.normal(size=n)),
+                "groups": np.where(rng.random(n) < 0.9, 10, 100) + rng.normal(size=n),
+                "small_counts": rng.poisson(1.5, n),
+                "counts": rng.negative_binomial(2, 2 / 42, n),
+            }
+        )
+        preparation = Preparation().fit(frame)
+        logs = [name for name in preparation.feature_names_ if name.startswith("log")]
+        assert logs == ["log(money)", "log(with_zeros)", "log(counts)"]
+        assert any("log scale: 'money', 'with_zeros', 'counts'" in n for n in preparation.notes_)
+        rows = preparation.transform(frame)
+        np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-10)
+        np.testing.assert_allclose(rows.X.std(axis=0), 1)
+        plain = Preparation(scale="standard").fit(frame)
+        assert plain.feature_names_ == list(frame)
+        # Values below all that were seen are as the smallest one.
+        new = frame.iloc[:2].assign(money=[-1.0, frame["money"].min()])
+        got = preparation.transform(new).X
+        assert got[0, 0] == got[1, 0]
+
+    def test_noise_of_counts_is_that_of_counts(self, rng):
+        frame = pd.DataFrame({"counts": rng.negative_binomial(2, 2 / 42, 3000)})
+        preparation = Preparation().fit(frame)
+        rows = preparation.transform(frame)
+        shift = preparation.tails_.shifts[0]
+        own = np.exp(rows.dithered(0) * preparation.scales_ + preparation.offsets_) - shift
+        apart = own.ravel() - frame["counts"]
+        assert np.abs(apart).max() <= 0.5 + 1e-9
+        assert 0.27 < apart.std() < 0.31  # 1 / sqrt(12)
+
+    def test_values_far_outside_have_a_limit(self, rng):
+        x = rng.normal(size=1000)
+        x[0], x[1] = 1e9, np.nan
+        rows = Preparation().fit_transform(pd.DataFrame({"x": x, "y": rng.normal(size=1000)}))
+        assert np.abs(rows.X).max() < 40
+        assert any("1 value far outside" in note for note in rows.notes)
+
+
+class TestMissing:
+    def test_is_an_error(self, put):
+        path = put("a.csv", "a,b\n1,\ninf,2\n3,\n4,5\n")
+        refused(
+            lambda: prepared(path, missing="error"), "'a' 1", "'b' 2", "3 values", "drop", "impute"
+        )
+        path = put("b.csv", "a,b\n1,\n2,2\n3,4\n7,\n")
+        words = ("2 rows", "--missing drop", "--missing impute", "--drop")
+        refused(lambda: prepared(path, missing="error"), *words)
+        fitted = Preparation(missing="error").fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
+        refused(lambda: fitted.transform(pd.DataFrame({"a": [np.nan]})), "fit it again")
+
+    def test_rows_dropped(self, put):
+        path = put("a.csv", "k,a,b\np,1,\nq,inf,2\ns,4,5\nt,7,8\n")
+        got = prepared(path, missing="drop", id_column="k", scale="none")
+        np.testing.assert_array_equal(got.kept, [False, False, True, True])
+        assert got.ids.tolist() == ["s", "t"]
+        np.testing.assert_array_equal(got.X, [[4, 5], [7, 8]])
+        rows = prepared(path, missing="drop", drop=["k"])
+        np.testing.assert_array_equal(rows.ids, [2, 3])
+        np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-12)
+        nothing = put("b.csv", "a,b\n,1\n1,\n2,\n,2\n")
+        refused(lambda: prepared(nothing, missing="drop"), "every row", "--missing impute")
+
+    def test_filled_in_from_similar_rows(self, rng):
+        """Two groups: a value is filled in by that of its group, not by one between them."""
+        y = rng.integers(2, size=600)
+        X = rng.normal(size=(600, 4)) + 8 * y[:, None]
+        full = pd.DataFrame(X, columns=list("abcd"))
+        table = full.mask(rng.random(full.shape) < 0.15)
+        rows = Preparation(scale="none").fit_transform(table)
+        gone = table.isna().to_numpy()
+        assert np.isfinite(rows.X).all()
+        np.testing.assert_array_equal(rows.X[~gone], X[~gone])
+        known_group = gone.sum(axis=1) < 4
+        wrong = (rows.X > 4) != y[:, None].astype(bool)
+        assert wrong[known_group].sum() == ((X > 4) != y[:, None]).sum(axis=None) == 0
+        count = int(gone.sum())
+        assert any(f"{count:,} missing values were filled in" in note for note in rows.notes)
+
+    def test_many_missing_values_are_a_warning(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
+        frame.loc[:89, "b"] = np.nan
+        frame.loc[:239, "c"] = np.nan
+        rows = Preparation().fit_transform(frame)
+        assert rows.feature_names == ["a", "b", "d"]
+        assert any("'c'" in note and "two thirds" in note for note in rows.notes)
+        (warning,) = rows.warnings
+        assert "'b' 30 %" in warning
+        assert "--missing drop" in warning
+
+    def test_an_indicator_where_it_is_asked_for(self, rng):
+        """Three columns that miss values in the same rows agree; at random they do not."""
+        frame = pd.DataFrame(rng.normal(size=(500, 6)), columns=list("abcdef"))
+        frame.loc[rng.random(500) < 0.4, list("abcd")] = np.nan
+        assert Preparation().fit(frame).texts_ == []
+        preparation = Preparation(missing="indicator").fit(frame)
+        # Four that are the same are one fact.
+        assert preparation.left_out_["b is missing"] == "says the same as a is missing"
+        apart = rng.random((500, 4)) < 0.1
+        for j, name in enumerate("abcd"):
+            frame.loc[apart[:, j], name] = np.nan
+        preparation = Preparation(missing="indicator").fit(frame)
+        assert preparation.texts_ == [f"{name} is missing" for name in "abcd"]
+        rows = preparation.transform(frame)
+        np.testing.assert_array_equal(
+            rows.X, Preparation(missing="indicator").fit_transform(frame).X
+        )
+
+    def test_columns_without_a_value(self, put):
+        path = put("a.csv", "a,b\n,1\n,2\n")
+        for missing in ("error", "drop", "impute"):
+            got = prepared(path, missing=missing)
+            assert got.feature_names == ["b"]
+            assert got.kept.all()
+            assert any("'a'" in note for note in got.notes)
+        refused(lambda: prepared(put("b.csv", "a,b\n,\n,\n"), missing="drop"), "b.csv")
+
+
+class TestNewTables:
+    @pytest.mark.parametrize("missing", ["drop", "impute", "indicator"])
+    @pytest.mark.parametrize("scale", ["auto", "standard", "minmax", "none"])
+    def test_fit_then_transform_is_fit_transform(self, rng, missing, scale):
+        frame, _ = latent_classes(60, 4, 0)
+        frame = frame.assign(
+            a=np.exp(rng.normal(size=60)),
+            b=rng.normal(size=60),
+            o=rng.choice(["low", "medium", "high"], 60),
+            t=pd.date_range("2020", periods=60, freq="97h"),
+        )
+        frame.loc[4, "b"] = np.nan
+        frame.loc[5, "c1"] = None
+        both = Preparation(missing=missing, scale=scale).fit_transform(frame)
+        model = Preparation(missing=missing, scale=scale).fit(frame)
+        np.testing.assert_array_equal(model.transform(frame).X, both.X)
+        assert both.X.shape[1] == len(both.feature_names) >= 4
+
+    def test_new_rows(self):
+        frame = pd.DataFrame({"a": [0.0, 2.0, 4.0], "b": [1, 5, 4], "one": 1})
+        model = Preparation(scale="none", missing="error").fit(frame)
+        new = pd.DataFrame({"extra": ["z"] * 2, "b": [1, 2], "a": [7, 8]})
+        np.testing.assert_array_equal(model.transform(new).X, [[7, 1], [8, 2]])
+        refused(lambda: model.transform(new[["b"]]), "'a'", "lacks 1 of the 2")
+        bad = new.assign(a=["x", "y"])
+        refused(lambda: model.transform(bad), "'a'", "'x'", "row 0")
+        gaps = new.assign(a=[np.nan, 1])
+        refused(lambda: model.transform(gaps), "'a' 1", "--missing")
+        model.missing = "drop"
+        assert model.transform(gaps).ids.tolist() == [1]
+        refused(lambda: Preparation().transform(frame), "not fitted")
+
+    def test_arrays_by_place(self, rng):
+        X = rng.normal(size=(30, 3))
+        X[:, 1] = 2
+        model = Preparation().fit(LoadedTable("named", X, None, ["u", "v", "w"]))
+        assert model.feature_names_ == ["u", "w"]
+        np.testing.assert_allclose(
+            model.transform(X).X, StandardScaler().fit_transform(X[:, [0, 2]]), atol=1e-12
+        )
+        refused(lambda: model.transform(X[:, :2]), "'u'")
+
+    def test_sparse(self, rng):
+        dense = rng.poisson(0.5, (40, 6)).astype(float)
+        dense[:, 2] = 0
+        X = sp.csr_array(dense)
+        model = Preparation(scale="none")
+        got = model.fit_transform(X)
+        assert sp.issparse(got.X)
+        np.testing.assert_array_equal(got.X.toarray(), np.delete(dense, 2, axis=1))
+        # A sparse file need not mention its last columns.
+        short = model.transform(X[:, :5]).X.toarray()
+        np.testing.assert_array_equal(short[:, :4], np.delete(dense, 2, axis=1)[:, :4])
+        assert not short[:, 4].any()
+        standard = Preparation(scale="standard").fit_transform(X)
+        want = StandardScaler().fit_transform(np.delete(dense, 2, axis=1))
+        np.testing.assert_allclose(standard.X, want, atol=1e-12)
+        assert any("dense" in note for note in standard.notes)
+        huge = sp.csr_array(([1.0], ([0], [0])), shape=(20_000, 20_000))
+        refused(lambda: Preparation(scale="standard").fit(huge), "GiB", "--scale none")
+        kept = Preparation().fit_transform(huge)
+        assert sp.issparse(kept.X)
+        assert any("not scaled" in note for note in kept.notes)
+        assert sp.issparse(kept.X)
+        X.data[0] = np.nan
+        refused(lambda: Preparation(scale="none", missing="error").fit(X), "--missing drop")
+        refused(lambda: Preparation(scale="none").fit(X), "sparse")
+        assert Preparation(scale="none", missing="drop").fit_transform(X).X.shape == (39, 5)
+
+    def test_it_is_saved_with_a_model(self, tmp_path):
+        from volmar import MSPC
+        from volmar.models import load_model, save_model
+
+        frame, _ = latent_classes(200, 6, 0)
+        frame["money"] = np.exp(np.random.default_rng(0).normal(size=200))
+        frame.loc[3, "money"] = np.nan
+        frame["when"] = [f"2021-{m:02d}-11" for m in np.arange(200) % 12 + 1]
+        preparation = Preparation()
+        rows = preparation.fit_transform(frame)
+        model = MSPC(random_state=0).fit(rows.dithered(0))
+        save_model(tmp_path / "m.volmar", model, preparation=preparation)
+        again = load_model(tmp_path / "m.volmar").preparation
+        np.testing.assert_array_equal(again.transform(frame).X, rows.X)
+
+
+class TestSourceColumns:
+    def test_in_their_own_units(self):
+        frame = TestKinds().table()
+        preparation = Preparation()
+        kept = preparation.fit_transform(frame).kept
+        columns, names = source_columns(frame, preparation, kept)
+        assert names == preparation.used_
+        np.testing.assert_array_equal(columns["amount"], frame["amount"])
+        assert columns["size"].cat.ordered
+        assert columns["since"].between(2021, 2024).all()
+        columns, names = source_columns(frame, preparation, kept, every=True)
+        assert {"city", "member", "flag", "since (weekday)", "seen (month)"} <= set(names)
+        assert not {"customer_id", "name", "nested", "zip"} & set(names)
+        assert (columns["since (weekday)"] == frame["since"].dt.strftime("%a").to_numpy()).all()
