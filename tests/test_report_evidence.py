@@ -397,6 +397,18 @@ def test_unstable_clusters_are_not_called_strong(tmp_path):
     assert "(adjusted Rand index 0.30): their borders are not settled. Try another number" in head
 
 
+def test_untested_clusters_are_not_called_strong(tmp_path):
+    """A test of more than one group knows nothing of six small clusters."""
+    small = Evidence("untested", None, "Clusters 0, 1, 2 are too small to test.")
+    page = written(several(3, evidence=[more(), small]), tmp_path)
+    assert "were divided into three clusters; there is more than one group." in page.words
+    assert "too small to test. Whether they are groups is open." in page.words
+    assert badge(page) == "fair"
+    page = written(several(3, evidence=[more(), join(0.001, (0,), (1,)), small]), tmp_path)
+    assert "fall into three clusters" in page.words
+    assert badge(page) == "fair"
+
+
 def test_halves_that_disagree_are_not_called_strong(tmp_path):
     evidence = [more(disagreement=0.42)]
     page = written(several(2, evidence=evidence), tmp_path)

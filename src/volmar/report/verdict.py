@@ -176,9 +176,10 @@ def _supported(
             f"({deciding.p_text}): take them with care."
         )
     doubt = _unstable(outcome) or _unsettled(outcome, deciding, joins)
-    if doubt or (led is not None and led.is_one_column):
+    untested = _untested(outcome)
+    if doubt or untested or (led is not None and led.is_one_column):
         grade = min(grade, 2)
-    remarks.append(doubt)
+    remarks += [doubt, untested]
     word, tone = GRADES[grade]
     k = outcome.k
     if weakest is None:
@@ -198,6 +199,8 @@ def _supported(
         detail = weakest.p_text
     else:
         headline = _fall_into(sizes)
+        if untested and not joins:
+            headline = f"{_divided(sizes)}; there is more than one group."
         lede = f"{_what_was_confirmed(outcome, joins)} The evidence is {word}."
         title, text = f"{word} evidence ({weakest.p_text})", _chance_text(weakest, k, joins)
         detail = weakest.p_text
@@ -257,6 +260,12 @@ def _unsettled(outcome: Outcome, deciding: Evidence | None, joins: list[Evidence
     )
 
 
+def _untested(outcome: Outcome) -> str:
+    """Say which clusters were not tested: what is known of the others is not known of them."""
+    found = [one.sentence for one in outcome.evidence if one.kind == "untested"]
+    return " ".join([*found, "Whether they are groups is open."]) if found else ""
+
+
 def _what_was_confirmed(outcome: Outcome, joins: list[Evidence]) -> str:
     if joins:
         what = "The border between them is a gap" if len(joins) == 1 else "Every border is a gap"
@@ -279,7 +288,7 @@ def _unsupported(
     more = [one for one in outcome.evidence if one.kind == "p-value" and one.value is not None]
     is_more = any(one.is_supported for one in more)
     borders = "border is" if len(joins) == 1 else "borders are"
-    remarks = (_unstable(outcome), "" if led is None else led.sentence)
+    remarks = (_unstable(outcome), _untested(outcome), "" if led is None else led.sentence)
     open_ones = [one for one in joins if not one.is_supported]
     clearest = min(open_ones, key=lambda one: one.value or 0.0)
     asked = in_words(outcome.k)
