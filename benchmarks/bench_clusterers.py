@@ -7,7 +7,6 @@ means over the seeds of data and methods, times the median ratio over all of the
 import warnings
 
 import numpy as np
-from sklearn.base import is_clusterer
 
 import volmar
 from benchmarks.rivals import ALL, kmeans
@@ -16,6 +15,7 @@ from benchmarks.timing import in_turns
 from volmar.cli.demo import SEMI_DEFINITE  # slow, and measured by bench_elliptope and bench_gmmc
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
+from volmar.table_clusterer import clusterer_names
 
 
 def run(*, full: bool) -> Table:
@@ -56,11 +56,9 @@ def _contenders(X, seed):
         for rival in ALL
         if rival.available()
     }
-    for name in volmar.__all__:
-        if name == "__version__" or name in SEMI_DEFINITE:
-            continue
-        model = getattr(volmar, name)(random_state=seed)
-        if is_clusterer(model):
+    for name in clusterer_names():
+        if name not in SEMI_DEFINITE:
+            model = getattr(volmar, name)(random_state=seed)
             calls[name] = lambda model=model: _quiet(model.fit_predict, X)
     return calls
 

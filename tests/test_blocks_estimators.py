@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone, is_clusterer
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
@@ -20,6 +20,7 @@ from volmar.distributed import checkpoint, report_passes
 from volmar.metrics import clustering_error
 from volmar.rows import as_beside, as_rows, as_table, is_dask, standardized
 from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
+from volmar.table_clusterer import clusterer_names
 
 CHUNKINGS = [(1100,), (400,), (0, 537, 1, 562)]
 
@@ -202,11 +203,7 @@ def test_one_cluster():
 
 # ---------------------------------------------------------------------- refusals
 
-CLUSTERERS = [
-    name
-    for name in volmar.__all__
-    if name != "__version__" and is_clusterer(getattr(volmar, name)())
-]
+CLUSTERERS = clusterer_names()
 TAKE_BLOCKS = {name for name in CLUSTERERS if getattr(volmar, name)._takes_blocks}
 
 

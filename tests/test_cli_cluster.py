@@ -1,6 +1,7 @@
 """``volmar cluster`` and ``volmar predict`` as a person uses them."""
 
 import csv
+import json
 import os
 import shlex
 import signal
@@ -13,14 +14,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from volmar import MSPC
+from volmar import MSPC, TableClusterer
 from volmar.cli import cluster_blocks
 from volmar.cli.app import app
-from volmar.cli.cluster import Asked
-from volmar.cli.cluster_evidence import command_for_two
+from volmar.cli.cluster import Asked, command_for_two
 from volmar.cli.methods import clusterer_names, make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.metrics import clustering_error
+from volmar.models import load_model
 from volmar.report import evidence_of
 
 pandas = pytest.importorskip("pandas")
@@ -69,7 +70,8 @@ def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 clusters by MSPC" in result.output
     rows = read(labels)
-    assert list(rows[0]) == ["name", "label", "score"]
+    assert list(rows[0]) == ["name", "label", "score", "confidence"]
+    assert all(0.5 <= float(row["confidence"]) <= 1 for row in rows)
     assert rows[7]["name"] == "person 7"
     found = np.array([int(row["label"]) for row in rows])
     assert max(np.mean(found == group), np.mean(found != group)) > 0.97
@@ -113,11 +115,11 @@ def test_noise_is_not_split(invoke, tmp_path):
 
 
 def test_the_best_split_is_shown_only_where_it_is_quick(invoke, tmp_path, monkeypatch):
-    from volmar.cli import cluster_evidence
+    from volmar.report import judging
 
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
     page = tmp_path / "page.html"
-    monkeypatch.setattr(cluster_evidence, "MOST_ROWS", 99)
+    monkeypatch.setattr(judging, "MOST_ROWS", 99)
     result = invoke("cluster", tmp_path / "noise.npy", "--report", page)
     assert result.exit_code == 0, result.output
     assert "if you insist" not in page.read_text(encoding="utf-8")
@@ -232,6 +234,80 @@ def test_every_method_finds_the_number(invoke, method, tmp_path):
     assert "The split was found on one half of the rows and seen again" in result.output
 
 
+def test_one_cluster_is_saved_and_predicted(invoke, tmp_path):
+    np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
+    model, out = tmp_path / "m.volmar", tmp_path / "labels.csv"
+    for options in ((), ("-k", 1), ("-m", "SoftLabelMVC", "-k", 1)):
+        result = invoke("cluster", tmp_path / "noise.npy", *options, "--save", model, "--force")
+        assert result.exit_code == 0, result.output
+        assert f"wrote {model}" in result.stderr
+        result = invoke("predict", model, tmp_path / "noise.npy", "-o", out, "--force")
+        assert result.exit_code == 0, result.output
+        assert {row["label"] for row in read(out)} == {"0"}
+
+
+def test_the_saved_model_takes_tables_in_python(invoke, people, tmp_path):
+    path, _ = people
+    model, out = tmp_path / "m.volmar", tmp_path / "labels.csv"
+    result = invoke("cluster", path, "--id", "name", "-k", 2, "--save", model, "-o", out)
+    assert result.exit_code == 0, result.output
+    saved = load_model(model)
+    assert isinstance(saved.model, TableClusterer)
+    assert isinstance(saved.clusterer, MSPC)
+    assert saved.preparation is saved.model.preparation_
+    labels = [int(row["label"]) for row in read(out)]
+    assert saved.model.predict(pandas.read_csv(path)).tolist() == labels
+
+
+def test_the_summary_for_scripts(invoke, people, tmp_path):
+    path, _ = people
+    summary, out = tmp_path / "summary.json", tmp_path / "labels.csv"
+    arguments = ("cluster", path, "--id", "name", "--missing", "drop", "--drop", "region")
+    result = invoke(*arguments, "--json", summary, "-o", out)
+    assert result.exit_code == 0, result.output
+    found = json.loads(summary.read_text(encoding="utf-8"))
+    labels = [int(row["label"]) for row in read(out)]
+    assert found["sizes"] == np.bincount(labels).tolist()
+    assert found["n_rows"] == 400
+    assert found["n_rows_used"] == 392
+    assert found["evidence"][0]["sentence"] in result.stdout
+    result = invoke(*arguments, "--json", summary)
+    assert result.exit_code == 2
+    assert "--json" in result.stderr
+    assert "--force" in result.stderr
+
+
+def test_rows_are_written_with_their_cluster(invoke, people, tmp_path):
+    path, _ = people
+    arguments = ("cluster", path, "--id", "name", "--missing", "drop", "-k", 2)
+    labels, rows = tmp_path / "labels.csv", tmp_path / "rows.csv"
+    assert invoke(*arguments, "-o", labels).exit_code == 0
+    result = invoke(*arguments, "-o", rows, "--append")
+    assert result.exit_code == 0, result.output
+    source, written = read(path), read(rows)
+    assert list(written[0]) == [*source[0], "cluster"]
+    assert [row["height"] for row in written] == [row["height"] for row in source]
+    by_name = {row["name"]: row["label"] for row in read(labels)}
+    assert [row["cluster"] for row in written] == [by_name.get(r["name"], "") for r in source]
+    assert sum(row["cluster"] == "" for row in written) == 8
+    result = invoke(*arguments, "--append")
+    assert result.exit_code == 2
+    assert "give -o, too" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_labels_by_the_suffix_of_the_file(invoke, people, tmp_path, suffix):
+    pytest.importorskip("pyarrow")
+    path, _ = people
+    out = tmp_path / f"labels{suffix}"
+    arguments = ("cluster", path, "--id", "name", "-k", 2)
+    assert invoke(*arguments, "-o", out).exit_code == 0
+    reader = pandas.read_parquet if suffix == ".parquet" else pandas.read_table
+    frame = reader(out)
+    assert list(frame.columns) == ["name", "label", "score", "confidence"]
+    assert len(frame) == 400
+
+
 def test_settings():
     given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
     assert parse_settings(given) == {
@@ -263,7 +339,7 @@ def wrong(tmp_path):
         "one row": ([tmp_path / "one.csv"], "row"),
         "constant": ([tmp_path / "constant.csv"], "constant"),
         "constant text": ([tmp_path / "column.csv"], "no column has two different values"),
-        "gaps": ([tmp_path / "gaps.csv"], "--missing"),
+        "gaps": ([tmp_path / "gaps.csv", "--missing", "error"], "--missing"),
         "a name for each row": ([tmp_path / "names.csv"], "--drop"),
         "empty folder": ([tmp_path / "folder"], "folder"),
         "unknown column": ([good, "--columns", "z"], "z"),
@@ -325,7 +401,8 @@ def saved(invoke, tmp_path):
     X, _ = make_blobs(100, n_features=3, random_state=0)
     table, model = tmp_path / "x.csv", tmp_path / "m.volmar"
     pandas.DataFrame(X, columns=list("abc")).to_csv(table, index=False)
-    assert invoke("cluster", table, "-k", 2, "--save", model).exit_code == 0
+    options = ("-k", 2, "--missing", "error", "--save", model)
+    assert invoke("cluster", table, *options).exit_code == 0
     return table, model
 
 
@@ -388,13 +465,23 @@ def test_a_folder_goes_by_blocks(invoke, tmp_path):
         frame = pandas.DataFrame(X[1000 * i : 1000 * (i + 1)], columns=list("abcd"))
         frame.to_csv(folder / f"part-{i}.csv", index=False)
     out = tmp_path / "labels.csv"
-    result = invoke("cluster", folder, "-o", out, "--report", tmp_path / "report.html")
+    summary, model = tmp_path / "summary.json", tmp_path / "m.volmar"
+    files = ("--report", tmp_path / "report.html", "--json", summary, "--save", model)
+    result = invoke("cluster", folder, "-o", out, *files)
     assert result.exit_code == 0, result.output
     assert "pass 2: 3000 rows" in result.output
     rows = read(out)
     assert [int(row["row"]) for row in rows] == list(range(3000))
-    sizes = np.bincount([int(row["label"]) for row in rows])
+    labels = np.array([int(row["label"]) for row in rows])
+    sizes = np.bincount(labels)
     assert sizes.min() > 1000
+    assert all(0.5 <= float(row["confidence"]) <= 1 for row in rows)
+    assert json.loads(summary.read_text(encoding="utf-8"))["sizes"] == sizes.tolist()
+    found = load_model(model).model.predict(pandas.DataFrame(X, columns=list("abcd")))
+    np.testing.assert_array_equal(found, labels)
+    result = invoke("cluster", folder, "-o", out, "--append", "--force")
+    assert result.exit_code == 2
+    assert "--append takes a single file" in result.stderr
 
 
 def test_a_folder_of_noise_is_one_cluster(invoke, tmp_path):
@@ -527,7 +614,7 @@ def test_the_report_describes_the_columns_of_the_table(invoke, people, tmp_path,
     assert "person " in apart
     assert "disjoint subsets, clustered independently" in apart
 
-    monkeypatch.setattr("volmar.cli.cluster.LONG_FIT", 0.0)
+    monkeypatch.setattr("volmar.report.judging.LONG_FIT", 0.0)
     result = invoke(*arguments, "--report", page, "--method", "MSPC", "--force")
     assert result.exit_code == 0, result.output
     html = page.read_text(encoding="utf-8")

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone, is_clusterer
+from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
+from volmar.table_clusterer import clusterer_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "volmar"
@@ -32,6 +33,7 @@ MAP = [
     {"tables", "models"},
     {"papers"},
     {"plots", "report"},
+    {"table_clusterer"},
     {"cli"},
 ]
 # On these lines rooms do not know each other.
@@ -40,7 +42,7 @@ GROUND = {"_version", "_memory"}
 LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
-CLUSTERERS = [name for name in ESTIMATORS if is_clusterer(getattr(volmar, name)())]
+CLUSTERERS = clusterer_names()
 
 
 def run(code, **environment):

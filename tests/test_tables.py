@@ -162,7 +162,7 @@ class TestReading:
             ("a.npz", b"PK\x03\x04rubbish", ["a.npz"]),
             ("a.svm", b"1:2 3:4\n", ["a.svm", "label column:value"]),
             ("a.svm", b"# nothing\n", ["a.svm"]),
-            ("a.xlsx", b"rubbish", ["'.xlsx'", "CSV"]),
+            ("a.docx", b"rubbish", ["'.docx'", "CSV"]),
         ],
     )
     def test_damage(self, put, name, content, words):

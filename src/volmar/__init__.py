@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         MultivariateMMC,
     )
     from volmar.separation import MSPC, MinimaxProbabilityMachine
+    from volmar.table_clusterer import TableClusterer
     from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
 
 # Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
@@ -52,6 +53,7 @@ _HOMES = {
     "SKMMC": "volmar.margin",
     "SMIC": "volmar.baselines",
     "SoftLabelMVC": "volmar.volume",
+    "TableClusterer": "volmar.table_clusterer",
     "VolumeRegularizedClassifier": "volmar.volume",
 }
 
@@ -74,6 +76,7 @@ __all__ = [
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "SoftLabelMVC",
+    "TableClusterer",
     "VolumeRegularizedClassifier",
     "__version__",
 ]

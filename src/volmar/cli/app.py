@@ -74,6 +74,7 @@ class Scale(StrEnum):
     none = "none"
     standard = "standard"
     minmax = "minmax"
+    auto = "auto"
 
 
 class Missing(StrEnum):
@@ -169,18 +170,39 @@ def cluster(
         bool,
         typer.Option("--split-anyway", help="Split in two though no evidence supports it."),
     ] = False,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha",
+            metavar="LEVEL",
+            help="Level of the tests of auto: the probability that one group is split; 0.05.",
+        ),
+    ] = None,
+    max_clusters: Annotated[
+        int | None, typer.Option("--max-clusters", min=1, help="Maximum number for auto.")
+    ] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
-    scale: ScaleOption = Scale.standard,
-    missing: MissingOption = Missing.error,
+    scale: ScaleOption = Scale.auto,
+    missing: MissingOption = Missing.impute,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV of labels.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Labels, scores and confidences: .csv, .tsv, .parquet."),
+    ] = None,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Write the rows with a column cluster to -o instead."),
+    ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--json", help="JSON file with what was found.")
+    ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
     ] = None,
@@ -203,6 +225,8 @@ def cluster(
             method=method,
             n_clusters=n_clusters,
             split_anyway=split_anyway,
+            alpha=alpha,
+            max_clusters=max_clusters,
             columns=_listed(columns),
             drop=_listed(drop),
             id_column=id_column,
@@ -210,8 +234,10 @@ def cluster(
             missing=missing.value,
             settings=parse_settings(settings or []),
             out=out,
+            append=append,
             report=report,
             save=save,
+            json=summary,
             force=force,
             seed=seed,
             scheduler=scheduler,

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volmar.cli.cluster import (
-    SAMPLE,
-    Asked,
-    Found,
-    Origin,
-    name_results,
-    report,
-    save,
-)
-from volmar.cli.cluster_evidence import command_for_two, decide
-from volmar.cli.console import Stages, UsageError, say, screen, written
+from volmar.cli.cluster import Asked, Files, fitted, outcome_of, print_found
+from volmar.cli.console import Stages, UsageError, say
 from volmar.cli.methods import make_method
+
+if TYPE_CHECKING:
+    from volmar.table_clusterer import TableClusterer
 
 __all__ = ["cluster_blocks"]
 
+# Rows on which the number of clusters is decided.
+SAMPLE = 20_000
 # Share of the rows in which the split of all rows may differ from the one that was tested.
 SAME_SPLIT = 0.05
 
 
-def cluster_blocks(asked: Asked, found: Found) -> None:
+def cluster_blocks(asked: Asked, files: Files) -> None:
     """Decide on a sample, fit to all rows by passes, write labels block by block."""
-    from volmar.report import sentences_of
     from volmar.rows import as_table, drawn_rows
     from volmar.tables import is_folder_of_tables, prepare_blocks, read_folder
 
@@ -41,48 +36,52 @@ def cluster_blocks(asked: Asked, found: Found) -> None:
             f"--scheduler takes a folder of Parquet or CSV files, got {asked.source!r}. Leave "
             "--scheduler out for a single file."
         )
-    stages = Stages()
+    if asked.append:
+        raise UsageError("--append takes a single file, got a folder. Leave it out.")
+    stages = Stages([*asked.planned(), "clustering", "labelling"])
     with _client(asked.scheduler):
         with stages.stage("reading"):
             frame = read_folder(asked.source)
-            preparation = asked.preparation()
+            preparation = asked.clusterer()._new_preparation()
             rows = prepare_blocks(frame, preparation)
             table = as_table(rows.X)
             n, d = table.shape
             chosen = drawn_rows(n, None, SAMPLE, np.random.default_rng(asked.seed))
-            sample = table[chosen]
+            sample = replace(rows, X=table[chosen], ids=chosen, id_name="row", kept=None)
         for note in rows.notes:
             say(f"note: {note}")
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            with stages.stage("looking for groups") as tell:
-                decide(asked, sample, found, tell)
-            if found.n_found > 1:
-                _fit(asked, found, rows.X, sample, stages)
-        found.warnings += list(dict.fromkeys(str(w.message).splitlines()[0] for w in caught))
+        clusterer = fitted(
+            asked,
+            lambda one, progress: one.fit_prepared(sample, preparation, progress=progress),
+            stages,
+        )
+        if clusterer.n_clusters_ == 2:
+            _fit_all(asked, clusterer, rows.X, sample.X, stages)
+        elif clusterer.n_clusters_ > 2:
+            say(
+                f"{clusterer.n_clusters_} clusters are found on the sample; the other rows are "
+                "predicted."
+            )
         with stages.stage("labelling") as tell:
-            sizes = _labelled(asked, found, rows, tell)
-    screen().print(
-        f"{Path(asked.source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks",
-        markup=False,
-    )
-    if n > len(sample):
-        say(f"The number of clusters was decided on {len(sample)} rows drawn at random.")
-    for line in sentences_of(found.evidence):
-        screen().print(line, markup=False)
-    if found.n_found == 1:
-        screen().print("One cluster.")
-        if asked.wanted() is None:
-            say(f"(The best split in two, not supported by the rows: {command_for_two(asked)})")
-    else:
-        counts = ", ".join(str(size) for size in sizes)
-        screen().print(f"{len(sizes)} clusters by {type(found.model).__name__}: {counts} rows.")
-    for text in found.warnings:
-        say(f"warning: {text}")
-    save(asked, found, preparation)
+            sizes = _labelled(asked, files, clusterer, rows, tell)
+    if n > len(chosen):
+        say(f"The number of clusters was decided on {len(chosen)} rows drawn at random.")
+    heading = f"{Path(asked.source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
+    print_found(asked, clusterer, heading, sizes)
+    files.save(clusterer)
+    files.summary(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
     if asked.report is not None:
-        shape = (n, len(frame.columns))
-        _report_sample(asked, found, rows, sample, chosen, shape, preparation, stages)
+        outcome = outcome_of(asked, clusterer, stages)
+        shown = f"This page shows {len(chosen)} of {n} rows, drawn at random."
+        files.report(
+            replace(
+                outcome,
+                title=f"Clusters of {Path(asked.source).name}",
+                source=Path(asked.source).name,
+                n_rows=n,
+                notes=[*outcome.notes, shown],
+            )
+        )
 
 
 @contextmanager
@@ -100,16 +99,10 @@ def _client(address: str | None) -> Iterator[None]:
         yield
 
 
-def _fit(asked: Asked, found: Found, X: Any, sample: Any, stages: Stages) -> None:
+def _fit_all(asked: Asked, clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> None:
+    """Fit the split to all rows, and take it where it is the one that was tested."""
     from volmar.distributed import LostBlocksError, report_passes
-
-    if found.n_found > 2:
-        say(f"{found.n_found} clusters are found on the sample; the other rows are predicted.")
-        if found.model is None:
-            with stages.stage("clustering"):
-                model = make_method(asked.method, found.n_found, asked.seed, asked.settings)
-                found.model = model.fit(sample)
-        return
+    from volmar.metrics import clustering_error
 
     def tell_pass(report: Any) -> None:
         say(f"pass {report.number}: {report.n_rows} rows, {report.seconds:.1f} s")
@@ -119,45 +112,40 @@ def _fit(asked: Asked, found: Found, X: Any, sample: Any, stages: Stages) -> Non
             model = make_method(asked.method, 2, asked.seed, asked.settings).fit(X)
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
-    tested = found.model
-    if tested is not None:
-        from volmar.metrics import clustering_error
-
-        if clustering_error(tested.predict(sample), model.predict(sample)) > SAME_SPLIT:
-            say("All rows give another split than the one that was tested, which is kept.")
-            return
-    found.model = model
+    is_tested = clusterer.n_clusters == "auto"
+    tested = clusterer.model_.predict(sample)
+    if is_tested and clustering_error(tested, model.predict(sample)) > SAME_SPLIT:
+        say("All rows give another split than the one that was tested, which is kept.")
+        return
+    clusterer.adopt(model)
 
 
-def _labelled(asked: Asked, found: Found, rows: Any, tell: Any) -> list[int]:
+def _labelled(
+    asked: Asked, files: Files, clusterer: TableClusterer, rows: Any, tell: Any
+) -> NDArray[np.int64]:
     """Return the sizes of the clusters, and write the labels as they come, where asked for."""
     import dask
 
     from volmar.tables import open_labels
 
-    counts = np.zeros(max(found.n_found, 1), dtype=np.int64)
+    counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     blocks = list(rows.X.to_delayed().ravel())
-    out = asked.out
-    file: Any = nullcontext() if out is None else open_labels(out, rows.id_name, force=asked.force)
+    file: Any = nullcontext()
+    if asked.out is not None:
+        file = open_labels(asked.out, rows.id_name, confidence=True, force=asked.force)
     with file as write:
         before = 0
         for i, block in enumerate(blocks):
             X = dask.compute(block)[0]
-            part = Found(model=found.model)
-            if found.model is None:
-                name_results(part, X)
-            else:
-                part.labels = found.model.predict(X)
-                part.scores = found.model.decision_function(X)
-            counts += np.bincount(part.labels, minlength=counts.size)
+            labels, scores, confidence = clusterer.label_prepared(X)
+            counts += np.bincount(labels, minlength=counts.size)
             if write is not None:
-                write(_ids(rows.ids, i, before, len(X)), part.labels, part.scores)
-            before += len(part.labels)
+                write(_ids(rows.ids, i, before, len(X)), labels, scores, confidence)
+            before += len(labels)
             tell(i + 1, len(blocks))
     if asked.out is not None:
-        found.complete.append(asked.out)
-        written(asked.out)
-    return [int(count) for count in counts]
+        files.done(asked.out)
+    return counts
 
 
 def _ids(ids: Any, block: int, before: int, size: int) -> Any:
@@ -167,26 +155,3 @@ def _ids(ids: Any, block: int, before: int, size: int) -> Any:
     if isinstance(ids, np.ndarray):
         return ids[before : before + size]
     return ids.blocks[block].compute()
-
-
-def _report_sample(
-    asked: Asked,
-    found: Found,
-    rows: Any,
-    sample: Any,
-    chosen: Any,
-    shape: tuple[int, int],
-    preparation: Any,
-    stages: Stages,
-) -> None:
-    few = Found(model=found.model, n_found=found.n_found, evidence=found.evidence)
-    few.warnings, few.complete = found.warnings, found.complete
-    few.labels, few.scores = np.zeros(len(sample), dtype=np.int64), np.zeros(len(sample))
-    if found.model is not None:
-        few.labels = found.model.predict(sample)
-        few.scores = found.model.decision_function(sample)
-    notes = [*rows.notes, f"This page shows {len(sample)} of {shape[0]} rows, drawn at random."]
-    few_rows = replace(rows, X=sample, ids=chosen, id_name="row", notes=notes)
-    if asked.report is not None:
-        origin = Origin(Path(asked.source).name, shape, preparation)
-        report(asked, asked.report, few, origin, few_rows, stages)

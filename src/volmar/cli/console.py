@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
 __all__ = ["Screen", "Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
 
@@ -94,18 +103,62 @@ class Stages:
     """The stages of a command: a line that moves while one runs, and how long each took.
 
     Nothing moves where the error stream is no terminal, nor for less than a moment.
+
+    Parameters
+    ----------
+    planned : sequence of str, default=()
+        The stages that are to come, for "stage 2 of 5"; some may be left out on the way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, planned: Sequence[str] = ()) -> None:
+        self.planned = list(planned)
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
         """Run a stage; what it yields can be told (done, wanted)."""
         start = time.perf_counter()
-        with counted(name) as tell:
+        with counted(self._numbered(name)) as tell:
             yield tell
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    @contextmanager
+    def watching(self) -> Iterator[Callable[[str, int, int], None]]:
+        """Show the stages of something that reports them: ``progress(stage, done, total)``."""
+        with ExitStack() as shown:
+            current = ""
+            tell: Callable[[int, int], None] = _quiet
+
+            def progress(name: str, done: int, total: int) -> None:
+                nonlocal current, tell
+                if name != current:
+                    shown.close()
+                    current, tell = name, shown.enter_context(counted(self._numbered(name)))
+                tell(done, total)
+
+            yield progress
+
+    def _numbered(self, name: str) -> str:
+        if name not in self.planned:
+            return name
+        return f"stage {self.planned.index(name) + 1} of {len(self.planned)}: {name}"
+
+
+class _TimeLeft(ProgressColumn):
+    """About how long the stage will still take, where its steps are counted."""
+
+    def render(self, task: Task) -> Text:
+        """Return the time in words."""
+        if not task.total or not task.completed or task.elapsed is None:
+            return Text("")
+        left = task.elapsed * max(task.total - task.completed, 0.0) / task.completed
+        return Text(f"about {_time_text(left)} left")
+
+
+def _time_text(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
@@ -120,6 +173,7 @@ def counted(name: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         TimeElapsedColumn(),
+        _TimeLeft(),
     ]
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=None)

@@ -14,7 +14,6 @@ from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table as ScreenTable
-from sklearn.base import is_clusterer
 from sklearn.cluster import KMeans
 
 import volmar
@@ -22,6 +21,7 @@ from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two
 from volmar.metrics import clustering_error
 from volmar.plots import ClusterDisplay
 from volmar.report import Section, Table, write_page
+from volmar.table_clusterer import clusterer_names
 
 INTRODUCTION = (
     "Each method ran once with its default settings; no label was used. Errors are the share of "
@@ -117,12 +117,9 @@ def _data(n_samples: int, seed: int) -> list[tuple[str, np.ndarray, np.ndarray]]
 
 def _methods(seed: int) -> Iterator[tuple[str, Any]]:
     yield "KMeans (sklearn)", KMeans(2, n_init=10, random_state=seed)
-    for name in volmar.__all__:
-        if name == "__version__" or name in SEMI_DEFINITE:
-            continue
-        model = getattr(volmar, name)(random_state=seed)
-        if is_clusterer(model):
-            yield name, model
+    for name in clusterer_names():
+        if name not in SEMI_DEFINITE:
+            yield name, getattr(volmar, name)(random_state=seed)
 
 
 def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:

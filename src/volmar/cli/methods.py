@@ -8,21 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from volmar.cli.console import UsageError
+from volmar.table_clusterer import clusterer_names
 
 __all__ = ["DEFAULT", "clusterer_names", "make_method", "parse_settings"]
 
 # Does not depend on the units of the columns, is linear in the rows, and tests every split.
 DEFAULT = "MSPC"
-
-
-def clusterer_names() -> list[str]:
-    """Return the names of all clusterers of the library."""
-    from sklearn.base import is_clusterer
-
-    import volmar
-
-    names = [name for name in volmar.__all__ if name != "__version__"]
-    return [name for name in names if is_clusterer(getattr(volmar, name)())]
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:

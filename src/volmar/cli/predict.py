@@ -35,8 +35,8 @@ def predict_file(
         preparation.id_column = id_column
     with stages.stage("predicting"):
         rows = preparation.transform(table)
-        labels = saved.model.predict(rows.X)
-        scores = one_score(saved.model.decision_function(rows.X))
+        labels = saved.clusterer.predict(rows.X)
+        scores = one_score(saved.clusterer.decision_function(rows.X))
     for text in dict.fromkeys(str(one.message) for one in caught):
         say(f"warning: {text}")
     for note in rows.notes:

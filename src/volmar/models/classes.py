@@ -1,4 +1,4 @@
-"""What may stand in a model file: classes and functions of volmar, and their attributes."""
+"""What may stand in a model file: classes of volmar, a few of scikit-learn, and attributes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import kernel_metrics
+from sklearn.pipeline import Pipeline
 
 import volmar
 
@@ -24,12 +25,25 @@ __all__ = [
     "is_public_estimator",
     "known_functions",
     "name_of",
+    "transformers",
 ]
 
 # Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
 ROOMS = (
     *("rows", "graphs", "operators", "solvers", "splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
+)
+# What a `TableClusterer` is made of beside the rooms.
+OF_TABLES = frozenset(
+    {"volmar.table_clusterer", "volmar.report.evidence", "volmar.report.outcome"}
+)
+# Steps of pipelines: their transforms are arithmetic with arrays, and call nothing by a name.
+TRANSFORMERS = (
+    *("sklearn.preprocessing.MaxAbsScaler", "sklearn.preprocessing.MinMaxScaler"),
+    *("sklearn.preprocessing.Normalizer", "sklearn.preprocessing.RobustScaler"),
+    *("sklearn.preprocessing.StandardScaler", "sklearn.decomposition.PCA"),
+    *("sklearn.decomposition.TruncatedSVD", "sklearn.impute.MissingIndicator"),
+    "sklearn.impute.SimpleImputer",
 )
 # Calls a method by a name that it holds.
 NOT_THESE = frozenset({"volmar.base.blocks"})
@@ -38,16 +52,31 @@ NOT_THESE = frozenset({"volmar.base.blocks"})
 @cache
 def _modules() -> frozenset[str]:
     """Modules of the rooms, as they lie on the disk; rooms inside rooms hold no models."""
-    return frozenset(
+    of_rooms = frozenset(
         f"volmar.{room}.{module.name}"
         for room in ROOMS
         for module in iter_modules([str(Path(home) / room) for home in volmar.__path__])
         if not module.ispkg
-    ).difference(NOT_THESE)
+    )
+    return (of_rooms | OF_TABLES).difference(NOT_THESE)
+
+
+@cache
+def transformers() -> dict[str, type]:
+    """Classes of scikit-learn that may be steps of a pipeline, by their public names."""
+    pairs = [name.rpartition(".") for name in TRANSFORMERS]
+    return {f"{home}.{own}": getattr(import_module(home), own) for home, _, own in pairs}
+
+
+@cache
+def _of_scikit_learn() -> dict[str, type]:
+    return {**transformers(), "sklearn.pipeline.Pipeline": Pipeline}
 
 
 def name_of(cls: type) -> str | None:
     """Return the name under which a class stands in a file, None for one that may not."""
+    if cls.__module__.startswith("sklearn."):
+        return next((name for name, known in _of_scikit_learn().items() if known is cls), None)
     name = f"{cls.__module__}.{cls.__qualname__}"
     return name if class_named(name) is cls else None
 
@@ -55,8 +84,11 @@ def name_of(cls: type) -> str | None:
 def class_named(name: str) -> type | None:
     """Return the class of that name, None where a file may not name it.
 
-    Nothing is imported but volmar's own modules, and those are known by name before.
+    Nothing is imported but volmar's own modules and those of a few transformers of scikit-learn,
+    all known by name before.
     """
+    if name in _of_scikit_learn():
+        return _of_scikit_learn()[name]
     home, _, own = name.rpartition(".")
     if home not in _modules():
         return None

@@ -242,5 +242,5 @@ def _refusal(item: Any, path: _Place, fault: str) -> TypeError:
         return TypeError(f"{path} ({kind.__name__}) cannot be saved: it {fault}.")
     return TypeError(
         f"{path} is a {kind.__module__}.{kind.__qualname__}, and a model file holds numbers, "
-        "strings, arrays and volmar's own objects only."
+        "strings, arrays, volmar's own objects and simple transformers of scikit-learn only."
     )

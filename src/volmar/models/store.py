@@ -8,14 +8,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import sklearn
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._version import __version__
 from volmar.models.archive import Archive, ModelError, write_archive
-from volmar.models.classes import is_public_estimator
+from volmar.models.classes import is_public_estimator, transformers
 from volmar.models.decode import Decoder
 from volmar.models.encode import Encoder
+from volmar.tables import Preparation
 
 __all__ = ["SavedModel", "load_model", "save_model"]
 
@@ -31,9 +34,10 @@ class SavedModel:
     Attributes
     ----------
     model : estimator
-        The fitted estimator.
-    preparation : object or None
-        How its rows were made from a table, where that was saved with it.
+        The fitted estimator, as it was saved: a clusterer, a pipeline or a `TableClusterer`.
+    preparation : Preparation or None
+        How its rows were made from a table, where that was saved with it. That of a
+        `TableClusterer` is its own.
     version : str
         The version of volmar that wrote the file.
     """
@@ -41,6 +45,11 @@ class SavedModel:
     model: Any
     preparation: Any
     version: str
+
+    @property
+    def clusterer(self) -> Any:
+        """What takes rows that `preparation` has made: the model, or that of `TableClusterer`."""
+        return getattr(self.model, "model_", self.model)
 
 
 def save_model(
@@ -53,9 +62,11 @@ def save_model(
     path : str or path
         The file; ``.volmar`` is the customary ending.
     model : estimator
-        A fitted estimator of volmar.
-    preparation : object, optional
-        How its rows were made from a table, a `volmar.tables.Preparation`.
+        A fitted estimator of volmar, such as `MSPC` or `TableClusterer`, or a pipeline of
+        scikit-learn that ends in one. Other steps may be `StandardScaler`, `MinMaxScaler`,
+        `MaxAbsScaler`, `RobustScaler`, `Normalizer`, `SimpleImputer`, `PCA` or `TruncatedSVD`.
+    preparation : volmar.tables.Preparation, optional
+        How its rows were made from a table. A `TableClusterer` has its own.
     force : bool, default=False
         Replace a file that exists.
 
@@ -94,9 +105,10 @@ def save_model(
     >>> bool((again.predict(X) == model.labels_).all())
     True
     """
-    if not is_public_estimator(type(model)):
-        raise TypeError(
-            f"model must be an estimator of volmar, such as MSPC, got {type(model).__name__}."
+    _refuse_unknown(model)
+    if preparation is not None and _is_of_tables(model):
+        raise ValueError(
+            f"preparation={preparation!r:.60}: a TableClusterer has its own. Leave it out."
         )
     try:
         check_is_fitted(model)
@@ -152,11 +164,10 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
             raise archive.error("has a model.json that is not made like one")
         decoder = Decoder(archive, text["nodes"])
         model, preparation = decoder.value(text["model"]), decoder.value(text["preparation"])
-        if not is_public_estimator(type(model)):
-            raise archive.error(f"holds a {type(model).__name__} and not an estimator of volmar")
-        n_features = vars(model).get("n_features_in_")
-        if not isinstance(n_features, int) or "result_" not in vars(model):
-            raise archive.error(f"holds a {type(model).__name__} that is not fitted")
+        _check_loaded(archive, model)
+        if _is_of_tables(model):
+            preparation = model.preparation_
+    _warn_of_scikit_learn(path, model)
     if version != __version__:
         warnings.warn(
             f"{path} was written by volmar {version}, and this is {__version__}: labels of new "
@@ -165,6 +176,81 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
             stacklevel=2,
         )
     return SavedModel(model, preparation, version)
+
+
+def _is_of_tables(model: Any) -> bool:
+    return is_public_estimator(type(model)) and type(model).__name__ == "TableClusterer"
+
+
+def _refuse_unknown(model: Any) -> None:
+    """Refuse what cannot be saved by its class, before anything is encoded."""
+    if type(model) is not Pipeline:
+        if not is_public_estimator(type(model)):
+            raise TypeError(
+                f"model must be an estimator of volmar, such as MSPC, got {type(model).__name__}. "
+                "A pipeline of scikit-learn may end in one."
+            )
+        return
+    *before, (_, last) = model.steps
+    if not is_public_estimator(type(last)) or _is_of_tables(last):
+        raise TypeError(
+            "model must be a pipeline that ends in a clusterer of volmar, such as MSPC, got one "
+            f"that ends in {type(last).__name__}."
+        )
+    known = transformers()
+    for name, step in before:
+        if step not in (None, "passthrough") and type(step) not in known.values():
+            words = ", ".join(one.rpartition(".")[2] for one in known)
+            raise TypeError(
+                f"the step {name!r} of the pipeline is a {type(step).__name__}, and a model file "
+                f"holds only these transformers: {words}."
+            )
+    if model.memory is not None:
+        raise TypeError(
+            "the pipeline has a memory, and a model file cannot hold it: call "
+            "set_params(memory=None) on the fitted pipeline and save it then."
+        )
+
+
+def _check_loaded(archive: Archive, model: Any) -> None:
+    """Refuse a model whose parts are not those of a fitted one."""
+    name = type(model).__name__
+    if type(model) is Pipeline:
+        steps = vars(model).get("steps")
+        is_list = type(steps) is list and len(steps) > 0
+        if not is_list or any(type(one) is not tuple or len(one) != 2 for one in steps):
+            raise archive.error("holds a pipeline whose steps are not names and estimators")
+        try:
+            _refuse_unknown(model)
+        except TypeError as error:
+            raise archive.error(f"holds a pipeline that none is saved as: {error}") from error
+        model = model.steps[-1][1]
+    elif _is_of_tables(model):
+        if type(vars(model).get("preparation_")) is not Preparation:
+            raise archive.error(f"holds a {name} that is not fitted")
+        model = vars(model).get("model_")
+    if not is_public_estimator(type(model)) or _is_of_tables(model):
+        raise archive.error(f"holds a {type(model).__name__} and not an estimator of volmar")
+    n_features = vars(model).get("n_features_in_")
+    if not isinstance(n_features, int) or "result_" not in vars(model):
+        raise archive.error(f"holds a {type(model).__name__} that is not fitted")
+
+
+def _warn_of_scikit_learn(path: Any, model: Any) -> None:
+    """Warn where steps of a pipeline were fitted by another version of scikit-learn."""
+    if type(model) is not Pipeline:
+        return
+    of_sklearn = [model, *(step for _, step in model.steps[:-1] if hasattr(step, "__dict__"))]
+    # As scikit-learn does when it unpickles.
+    versions = {str(vars(one).pop("_sklearn_version", sklearn.__version__)) for one in of_sklearn}
+    if versions - {sklearn.__version__}:
+        warnings.warn(
+            f"{path} has steps that scikit-learn {', '.join(sorted(versions))!s:.60} fitted, and "
+            f"this is {sklearn.__version__}: labels of new rows may differ. Fit and save again to "
+            "be sure.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _check_version(archive: Archive, text: Any) -> str:

@@ -5,6 +5,7 @@ from volmar.report.evidence import evidence_of, sentences_of
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
 from volmar.report.reproduction import to_markdown, write_reproduction
+from volmar.report.save_report import save_report
 
 __all__ = [
     "BestSplit",
@@ -14,6 +15,7 @@ __all__ = [
     "Section",
     "Table",
     "evidence_of",
+    "save_report",
     "sentences_of",
     "to_markdown",
     "write_page",

@@ -105,9 +105,11 @@ class BestSplit:
     command: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
     """Everything that a run knows: the question, the data, the answer and its evidence.
+
+    Only `X` and `labels` are needed; the page leaves out what is not given.
 
     Attributes
     ----------
@@ -120,11 +122,12 @@ class Outcome:
     source : str
         Where the rows come from.
     n_rows, n_columns : int
-        Shape of the source; `X` may have fewer rows (dropped, or a sample) and other columns.
+        Shape of the source; `X` may have fewer rows (dropped, or a sample) and other columns. By
+        default that of `X`.
     notes : list of str
         What was done to the data, a line each.
     method : str
-        Name of the method.
+        Name of the method; by default that of the class of `model`.
     parameters : dict
         Its parameters.
     seed : int
@@ -132,20 +135,20 @@ class Outcome:
     X : array of shape (n, d)
         Rows as the method saw them, dense or CSR, without NaN.
     feature_names : list of str
-        Names of the columns of `X`.
+        Names of the columns of `X`; x0, x1, ... by default.
     ids : ndarray of shape (n,)
-        Names of the rows of `X`.
+        Names of the rows of `X`; their numbers from 0 by default.
     id_name : str
         What such a name is called.
     labels : ndarray of shape (n,)
         Cluster of each row.
     scores : ndarray of shape (n,) or (n, k)
-        `decision_function` of the rows.
+        `decision_function` of the rows; zeros by default.
     model : object or None
         The fitted estimator, or a pipeline that ends in one; None where nothing was split.
     n_found : int
         Number of clusters that were looked for or decided on; 1 where no split is supported. The
-        page warns where fewer of them have rows.
+        page warns where fewer of them have rows. By default the number in `labels`.
     evidence : list of Evidence
         Reasons to trust the answer, or not to.
     quality : list of Score
@@ -169,28 +172,28 @@ class Outcome:
         "column=value" are taken to be made of them.
     """
 
-    title: str
-    command: str
-    asked: dict[str, str]
-    source: str
-    n_rows: int
-    n_columns: int
-    notes: list[str]
-    method: str
-    parameters: dict[str, Any]
-    seed: int
+    title: str = "Clusters"
+    command: str = ""
+    asked: dict[str, str] = field(default_factory=dict)
+    source: str = "the rows"
+    n_rows: int = 0
+    n_columns: int = 0
+    notes: list[str] = field(default_factory=list)
+    method: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
     X: Any
-    feature_names: list[str]
-    ids: NDArray
-    id_name: str
+    feature_names: list[str] = field(default_factory=list)
+    ids: Any = None
+    id_name: str = "row"
     labels: NDArray
-    scores: NDArray
-    model: Any
-    n_found: int
-    evidence: list[Evidence]
-    quality: list[Score]
-    warnings: list[str]
-    seconds: dict[str, float]
+    scores: Any = None
+    model: Any = None
+    n_found: int = 0
+    evidence: list[Evidence] = field(default_factory=list)
+    quality: list[Score] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
     offsets: NDArray | None = None
     scales: NDArray | None = None
     description: ClusterDescription | None = None
@@ -200,6 +203,19 @@ class Outcome:
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
+        missing = {
+            "n_rows": n,
+            "n_columns": d,
+            "method": "" if self.model is None else type(self.estimator).__name__,
+            "feature_names": [f"x{j}" for j in range(d)],
+            "ids": np.arange(n),
+            "scores": np.zeros(n),
+            "n_found": self.k,
+        }
+        for name, value in missing.items():
+            given = getattr(self, name)
+            if given is None or (isinstance(given, (int, str, list)) and not given):
+                object.__setattr__(self, name, value)
         for name in ("ids", "labels", "scores"):
             found = len(getattr(self, name))
             if found != n:

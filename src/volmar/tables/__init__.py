@@ -3,22 +3,32 @@
 from volmar.tables.blocks import prepare_blocks
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.frames import as_pandas
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.source import source_columns
-from volmar.tables.write import open_labels, write_atomically, write_labels
+from volmar.tables.whole_file import write_atomically
+from volmar.tables.write import open_labels, write_labels
+from volmar.tables.write_columns import open_columns, written_kind
+from volmar.tables.write_rows import open_rows, write_rows
 
 __all__ = [
     "LoadedTable",
     "Preparation",
     "Prepared",
     "TableError",
+    "as_pandas",
     "is_folder_of_tables",
+    "open_columns",
     "open_labels",
+    "open_rows",
     "prepare_blocks",
     "read_folder",
     "read_table",
     "source_columns",
     "write_atomically",
     "write_labels",
+    "write_rows",
+    "written_kind",
 ]

@@ -14,7 +14,8 @@ from volmar.tables.columns import Columns, refuse_duplicates
 from volmar.tables.errors import TableError, listed, need, shown
 from volmar.tables.fills import Fills
 from volmar.tables.kinds import ColumnKind
-from volmar.tables.prepare import Preparation, Prepared
+from volmar.tables.prepare import Preparation
+from volmar.tables.prepared import Prepared
 from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales, scaled_into
 from volmar.tables.steps import note_scaling, say_missing
 

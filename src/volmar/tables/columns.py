@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import TableError, nearest, shown
+from volmar.tables.frames import as_pandas
 from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable
 
@@ -176,10 +177,9 @@ class Columns:
 def as_columns(data: Any) -> Columns:
     """Return the columns of a `LoadedTable`, a DataFrame, an ndarray or a sparse array."""
     source, names, notes = "the table", None, []
+    data = as_pandas(data)
     if isinstance(data, LoadedTable):
         source, names, notes, data = data.name, data.feature_names, data.notes, data.data
-    if hasattr(data, "to_pandas"):  # polars, pyarrow
-        data = data.to_pandas()
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
         refuse_duplicates(source, names)

@@ -20,6 +20,8 @@ KINDS = ("numeric", "ordinal", "categorical", "boolean", "date", "text", "id", "
 MAX_CATEGORIES, MAX_LEVELS = 50, 15
 # Of fewer rows nothing is said of numbers: any two are a column of two values.
 FEWEST_ROWS = 10
+# Rows that are looked at before all are.
+FIRST_ROWS = 1000
 # Share of the values of a column of numbers that may be other words.
 FEW_WORDS = 0.05
 # So many equal values are expected among whole numbers that are drawn at random, and there are
@@ -121,6 +123,11 @@ def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
     if series.dtype == object:
         values = pd.to_numeric(series, errors="coerce")
     numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    first = numbers[:FIRST_ROWS]
+    if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
+        first[np.isfinite(first)]
+    ).size > 2:
+        return ColumnKind("numeric")  # neither two values nor whole numbers
     numbers = numbers[np.isfinite(numbers)]
     different = np.unique(numbers)
     if different.size == 2 and numbers.size >= FEWEST_ROWS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +14,13 @@ from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import Columns, as_columns
 from volmar.tables.errors import TableError, listed, shown
 from volmar.tables.fills import Fills, learn_fills
+from volmar.tables.kind_notes import note_kinds, quoted_names
 from volmar.tables.kinds import ColumnKind, check_kinds
+from volmar.tables.prepared import Prepared
 from volmar.tables.scaling import figures_of, offsets_and_scales, scaled_into
+from volmar.tables.sparse_tables import fits_dense, padded, without_missing
 from volmar.tables.steps import (
     code_again,
-    copies_of,
     drop_rows,
     few,
     float_csr,
@@ -30,71 +32,14 @@ from volmar.tables.steps import (
     say_missing,
 )
 from volmar.tables.tails import Tails, find_tails
+from volmar.tables.telling import CodedColumn, different_categories, telling_numbers
 
-__all__ = ["Preparation", "Prepared"]
+__all__ = ["Preparation"]
 
 _SCALES = ("auto", "standard", "minmax", "none")
 _MISSING = ("impute", "drop", "indicator", "error")
-_LARGEST_DENSE = 1 << 30  # bytes a sparse table may take when it is made dense
-# A column with fewer values than this is left out: the rest would be guesses.
-FEWEST_KNOWN = 1 / 3
 _AS_NUMBERS = ("numeric", "ordinal", "date")
 _AS_CATEGORIES = ("categorical", "boolean")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Rows ready for a method.
-
-    Attributes
-    ----------
-    X : ndarray, csr_array or dask array of shape (n, d)
-        Float64; sparse if the table was and nothing is scaled, a dask array by `prepare_blocks`.
-    ids : ndarray or None
-        The id column, or row numbers from 0, of the kept rows. For blocks None, which stands
-        for all row numbers, or a dask array.
-    id_name : str
-        "row" or the name of the id column.
-    feature_names : list of str
-        Names of the columns of X.
-    kept : ndarray of bool or None
-        Which rows of the table are in X; None for blocks stands for all.
-    notes : list of str
-        What was done, in plain words, one line each.
-    warnings : list of str
-        What may mislead, one line each.
-    noise : callable or None
-        From X and a Generator to the rows of `dithered`; None where they are X.
-    """
-
-    X: Any
-    ids: Any
-    id_name: str
-    feature_names: list[str]
-    kept: Any
-    notes: list[str]
-    warnings: list[str] = field(default_factory=list)
-    noise: Callable[[Any, np.random.Generator], Any] | None = None
-
-    def dithered(self, seed: int = 0) -> Any:
-        """Return the rows to fit a method on.
-
-        Values are known to within the resolution of their column, and some gaps between them are
-        made by the preparation: those between the logs of small counts, and between the scores of
-        categories, which two columns can make by themselves. Noise fills these gaps. Clusters of
-        the rows are what the fitted method predicts for `X`.
-
-        Parameters
-        ----------
-        seed : int, default=0
-            Random seed of the noise.
-
-        Returns
-        -------
-        matrix of shape (n, d)
-            `X` itself where there are no such columns.
-        """
-        return self.X if self.noise is None else self.noise(self.X, np.random.default_rng(seed))
 
 
 @dataclass
@@ -295,7 +240,7 @@ class Preparation:
         found = self._find_kinds(table)
         numbers = [j for j, kind in found.items() if kind.kind in _AS_NUMBERS]
         texts = [j for j, kind in found.items() if kind.kind in _AS_CATEGORIES]
-        if table.is_sparse and (self.scale == "none" or not self._fits_dense(table, notes)):
+        if table.is_sparse and (self.scale == "none" or not fits_dense(table, self.scale, notes)):
             return self._fit_sparse(table, numbers, notes)
 
         # 1. Numbers: without columns that say nothing, and with short tails.
@@ -303,11 +248,16 @@ class Preparation:
         words: list[str] = []
         X = table.numbers(numbers, kinds, words)
         if words and self.missing == "error":
-            raise TableError(f"{table.source}: {words[0]}, which --missing error refuses; give "
-                             "--missing impute or drop, or --drop this column")  # fmt: skip
+            raise TableError(
+                f"{table.source}: {words[0]}, which --missing error refuses; give "
+                "--missing impute or drop, or --drop this column"
+            )
         notes += words
         X = _with_nan(X)
-        keep = self._telling(table, [table.names[j] for j in numbers], X, notes)
+        fills = self.missing in ("impute", "indicator")
+        names = [table.names[j] for j in numbers]
+        keep, gone = telling_numbers(names, X, fills=fills, notes=notes)
+        self.left_out_ |= gone
         numbers, kinds, X = few(numbers, keep), few(kinds, keep), _columns(X, keep)
         note_huge(notes, table, [table.names[j] for j in numbers], X)
         self.numbers_ = [table.names[j] for j in numbers]
@@ -353,7 +303,7 @@ class Preparation:
         self.names_in_ = list(table.names)
         self._learn_scales(table.source, X)
         note_scaling(notes, self.scale)
-        self._note_kinds(notes)
+        note_kinds(notes, self)
         self.notes_ = notes
         return _Parts(X, codes, kept)
 
@@ -374,56 +324,10 @@ class Preparation:
                 self.left_out_[name] = "names the rows" if is_id else "not chosen"
         return found
 
-    def _telling(
-        self, table: Columns, names: list[str], X: NDArray[Any], notes: list[str]
-    ) -> NDArray[np.bool_]:
-        """Tell which columns of numbers have two values, enough of them, and no copy before."""
-        unknown = np.isnan(X)
-        counts = unknown.sum(axis=0)
-        low, high = range_of(X, unknown if counts.any() else None)
-        varies = low < high
-        note_left_out(notes, names, varies, counts, table.n_rows)
-        for name, empty in zip(few(names, ~varies), counts[~varies] == table.n_rows, strict=True):
-            self.left_out_[name] = "without any value" if empty else "one value only"
-        known = varies
-        if self.missing in ("impute", "indicator"):
-            known = varies & (counts <= (1 - FEWEST_KNOWN) * table.n_rows)
-            if gone := few(names, varies & ~known):
-                notes.append(
-                    "columns that miss more than two thirds of their values were left out: "
-                    f"{listed(map(shown, gone))}"
-                )
-                self.left_out_ |= dict.fromkeys(gone, "misses most of its values")
-        keep = known.copy()
-        for copy, first in copies_of(X, np.flatnonzero(known)):
-            keep[copy] = False
-            self.left_out_[names[copy]] = f"a copy of {names[first]}"
-            notes.append(
-                f"column {shown(names[copy])} says the same as {shown(names[first])}, and was "
-                "left out"
-            )
-        return keep
-
-    def _find_scores(
-        self,
-        coded: list[tuple[str, NDArray[np.intp], list[str]]],
-        notes: list[str],
-    ) -> list[NDArray[np.intp]]:
+    def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
         """Find the scores in which categories agree, and return the codes that they take."""
-        single = [name for name, _, values in coded if len(values) < 2]
-        note_left_out(notes, single, np.zeros(len(single), bool), [0] * len(single), 1)
-        self.left_out_ |= dict.fromkeys(single, "one value only")
-        coded = [one for one in coded if len(one[2]) > 1]
-        kept: list[tuple[str, NDArray[np.intp], list[str]]] = []
-        for name, code, values in coded:
-            same = next((one for one in kept if _same_groups(one[1], code)), None)
-            if same is None:
-                kept.append((name, code, values))
-                continue
-            self.left_out_[name] = f"says the same as {same[0]}"
-            notes.append(
-                f"column {shown(name)} says the same as {shown(same[0])}, and was left out"
-            )
+        kept, gone = different_categories(coded, notes)
+        self.left_out_ |= gone
         self.scores_: CategoryScores | None = category_scores(
             [name for name, _, _ in kept],
             [code for _, code, _ in kept],
@@ -453,38 +357,6 @@ class Preparation:
             )
         return _columns(X, keep)
 
-    def _note_kinds(self, notes: list[str]) -> None:
-        """Say what was done with columns that are not plain numbers."""
-        by_kind: dict[str, list[str]] = {}
-        for name, kind in zip(self.numbers_, self.number_kinds_, strict=True):
-            by_kind.setdefault(kind.kind, []).append(name)
-        if ordinal := by_kind.get("ordinal"):
-            notes.append(f"ordinal columns count by the order of their values: {_list(ordinal)}")
-        if dates := by_kind.get("date"):
-            notes.append(f"dates were turned into years with a fraction: {_list(dates)}")
-        guessed = [
-            f"{shown(name)} ({reason})"
-            for name, reason in self.left_out_.items()
-            if self.kinds_.get(name) in ("id", "text", "ignore") and name not in self.kinds
-            and name != self.id_column and reason != "not chosen"
-        ]  # fmt: skip
-        if guessed:
-            notes.append(
-                f"columns of ids or text were left out: {listed(guessed)} (--kind "
-                "NAME=numeric or categorical uses one)"
-            )
-        described = [n for n, why in self.left_out_.items() if why.startswith("a category that")]
-        if described:
-            notes.append(
-                f"categories describe the clusters and do not make them: {_list(described)}"
-            )
-        if self.scores_ is not None and self.numbers_:
-            leading = list(dict.fromkeys(n for names in self.scores_.leading for n in names))
-            notes.append(
-                f"categories agree with each other, and count as {self.scores_.n_scores} "
-                f"column{'s' if self.scores_.n_scores > 1 else ''}: {_list(leading)}"
-            )
-
     def _say_left_out(self) -> str:
         gone = [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]
         if not gone:
@@ -494,7 +366,7 @@ class Preparation:
     def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> _Parts:
         X = float_csr(table.data if len(places) == len(table.names) else table.data[:, places])
         names = [table.names[j] for j in places]
-        X, kept = self._sparse_missing(table, X, names, notes)
+        X, kept = without_missing(table, X, names, self.missing, notes)
         low = X.min(axis=0).toarray().ravel()
         keep = low < X.max(axis=0).toarray().ravel()
         note_left_out(notes, names, keep, np.zeros(len(names), int), table.n_rows)
@@ -513,33 +385,6 @@ class Preparation:
         self.notes_ = notes
         return _Parts(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
 
-    def _sparse_missing(
-        self,
-        table: Columns,
-        X: Any,
-        names: list[str],
-        notes: list[str],
-        *,
-        fitted: bool = False,
-    ) -> tuple[Any, NDArray[np.bool_]]:
-        kept = np.ones(table.n_rows, dtype=bool)
-        wrong = ~np.isfinite(X.data)
-        if not wrong.any():
-            return X, kept
-        if self.missing in ("impute", "indicator"):
-            raise TableError(
-                f"{table.source} is sparse and has {wrong.sum()} missing values, which are not "
-                "filled in a sparse table; give --missing drop, or --scale standard"
-            )
-        rows = np.repeat(np.arange(table.n_rows), np.diff(X.indptr))[wrong]
-        kept[rows] = False
-        if self.missing == "error":
-            counts = np.bincount(X.indices[wrong], minlength=len(names))
-            n_rows = int((~kept).sum())
-            raise TableError(say_missing(table.source, names, counts, n_rows, fitted=fitted))
-        X, _ = drop_rows(table, X, [], kept, notes)
-        return X, kept
-
     def _learn_scales(self, source: str, X: NDArray[Any]) -> None:
         scale = "standard" if self.scale == "auto" else self.scale
         figures = figures_of(X, spread=scale == "standard")
@@ -554,7 +399,7 @@ class Preparation:
             n_scores = self.scores_.n_scores
             for k, leading in enumerate(self.scores_.leading):
                 number = f" {k + 1}" if n_scores > 1 else ""
-                self.feature_names_.append(f"categories{number} ({_list(leading, 3)})")
+                self.feature_names_.append(f"categories{number} ({quoted_names(leading, 3)})")
             # Scores have mean 0 and variance 1 already.
             offsets = np.append(offsets, np.zeros(n_scores))
             scales = np.append(scales, np.ones(n_scores))
@@ -580,11 +425,11 @@ class Preparation:
 
     def _new_parts(self, table: Columns, notes: list[str]) -> _Parts:
         if table.is_sparse:
-            table = self._padded(table)
+            table = padded(table, self.names_in_)
         numbers = self.places_of(table, self.numbers_)
         if table.is_sparse and self.tails_ is None and self.scale == "none" and not self.texts_:
             X = float_csr(table.data[:, numbers])
-            X, kept = self._sparse_missing(table, X, self.numbers_, notes, fitted=True)
+            X, kept = without_missing(table, X, self.numbers_, self.missing, notes, fitted=True)
             return _Parts(X, [], kept)
         X = _with_nan(table.numbers(numbers, self.number_kinds_, notes))
         unknown = np.isnan(X)
@@ -622,7 +467,7 @@ class Preparation:
         X, n_far = self.tails_.shorten(X)
         if told and (logs := [n for k, n in enumerate(self.numbers_) if self._is_log(k)]):
             notes.append(
-                f"columns with a long tail were put on a log scale: {_list(logs)} (--scale "
+                f"columns with a long tail were put on a log scale: {quoted_names(logs)} (--scale "
                 "standard leaves them as they are)"
             )
         if n_far:
@@ -632,16 +477,6 @@ class Preparation:
                 "median as nine tenths of the rows are spread"
             )
         return X
-
-    def _padded(self, table: Columns) -> Columns:
-        """Add the last columns that a sparse file need not mention: they are zero."""
-        n, d = table.data.shape
-        wide = len(self.names_in_)
-        if table.named or d >= wide:
-            return table
-        data = table.data.copy()
-        data.resize((n, wide))
-        return Columns(table.source, list(self.names_in_), data, True, table.notes)
 
     def _finish(
         self, table: Columns, parts: _Parts, notes: list[str], warnings: list[str]
@@ -690,24 +525,6 @@ class Preparation:
             out[:, p:] = self.scores_.transform(parts.codes)
         return out
 
-    def _fits_dense(self, table: Columns, notes: list[str]) -> bool:
-        """Tell whether a sparse table is scaled, in a dense copy; refuse one that is too large."""
-        size = 8 * table.n_rows * len(table.names)
-        if size <= _LARGEST_DENSE:
-            notes.append(
-                "the table is sparse and was made dense for scaling; --scale none keeps it so"
-            )
-            return True
-        if self.scale != "auto":
-            raise TableError(
-                f"{table.source} is sparse, and scaling it would take {size / 2**30:.1f} GiB; "
-                "give --scale none"
-            )
-        notes.append(
-            f"the table is sparse and was not scaled, which would take {size / 2**30:.1f} GiB"
-        )
-        return False
-
     def _refuse_missing(
         self,
         table: Columns,
@@ -738,10 +555,6 @@ def _names(names: Iterable[str] | None) -> list[str] | None:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _list(names: list[str], most: int = 5) -> str:
-    return listed(map(shown, names), most)
-
-
 def _feature_name(name: str, kind: ColumnKind, is_log: bool) -> str:
     if is_log:
         return f"log({name})"
@@ -759,9 +572,3 @@ def _with_nan(X: NDArray[Any]) -> NDArray[Any]:
 
 def _columns(X: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
     return X if keep.all() else X[:, keep]
-
-
-def _same_groups(one: NDArray[np.intp], other: NDArray[np.intp]) -> bool:
-    """Tell whether two columns of categories divide the rows alike."""
-    pairs = np.unique(np.stack([one, other]), axis=1).shape[1]
-    return pairs == np.unique(one).size == np.unique(other).size

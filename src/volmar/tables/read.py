@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.errors import TableError, listed, nearest, need, shown
+from volmar.tables.excel import EXCEL, read_excel
+from volmar.tables.json_records import JSON, JSON_LINES, read_json
 from volmar.tables.text import read_text
 
 __all__ = ["LoadedTable", "read_table"]
@@ -28,8 +30,10 @@ _TEXT = {
     "": "text",
 }
 _PARQUET = (".parquet", ".pq")
+_FEATHER = (".feather", ".arrow")
 _LIBSVM = (".svm", ".libsvm", ".svmlight")
-_KINDS = "CSV, TSV, TXT, Parquet, NPY, NPZ and libsvm (.svm)"
+_PACKED = (*_TEXT, *_LIBSVM, *JSON_LINES, *JSON)
+_KINDS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class LoadedTable:
         Names of an array's columns, where they are known.
     notes : list of str
         What reading had to decide, one line each.
+    path : Path or None
+        The file; None for built-in sets.
     """
 
     name: str
@@ -55,6 +61,7 @@ class LoadedTable:
     truth: NDArray[Any] | None = None
     feature_names: list[str] | None = None
     notes: list[str] = field(default_factory=list)
+    path: Path | None = None
 
 
 def read_table(source: str | Path) -> LoadedTable:
@@ -63,9 +70,11 @@ def read_table(source: str | Path) -> LoadedTable:
     Parameters
     ----------
     source : str or Path
-        A file: .csv, .tsv, .txt (separator found by looking), the same with .gz, .parquet or
-        .pq, .npy, .npz (its only two-dimensional array, or the one called X), .svm, .libsvm or
-        .svmlight. Where there is no such path, a name that `volmar.datasets.load` knows.
+        A file: .csv, .tsv, .txt (separator found by looking), .jsonl, .ndjson, .json (records),
+        the same with .gz, .parquet or .pq, .feather or .arrow, .xlsx, .xlsm or .xls (the first
+        sheet; "file.xlsx#Name" is another), .npy, .npz (its only two-dimensional array, or the
+        one called X), .svm, .libsvm or .svmlight. Where there is no such path, a name that
+        `volmar.datasets.load` knows.
 
     Returns
     -------
@@ -76,7 +85,7 @@ def read_table(source: str | Path) -> LoadedTable:
     TableError
         For a path, a name or contents that cannot be used.
     ImportError
-        Where pandas or pyarrow is needed and not installed.
+        Where pandas, pyarrow or openpyxl is needed and not installed.
 
     Examples
     --------
@@ -94,7 +103,10 @@ def read_table(source: str | Path) -> LoadedTable:
                 "that has some"
             )
         if path.exists():
-            return _read_file(path)
+            return replace(_read_file(path), path=path)
+        if sheet := _sheet_of(path):
+            file, name = sheet
+            return replace(_read_file(file, name), path=file)
     except OSError as error:
         raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
@@ -105,15 +117,39 @@ def read_table(source: str | Path) -> LoadedTable:
     return _read_built_in(str(source))
 
 
-def _read_file(path: Path) -> LoadedTable:
+def read_fields(path: Path) -> Any:
+    """Return the fields of a text file as a DataFrame of text, None for files of other kinds."""
+    kind = _TEXT.get(_plain_suffix(path))
+    return None if kind is None else read_text(path, kind, as_fields=True)[0]
+
+
+def _plain_suffix(path: Path) -> str:
+    """Return the suffix in lower case, without that of compression."""
     suffix = path.suffix.lower()
-    if suffix == ".gz":
-        suffix = Path(path.stem).suffix.lower()
-        if suffix not in _TEXT and suffix not in _LIBSVM:
-            raise TableError(
-                f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .svm.gz); "
-                "decompress it with gunzip"
-            )
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def _sheet_of(path: Path) -> tuple[Path, str] | None:
+    """Return the file and the sheet of a path like file.xlsx#Sheet2."""
+    name, sign, sheet = path.name.partition("#")
+    file = path.with_name(name) if sign and name else path
+    if not sign or not sheet or not file.is_file():
+        return None
+    if file.suffix.lower() not in EXCEL:
+        raise TableError(
+            f"{name} has no sheets, and {shown(sheet)} of it is asked for; leave out the # and "
+            "what follows"
+        )
+    return file, sheet
+
+
+def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
+    suffix = _plain_suffix(path)
+    if suffix not in _PACKED and path.suffix.lower() == ".gz":
+        raise TableError(
+            f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .jsonl.gz, "
+            ".svm.gz); decompress it with gunzip"
+        )
     if not path.is_file():
         raise TableError(f"{path} is not a regular file; save the table in a file")
     if path.stat().st_size == 0:
@@ -121,8 +157,15 @@ def _read_file(path: Path) -> LoadedTable:
     if suffix in _TEXT:
         frame, notes = read_text(path, _TEXT[suffix])
         return LoadedTable(path.name, frame, notes=notes)
-    if suffix in _PARQUET:
-        return LoadedTable(path.name, _read_parquet(path))
+    if suffix in (*_PARQUET, *_FEATHER):
+        return LoadedTable(path.name, _read_arrow(path, suffix))
+    if suffix in EXCEL:
+        frame, notes = read_excel(path, sheet)
+        name = path.name if sheet is None else f"{path.name}#{sheet}"
+        return LoadedTable(name, frame, notes=notes)
+    if suffix in (*JSON, *JSON_LINES):
+        frame, notes = read_json(path, suffix)
+        return LoadedTable(path.name, frame, notes=notes)
     if suffix in (".npy", ".npz"):
         return LoadedTable(path.name, _read_numpy(path))
     if suffix in _LIBSVM:
@@ -133,16 +176,18 @@ def _read_file(path: Path) -> LoadedTable:
     )
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_arrow(path: Path, suffix: str) -> Any:
     try:
         import pandas as pd
         import pyarrow as pa  # type: ignore[import-untyped]
     except ImportError as error:
         raise need("pandas and pyarrow") from error
+    is_parquet = suffix in _PARQUET
     try:
-        frame = pd.read_parquet(path, engine="pyarrow")
+        frame = pd.read_parquet(path, engine="pyarrow") if is_parquet else pd.read_feather(path)
     except (ValueError, OSError, MemoryError, pa.ArrowException) as error:
-        raise TableError(f"{path.name} cannot be read as Parquet: {_line(error)}") from error
+        kind = "Parquet" if is_parquet else "Feather"
+        raise TableError(f"{path.name} cannot be read as {kind}: {_line(error)}") from error
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     if not len(frame):
@@ -157,7 +202,7 @@ def _read_numpy(path: Path) -> Any:
         if not is_zip:
             array = np.load(path, allow_pickle=False)
         elif "shape" in (names := _member_names(path)) and "format" in names:
-            return sp.csr_array(sp.load_npz(path)).astype(np.float64)
+            return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
         else:
             array = _only_table(path, names)
     except TableError:
@@ -230,13 +275,22 @@ def _read_libsvm(path: Path) -> LoadedTable:
     if 0 in X.shape:
         raise TableError(f"{path.name} has no rows with values; give a file with rows")
     # Files without labels have 0 in that place.
-    return LoadedTable(path.name, sp.csr_array(X), truth if np.ptp(truth) else None)
+    return LoadedTable(path.name, _narrow(sp.csr_array(X)), truth if np.ptp(truth) else None)
+
+
+def _narrow(X: Any) -> Any:
+    """Return a CSR array with 32-bit indices where they fit, which scikit-learn often needs."""
+    if max(X.nnz, *X.shape) >= 2**31:
+        return X
+    indices, indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return sp.csr_array((X.data, indices, indptr), shape=X.shape)
 
 
 def _read_built_in(name: str) -> LoadedTable:
     from volmar.datasets import list_datasets, load
 
-    if "/" in name or "\\" in name or Path(name).suffix.lower() in _all_suffixes():
+    suffix = Path(name).suffix.lower().partition("#")[0]
+    if "/" in name or "\\" in name or suffix in _all_suffixes():
         raise TableError(f"there is no file {shown(name)}; check the path")
     try:
         data = load(name)
@@ -251,7 +305,8 @@ def _read_built_in(name: str) -> LoadedTable:
 
 
 def _all_suffixes() -> set[str]:
-    return {*_TEXT, *_PARQUET, *_LIBSVM, ".npy", ".npz", ".gz"} - {""}
+    known = (*_TEXT, *_PARQUET, *_FEATHER, *EXCEL, *JSON, *JSON_LINES, *_LIBSVM)
+    return {*known, ".npy", ".npz", ".gz"} - {""}
 
 
 def _line(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from volmar.tables.errors import TableError, listed, shown
 
 __all__ = [
     "code_again",
-    "copies_of",
     "drop_rows",
     "few",
     "float_csr",
@@ -27,9 +26,6 @@ __all__ = [
 
 # Share of the values of a column that is worth a warning if they are filled in.
 MANY_MISSING = 0.2
-# Rows by which columns are compared first, digits of them, and rows that a comparison needs: of
-# two rows, all columns are copies.
-N_COMPARED, DIGITS, FEWEST_ROWS = 64, 7, 10
 
 
 def say_missing(
@@ -143,51 +139,6 @@ def missing_notes(
             "many values are missing, and clusters may follow those that were filled in: "
             f"{worst}; --drop these columns, or compare with --missing drop"
         )
-
-
-def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
-    """Return pairs of columns of which the first is the second in another unit.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Columns, NaN for missing values.
-    places : array of int
-        The columns to compare; they vary.
-    """
-    if len(X) < FEWEST_ROWS:
-        return []
-    few_rows = np.linspace(0, len(X) - 1, min(len(X), N_COMPARED)).astype(int)
-    with np.errstate(all="ignore"):
-        keys = _in_own_units(X[np.ix_(few_rows, places)])
-    first: dict[bytes, list[int]] = {}
-    found = []
-    for key, j in zip(keys.T, places, strict=True):
-        same = first.setdefault(key.tobytes(), [])
-        twin = next((i for i in same if _are_copies(X[:, [i]], X[:, [j]])), None)
-        if twin is None:
-            same.append(int(j))
-        else:
-            found.append((int(j), twin))
-    return found
-
-
-def _are_copies(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    with np.errstate(all="ignore"):
-        return np.array_equal(_in_own_units(one), _in_own_units(other), equal_nan=True)
-
-
-def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
-    """Return columns moved and scaled to the range 0 to 1, the first value in the lower half.
-
-    Copies in other units, with the other sign perhaps, become equal up to rounding.
-    """
-    low, high = range_of(X, np.isnan(X))
-    scaled = (X - low) / np.where(high > low, high - low, 1.0)
-    known = ~np.isnan(scaled)
-    start = scaled[known.argmax(axis=0), np.arange(X.shape[1])]
-    scaled = np.where(start > 0.5, 1.0 - scaled, scaled)
-    return np.asarray(np.round(scaled, DIGITS) + 0.0)
 
 
 def float_csr(X: Any) -> Any:

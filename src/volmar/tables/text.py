@@ -68,7 +68,7 @@ class Layout:
         }
 
 
-def read_text(path: Path, kind: str) -> tuple[Any, list[str]]:
+def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, list[str]]:
     """Return the DataFrame of a text file, and notes.
 
     Parameters
@@ -77,6 +77,8 @@ def read_text(path: Path, kind: str) -> tuple[Any, list[str]]:
         The file; with the suffix .gz it is decompressed.
     kind : {"csv", "tsv", "text"}
         Which separator is expected first; "text" may have spaces between its values, too.
+    as_fields : bool, default=False
+        Whether all columns are to be text, as it stands in the file.
     """
     try:
         import pandas as pd
@@ -86,6 +88,8 @@ def read_text(path: Path, kind: str) -> tuple[Any, list[str]]:
     layout = find_layout(path, kind)
     notes = layout.notes
     options = {**layout.options(), "compression": _compression(path)}
+    if as_fields:
+        options |= {"dtype": str, "na_filter": False}
     try:
         try:
             frame = _read(pd, path, options)

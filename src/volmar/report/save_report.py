@@ -1,0 +1,240 @@
+"""A report of any fitted clusterer in one call."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from copy import copy
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from volmar.report.cluster_page import write_report
+from volmar.report.evidence import evidence_of
+from volmar.report.judging import MOST_ROWS, Judged, judged_outcome
+from volmar.report.outcome import Outcome
+from volmar.report.stages import Progress, StageTimes
+from volmar.tables import LoadedTable, as_pandas
+
+__all__ = ["save_report"]
+
+
+def save_report(
+    path: str | PathLike[str],
+    model: Any,
+    data: Any = None,
+    *,
+    title: str | None = None,
+    force: bool = False,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> None:
+    """Write a report of a fitted clusterer: one HTML page that needs no network.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    model : clusterer, Pipeline or TableClusterer
+        Fitted: a clusterer of volmar or any other with scikit-learn's interface, or a pipeline
+        that ends in one.
+    data : DataFrame, pyarrow Table, array, sparse array, str or path
+        The rows that the model was fitted to; other rows are predicted. Columns of a DataFrame
+        that the model does not use are described. May be left out for a `TableClusterer`, which
+        keeps its table.
+    title : str, optional
+        Heading of the page.
+    force : bool, default=False
+        Replace a file that exists.
+    random_state : int, default=0
+        Random seed of tests and samples; a `TableClusterer` has its own.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``; total is 0 where steps are not counted.
+
+    Notes
+    -----
+    A method without `decision_function` gets distances to the means of its clusters as scores,
+    with a note on the page. Rows labelled -1 (noise) are left out, with a note.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sklearn.cluster import KMeans
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.report import save_report
+    >>> X, _ = make_blobs(200, random_state=0)
+    >>> model = KMeans(2, n_init=1, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_report(pathlib.Path(folder) / "report.html", model, X)
+    """
+    if isinstance(model, type):
+        raise TypeError(f"model must be fitted, got the class {model.__name__}. Fit an instance.")
+    if hasattr(model, "outcome"):
+        outcome = model.outcome(data, title=title, progress=progress)
+    else:
+        if data is None:
+            raise ValueError(
+                f"data=None: {type(model).__name__} does not keep the rows that it was fitted to. "
+                "Give them as data."
+            )
+        outcome = _outcome(model, data, title, random_state, StageTimes(progress))
+    write_report(outcome, Path(path), force=force)
+
+
+def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTimes) -> Outcome:
+    check_is_fitted(model)
+    table = as_pandas(data)
+    name = table.name if isinstance(table, LoadedTable) else "the rows"
+    shown = table.data if isinstance(table, LoadedTable) else table
+    X, names = _model_rows(model, shown)
+    steps = getattr(model, "steps", None)
+    estimator = _without_names(steps[-1][1] if steps else model)
+    labels = _labels(estimator, X)
+    notes = []
+    kept = np.flatnonzero(labels != -1)
+    if kept.size == 0:
+        raise ValueError(
+            f"{type(estimator).__name__} has labelled every row -1 (noise): there is no cluster "
+            "to report. Change its parameters."
+        )
+    if kept.size < labels.size:
+        notes.append(f"{labels.size - kept.size:,} rows without a cluster (-1) are left out")
+        X, labels = X[kept], labels[kept]
+        shown = shown.iloc[kept] if hasattr(shown, "iloc") else shown[kept]
+    scores, is_own = _scores(estimator, X, labels)
+    if not is_own:
+        notes.append(
+            f"{type(estimator).__name__} has no scores: those shown are distances to the means of "
+            "the clusters, in standard deviations"
+        )
+    n_found = np.unique(labels).size
+    asked = estimator.get_params(deep=False).get("n_clusters", n_found)
+    with times.stage("testing") as tell, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        evidence = evidence_of(
+            estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
+        )
+    is_frame = hasattr(shown, "iloc")
+    again = clone(estimator)
+    if "n_clusters" in again.get_params(deep=False):
+        again.set_params(n_clusters=n_found)
+    judged = Judged(
+        X=X,
+        labels=labels,
+        estimator=again,
+        seed=seed,
+        fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
+        columns=shown,
+        names=[str(one) for one in shown.columns] if is_frame else _shown_names(shown, names),
+        ids=kept,
+    )
+    known = Outcome(
+        title=title or f"Clusters of {name}",
+        source=name,
+        n_rows=kept.size,
+        n_columns=shown.shape[1],
+        notes=notes,
+        parameters=estimator.get_params(deep=False),
+        seed=seed,
+        X=X,
+        feature_names=names,
+        ids=kept,
+        labels=labels,
+        scores=scores,
+        model=estimator if n_found > 1 else None,
+        method=type(estimator).__name__,
+        evidence=evidence,
+    )
+    return judged_outcome(known, judged, times)
+
+
+def _without_names(estimator: Any) -> Any:
+    """Return the estimator for rows in an array: it would warn of names that those lack."""
+    unnamed = copy(estimator)
+    if hasattr(unnamed, "feature_names_in_"):
+        del unnamed.feature_names_in_
+    return unnamed
+
+
+def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
+    """Return the rows as the clusterer sees them, and names of their columns."""
+    steps = getattr(model, "steps", None)
+    fitted_on = getattr(model, "feature_names_in_", None)
+    if hasattr(shown, "iloc") and fitted_on is not None:
+        absent = [one for one in fitted_on if one not in shown.columns]
+        if absent:
+            raise ValueError(
+                f"data lacks the column {absent[0]!r}, which the model was fitted to. Give the "
+                "table of the fit."
+            )
+        shown = shown[list(fitted_on)]
+    names = [str(one) for one in shown.columns] if hasattr(shown, "iloc") else []
+    rows = shown
+    if steps and len(steps) > 1:
+        before = model[:-1]
+        rows, names = before.transform(shown), []
+        try:
+            names = [str(one) for one in before.get_feature_names_out()]
+        except (AttributeError, ValueError):  # a step without names
+            names = []
+    if hasattr(rows, "iloc"):
+        rows = rows.to_numpy()
+    X = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="data")
+    return X, names if len(names) == X.shape[1] else [f"x{j}" for j in range(X.shape[1])]
+
+
+def _shown_names(shown: Any, names: list[str]) -> list[str]:
+    return names if len(names) == shown.shape[1] else [f"x{j}" for j in range(shown.shape[1])]
+
+
+def _labels(estimator: Any, X: Any) -> NDArray:
+    labels = getattr(estimator, "labels_", None)
+    if labels is not None and len(labels) == X.shape[0]:
+        return np.asarray(labels)
+    if hasattr(estimator, "predict"):
+        return np.asarray(estimator.predict(X))
+    if labels is None:
+        raise TypeError(
+            f"model {type(estimator).__name__} has neither labels_ nor predict. Give a fitted "
+            "clusterer."
+        )
+    raise ValueError(
+        f"data has {X.shape[0]} rows and the model labelled {len(labels)}: "
+        f"{type(estimator).__name__} cannot predict other rows. Give the rows of the fit."
+    )
+
+
+def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
+    """Return the scores of the rows, and whether they are those of the method."""
+    if hasattr(estimator, "decision_function"):
+        return np.asarray(estimator.decision_function(X), dtype=np.float64), True
+    clusters, codes = np.unique(labels, return_inverse=True)
+    if clusters.size == 1:
+        return np.zeros(X.shape[0]), True
+    dense = X.toarray() if hasattr(X, "toarray") else np.asarray(X, dtype=np.float64)
+    spread = dense.std(axis=0)
+    scaled = dense / np.where(spread > 0, spread, 1.0)
+    means = np.stack([scaled[codes == i].mean(axis=0) for i in range(clusters.size)])
+    # The squared norm of a row is the same for all clusters, and is left out.
+    scores = 2 * scaled @ means.T - (means**2).sum(axis=1)
+    return (scores[:, 1] - scores[:, 0] if clusters.size == 2 else scores), False
+
+
+def _fit_seconds(estimator: Any, X: Any) -> float:
+    """Return how long a fit takes: many of them are made only where that is short."""
+    if X.shape[0] > MOST_ROWS:
+        return float("inf")
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clone(estimator).fit(X)
+    except ValueError:
+        return float("inf")
+    return time.perf_counter() - start

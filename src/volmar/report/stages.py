@@ -1,0 +1,46 @@
+"""The stages of a run: how long each took, and news of them for whoever watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["Progress", "StageTimes"]
+
+Progress = Callable[[str, int, int], None]
+
+
+class StageTimes:
+    """Seconds by stage, in the order of the stages.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and as its
+        steps are done where they are counted.
+
+    Attributes
+    ----------
+    seconds : dict of str to float
+        How long each stage took, so far.
+    """
+
+    def __init__(self, progress: Progress | None = None):
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
+        """Run a stage; what is yielded takes (done, total)."""
+
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(name, done, total)
+
+        tell(0, 0)
+        start = time.perf_counter()
+        try:
+            yield tell
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start

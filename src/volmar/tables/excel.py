@@ -1,0 +1,171 @@
+"""Tables in the sheets of Excel files."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from volmar.tables.errors import TableError, listed, nearest, need, shown
+
+__all__ = ["EXCEL", "read_excel"]
+
+EXCEL = (".xlsx", ".xlsm", ".xls")
+
+
+def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
+    """Return the DataFrame of a sheet, and notes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    sheet : str or None
+        Name of the sheet; None is the first.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise need("pandas") from error
+    _require_engine(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # features of Excel that hold no values
+            with pd.ExcelFile(path) as book:
+                names = [str(name) for name in book.sheet_names]
+                chosen = _chosen(path, sheet, names)
+                cells = book.parse(chosen, header=None)
+            where = f"{path.name}#{chosen}" if len(names) > 1 else path.name
+            return _table(path, where, chosen, names, cells, sheet is None)
+    except TableError:
+        raise
+    except MemoryError as error:
+        raise TableError(f"{path.name} does not fit into memory; save it as CSV") from error
+    except Exception as error:  # damage to the XML or the zip raises anything
+        raise TableError(
+            f"{path.name} cannot be read as Excel: {' '.join(str(error).split())[:200]}; if it "
+            "has a password remove it, else save the table again, or as CSV"
+        ) from error
+
+
+def _chosen(path: Path, sheet: str | None, names: list[str]) -> str:
+    if sheet is not None and sheet not in names:
+        raise TableError(f"{path.name} has no sheet {shown(sheet)}; {nearest(sheet, names)}")
+    return names[0] if sheet is None else sheet
+
+
+def _require_engine(path: Path) -> None:
+    engine = "xlrd" if path.suffix.lower() == ".xls" else "openpyxl"
+    try:
+        __import__(engine)
+    except ImportError as error:
+        if engine == "openpyxl":
+            raise need("openpyxl") from error
+        raise ImportError(
+            f"{path.name}: the old format .xls needs xlrd, which is not installed: save the "
+            "table as .xlsx or CSV, or pip install xlrd"
+        ) from error
+
+
+def _table(
+    path: Path, where: str, sheet: str, sheets: list[str], cells: Any, is_first: bool
+) -> tuple[Any, list[str]]:
+    """Take the first row for the header, and leave out what is empty."""
+    notes = []
+    if is_first and len(sheets) > 1:
+        others = listed(map(shown, sheets[1:]))
+        notes.append(
+            f"the file has {len(sheets)} sheets, and {shown(sheet)} was read; "
+            f"'{path.name}#NAME' reads another ({others})"
+        )
+    cells = cells.dropna(axis=1, how="all").dropna(axis=0, how="all")
+    if not cells.size:
+        more = f"; give '{path.name}#NAME' for another sheet" if len(sheets) > 1 else ""
+        raise TableError(f"{where} is empty{more or '; give a file with a header and rows'}")
+    header, rows = cells.iloc[0], cells.iloc[1:]
+    is_named = header.notna().to_numpy()
+    places = [_letters(int(j)) for j in cells.columns]
+    if not is_named.all():
+        _refuse_merged(path, sheet, where)
+        if 2 * is_named.sum() < len(header):
+            raise TableError(
+                f"{where}: its first row has {int(is_named.sum())} names for {len(header)} "
+                "columns; delete the rows above the header, and give every column a name"
+            )
+    if all(isinstance(value, int | float) for value in header[is_named]) and is_named.all():
+        notes.append(
+            "the first row holds numbers only, so it was read as a row; the columns are called "
+            "x0, x1, ..."
+        )
+        names, rows = [f"x{j}" for j in range(len(header))], cells
+    else:
+        names = [
+            str(value).strip() if known else f"Unnamed: {place}"
+            for value, known, place in zip(header, is_named, places, strict=True)
+        ]
+        if not is_named.all():
+            calls = listed(shown(n) for n, known in zip(names, is_named, strict=True) if not known)
+            notes.append(f"columns without a name are called {calls}")
+    _refuse_duplicates(where, names, places)
+    if not len(rows):
+        raise TableError(f"{where} has a header and no rows; give a file with rows")
+    if rows.isna().to_numpy().any():
+        _refuse_formulas(path, sheet, where)
+    return rows.set_axis(names, axis=1).reset_index(drop=True).infer_objects(), notes
+
+
+def _refuse_duplicates(where: str, names: list[str], places: list[str]) -> None:
+    place: dict[str, str] = {}
+    for name, letters in zip(names, places, strict=True):
+        if name in place:
+            raise TableError(
+                f"{where}: columns {place[name]} and {letters} are both called {shown(name)}; "
+                "rename one of them in the file"
+            )
+        place[name] = letters
+
+
+def _refuse_merged(path: Path, sheet: str, where: str) -> None:
+    """Refuse a header of merged cells, of which only the first has a value."""
+    if path.suffix.lower() == ".xls":
+        return
+    import openpyxl
+
+    found = openpyxl.load_workbook(path)[sheet]
+    merged = [str(cells) for cells in found.merged_cells.ranges if cells.min_row == found.min_row]
+    if merged:
+        raise TableError(
+            f"{where}: the cells {listed(sorted(merged))} of its header are merged; give every "
+            "column a name of its own in one row"
+        )
+
+
+def _refuse_formulas(path: Path, sheet: str, where: str) -> None:
+    """Refuse formulas without a stored result: they look like empty cells."""
+    if path.suffix.lower() == ".xls":
+        return
+    import openpyxl
+
+    results = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    formulas = openpyxl.load_workbook(path, read_only=True)
+    try:
+        for known, asked in zip(results[sheet].rows, formulas[sheet].rows, strict=False):
+            for value, cell in zip(known, asked, strict=False):
+                if value.value is None and cell.value is not None:
+                    raise TableError(
+                        f"{where}: the formula in cell {cell.coordinate} has no stored result; "
+                        "open the file in a spreadsheet program and save it, or save it as CSV"
+                    )
+    finally:
+        results.close()
+        formulas.close()
+
+
+def _letters(place: int) -> str:
+    """Return how a spreadsheet calls a column: A, B, ..., Z, AA."""
+    letters = ""
+    place += 1
+    while place:
+        place, rest = divmod(place - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters

@@ -1,0 +1,138 @@
+"""Tables in JSON: one record a line, or a list of records."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from volmar.tables.errors import TableError, listed, need, shown
+
+__all__ = ["JSON", "JSON_LINES", "read_json"]
+
+JSON_LINES = (".jsonl", ".ndjson")
+JSON = (".json",)
+_REMEDY = 'save it by pandas as to_json(file, orient="records")'
+
+
+def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
+    """Return the DataFrame of a JSON file, and notes.
+
+    Parameters
+    ----------
+    path : Path
+        The file; with the suffix .gz it is decompressed.
+    suffix : str
+        Its suffix without that of compression: one of `JSON` is a list of records, or of lines
+        all the same; one of `JSON_LINES` is a record a line.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise need("pandas") from error
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            text = file.read().decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TableError(f"{path.name} cannot be decompressed: {error}; save it again") from error
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path.name} is not in UTF-8; save it again in UTF-8") from error
+    except MemoryError as error:
+        raise TableError(f"{path.name} does not fit into memory; save it as Parquet") from error
+    if not text.strip():
+        raise TableError(f"{path.name} is empty; give a file with records")
+    records: Any = _whole(path, text) if suffix in JSON else None
+    if records is None:
+        records = _lines(path, text)
+    frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
+    if not frame.size:
+        raise TableError(f"{path.name} has no values; give a file with records")
+    return _without_nested(path, frame)
+
+
+def _lines(path: Path, text: str) -> list[dict[str, Any]]:
+    records = []
+    # Not by splitlines, which takes signs for ends of lines that may stand in a string.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TableError(
+                f"{path.name}: line {number} is no JSON ({_line(error)}); write a record a line"
+            ) from error
+        if not isinstance(record, dict):
+            raise TableError(
+                f"{path.name}: line {number} holds {_kind(record)}, not a record; write lines as "
+                '{"column": value, ...}'
+            )
+        records.append(record)
+    return records
+
+
+def _whole(path: Path, text: str) -> Any:
+    """Return the records of a JSON document; None where it is more than one, as lines are."""
+    import pandas as pd
+
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if str(error).startswith("Extra data") and len(text.splitlines()) > 1:
+            return None
+        raise TableError(
+            f"{path.name} is no JSON ({_line(error)}); save the table again"
+        ) from error
+    if isinstance(content, list):
+        odd = next((i for i, one in enumerate(content) if not isinstance(one, dict)), None)
+        if odd is not None:
+            raise TableError(
+                f"{path.name}: entry {odd} of its list is {_kind(content[odd])}, not a record; "
+                + _REMEDY
+            )
+        return content
+    if isinstance(content, dict) and content:
+        columns = list(content.values())
+        # What pandas writes unless told otherwise: columns, with the rows by their names.
+        by_name = all(isinstance(one, dict) and one.keys() == columns[0].keys() for one in columns)
+        by_place = all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns)
+        if by_place or (by_name and columns[0]):
+            lists = columns if by_place else [list(one.values()) for one in columns]
+            return pd.DataFrame(dict(zip(content, lists, strict=True)))
+    raise TableError(f"{path.name} holds {_kind(content)}, not a list of records; {_REMEDY}")
+
+
+def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
+    """Leave out columns of lists and objects; empty texts are missing values, as in CSV."""
+    nested = []
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind in "biuf":
+            continue
+        if any(isinstance(value, list | dict) for value in column):
+            nested.append(name)
+        elif (column == "").any():
+            frame = frame.assign(**{name: column.where(column != "", None)})
+    if len(nested) == len(frame.columns):
+        raise TableError(
+            f"{path.name}: all columns hold lists or objects ({listed(map(shown, nested))}); "
+            "flatten the records, by pandas.json_normalize"
+        )
+    notes = []
+    if nested:
+        notes.append(
+            f"columns of lists or objects were not read: {listed(map(shown, nested))}; "
+            "pandas.json_normalize flattens them"
+        )
+    return frame.drop(columns=nested).infer_objects(), notes
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
+    return kinds.get(type(value), "nothing" if value is None else "a number")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

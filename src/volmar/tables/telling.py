@@ -1,0 +1,163 @@
+"""Columns that tell rows apart, and those that are left out because they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.tables.errors import listed, shown
+from volmar.tables.steps import few, note_left_out, range_of
+
+__all__ = ["CodedColumn", "different_categories", "telling_numbers"]
+
+# A column with fewer values than this is left out: the rest would be guesses.
+FEWEST_KNOWN = 1 / 3
+# Rows by which columns are compared first, digits of them, and rows that a comparison needs: of
+# two rows, all columns are copies.
+N_COMPARED, DIGITS, FEWEST_ROWS = 64, 7, 10
+
+#: Name, codes (-1 for missing) and values of a column of categories.
+CodedColumn = tuple[str, NDArray[np.intp], list[str]]
+
+
+def telling_numbers(
+    names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
+) -> tuple[NDArray[np.bool_], dict[str, str]]:
+    """Tell which columns of numbers have two values, enough of them, and no copy before.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the columns.
+    X : ndarray of shape (n, d)
+        The columns, NaN for missing values.
+    fills : bool
+        Whether missing values will be filled in, so that a column must have enough others.
+    notes : list of str
+        Lines are added for columns that are left out.
+
+    Returns
+    -------
+    keep : ndarray of bool, shape (d,)
+        The columns to keep.
+    left_out : dict of str to str
+        The others, and why.
+    """
+    n = len(X)
+    unknown = np.isnan(X)
+    counts = unknown.sum(axis=0)
+    low, high = range_of(X, unknown if counts.any() else None)
+    varies = low < high
+    note_left_out(notes, names, varies, counts, n)
+    left_out = {
+        name: "without any value" if count == n else "one value only"
+        for name, count in zip(few(names, ~varies), counts[~varies], strict=True)
+    }
+    keep = varies.copy()
+    if fills:
+        keep &= counts <= (1 - FEWEST_KNOWN) * n
+        if gone := few(names, varies & ~keep):
+            notes.append(
+                "columns that miss more than two thirds of their values were left out: "
+                f"{listed(map(shown, gone))}"
+            )
+            left_out |= dict.fromkeys(gone, "misses most of its values")
+    for copy, first in copies_of(X, np.flatnonzero(keep)):
+        keep[copy] = False
+        left_out[names[copy]] = f"a copy of {names[first]}"
+        _note_same(notes, names[copy], names[first])
+    return keep, left_out
+
+
+def different_categories(
+    coded: list[CodedColumn], notes: list[str]
+) -> tuple[list[CodedColumn], dict[str, str]]:
+    """Return columns of categories with two values at least, of which no two are the same.
+
+    Parameters
+    ----------
+    coded : list of CodedColumn
+        The columns.
+    notes : list of str
+        Lines are added for columns that are left out.
+
+    Returns
+    -------
+    kept : list of CodedColumn
+        The columns to keep.
+    left_out : dict of str to str
+        The others, and why.
+    """
+    single = [name for name, _, values in coded if len(values) < 2]
+    note_left_out(notes, single, np.zeros(len(single), bool), [0] * len(single), 1)
+    left_out = dict.fromkeys(single, "one value only")
+    kept: list[CodedColumn] = []
+    for name, code, values in coded:
+        if len(values) < 2:
+            continue
+        same = next((one for one in kept if _same_groups(one[1], code)), None)
+        if same is None:
+            kept.append((name, code, values))
+        else:
+            left_out[name] = f"says the same as {same[0]}"
+            _note_same(notes, name, same[0])
+    return kept, left_out
+
+
+def _note_same(notes: list[str], name: str, first: str) -> None:
+    notes.append(f"column {shown(name)} says the same as {shown(first)}, and was left out")
+
+
+def _same_groups(one: NDArray[np.intp], other: NDArray[np.intp]) -> bool:
+    """Tell whether two columns of categories divide the rows alike."""
+    n_one, n_other = np.unique(one).size, np.unique(other).size
+    if n_one != n_other:
+        return False
+    return np.unique((one + 1) * (int(other.max()) + 2) + other + 1).size == n_one
+
+
+def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
+    """Return pairs of columns of which the first is the second in another unit.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+        Columns, NaN for missing values.
+    places : array of int
+        The columns to compare; they vary.
+    """
+    if len(X) < FEWEST_ROWS:
+        return []
+    few_rows = np.linspace(0, len(X) - 1, min(len(X), N_COMPARED)).astype(int)
+    with np.errstate(all="ignore"):
+        keys = _in_own_units(X[np.ix_(few_rows, places)])
+    first: dict[bytes, list[int]] = {}
+    found = []
+    for key, j in zip(keys.T, places, strict=True):
+        same = first.setdefault(key.tobytes(), [])
+        twin = next((i for i in same if _are_copies(X[:, [i]], X[:, [j]])), None)
+        if twin is None:
+            same.append(int(j))
+        else:
+            found.append((int(j), twin))
+    return found
+
+
+def _are_copies(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    with np.errstate(all="ignore"):
+        return np.array_equal(_in_own_units(one), _in_own_units(other), equal_nan=True)
+
+
+def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
+    """Return columns moved and scaled to the range 0 to 1, the first value in the lower half.
+
+    Copies in other units, with the other sign perhaps, become equal up to rounding.
+    """
+    low, high = range_of(X, np.isnan(X))
+    scaled = (X - low) / np.where(high > low, high - low, 1.0)
+    known = ~np.isnan(scaled)
+    start = scaled[known.argmax(axis=0), np.arange(X.shape[1])]
+    scaled = np.where(start > 0.5, 1.0 - scaled, scaled)
+    return np.asarray(np.round(scaled, DIGITS) + 0.0)

@@ -1,0 +1,184 @@
+"""Saved pipelines and `TableClusterer`: what comes back is what went in, and nothing else."""
+
+import json
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+import volmar
+from volmar.models import ModelError, load_model, save_model
+
+
+def blobs(seed=0):
+    rng = np.random.default_rng(seed)
+    centres = [[1.0, 1, 1], [9, 2, 1], [2, 9, 5]]
+    return np.abs(np.vstack([rng.normal(c, 0.6, (20, 3)) for c in centres])) + 0.01
+
+
+X = blobs()
+NEW = blobs(1)[::2]
+
+
+def edit(path, cls, /, **state):
+    """Rewrite attributes of the object of a class in a file."""
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    text = json.loads(parts["model.json"])
+    node = next(node for node in text["nodes"] if node.get("class") == cls)
+    node["class"] = state.pop("cls", cls)
+    node["state"].update(state)
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in {**parts, "model.json": json.dumps(text)}.items():
+            file.writestr(name, content)
+
+
+def pipelines():
+    return {
+        "scaled": make_pipeline(StandardScaler(), volmar.MSPC(3, random_state=0)),
+        "reduced": make_pipeline(
+            SimpleImputer(add_indicator=True),
+            MinMaxScaler(),
+            PCA(2, random_state=0),
+            volmar.CPMMC(2, random_state=0),
+        ),
+        "sparse": make_pipeline(
+            MaxAbsScaler(), TruncatedSVD(2, random_state=0), volmar.MSPC("auto", random_state=0)
+        ),
+        "robust": make_pipeline(
+            RobustScaler(), "passthrough", Normalizer(), volmar.SoftLabelMVC(2, random_state=0)
+        ),
+        "named": make_pipeline(StandardScaler().set_output(transform="default"), volmar.MSPC(1)),
+    }
+
+
+@pytest.mark.parametrize("name", list(pipelines()))
+def test_pipelines_come_back(name, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows, new = X.copy(), NEW.copy()
+    if name == "reduced":
+        rows[3, 1] = new[0, 1] = np.nan
+    if name == "sparse":
+        rows, new = sparse.csr_array(rows), sparse.csr_array(new)
+    if name == "named":
+        rows, new = (pandas.DataFrame(one, columns=list("abc")) for one in (rows, new))
+    model = pipelines()[name].fit(rows)
+    save_model(tmp_path / "m.volmar", model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = load_model(tmp_path / "m.volmar").model
+    assert repr(again) == repr(model)
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
+    assert [vars(one).keys() for _, one in again.steps if one != "passthrough"] == [
+        vars(one).keys() for _, one in model.steps if one != "passthrough"
+    ]
+    assert again.fit(rows).predict(rows).tolist() == model.predict(rows).tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_pipeline(PowerTransformer(), volmar.MSPC()), "'powertransformer'.*Power"),
+        (
+            lambda: make_pipeline(FunctionTransformer(np.log1p), volmar.MSPC()),
+            "FunctionTransformer, and a model file holds only these transformers",
+        ),
+        (lambda: make_pipeline(StandardScaler(), KMeans(2)), "ends in KMeans"),
+        (
+            lambda: make_pipeline(StandardScaler(), volmar.MSPC(), memory="/tmp/somewhere"),
+            "set_params",
+        ),
+        (
+            lambda: make_pipeline(SimpleImputer(strategy=np.nanmax), volmar.MSPC()),
+            "function",
+        ),
+    ],
+)
+def test_pipelines_that_cannot_be_saved(make, message, tmp_path):
+    model = make()
+    memory, model.memory = model.memory, None
+    model.fit(X)
+    model.memory = memory
+    with pytest.raises(TypeError, match=message):
+        save_model(tmp_path / "m.volmar", model)
+    assert not (tmp_path / "m.volmar").exists()
+
+
+PIPELINE = "sklearn.pipeline.Pipeline"
+SCALER = "sklearn.preprocessing.StandardScaler"
+TABLES = "volmar.table_clusterer.TableClusterer"
+
+
+@pytest.mark.parametrize(
+    ("cls", "state", "message"),
+    [
+        (PIPELINE, {"memory": "/tmp/somewhere"}, "memory"),
+        (PIPELINE, {"steps": 3}, "steps are not names and estimators"),
+        (PIPELINE, {"predict": "x"}, "not one of its own"),
+        (PIPELINE, {"anything": "x"}, "unknown attribute"),
+        (SCALER, {"transform": 3}, "not one of its own"),
+        (SCALER, {"cls": "sklearn.preprocessing.FunctionTransformer"}, "not on the list"),
+        (SCALER, {"cls": "sklearn.preprocessing._data.StandardScaler"}, "not on the list"),
+        (SCALER, {"cls": "sklearn.pipeline.Pipeline"}, "lacks 'memory'"),
+    ],
+)
+def test_forged_pipelines_are_refused(cls, state, message, tmp_path):
+    path = tmp_path / "m.volmar"
+    save_model(path, pipelines()["scaled"].fit(X))
+    edit(path, cls)
+    load_model(path)
+    edit(path, cls, **state)
+    with pytest.raises(ModelError, match=message):
+        load_model(path)
+
+
+def test_a_pipeline_of_another_scikit_learn_is_reported(tmp_path):
+    path = tmp_path / "m.volmar"
+    save_model(path, pipelines()["scaled"].fit(X))
+    edit(path, SCALER, _sklearn_version="0.99")
+    with pytest.warns(UserWarning, match=r"scikit-learn 0\.99, .* fitted"):
+        load_model(path)
+
+
+def test_a_table_clusterer_has_its_own_preparation(tmp_path):
+    clusterer = volmar.TableClusterer(3).fit(X)
+    path = tmp_path / "m.volmar"
+    with pytest.raises(ValueError, match="has its own"):
+        save_model(path, clusterer, preparation=clusterer.preparation_)
+    save_model(path, clusterer)
+    again = load_model(path)
+    np.testing.assert_array_equal(again.model.predict(NEW), clusterer.predict(NEW))
+    rows = again.preparation.transform(NEW)
+    np.testing.assert_array_equal(again.clusterer.predict(rows.X), clusterer.predict(NEW))
+    for name in ("model_", "preparation_"):
+        save_model(path, clusterer, force=True)
+        edit(path, TABLES, **{name: None})
+        with pytest.raises(ModelError, match=r"NoneType|not fitted"):
+            load_model(path)
+
+
+def test_table_clusterers_that_cannot_be_saved(tmp_path):
+    with pytest.raises(ModelError, match="not fitted"):
+        save_model(tmp_path / "m", volmar.TableClusterer())
+    means = volmar.TableClusterer(2, clusterer=KMeans(n_init=1)).fit(X)
+    with pytest.raises(TypeError, match=r"model\.clusterer is a sklearn"):
+        save_model(tmp_path / "m", means)
+    inside = make_pipeline(StandardScaler(), volmar.TableClusterer()).fit(X)
+    with pytest.raises(TypeError, match="ends in TableClusterer"):
+        save_model(tmp_path / "m", inside)
