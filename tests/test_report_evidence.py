@@ -280,7 +280,8 @@ def test_a_tree_says_why_its_sizes_are_not_those_of_the_clusters():
     assert tree.size_note() == ""  # sizes of other numbers
     assert "rows changed clusters" in tree.size_note([int(size) for size in sizes])
     kept = volmar.CPMMC(3, multiway="recursive", random_state=0).fit(groups(300, THREE))
-    assert [leaf.n_rows for leaf in kept.tree_.leaves()] == np.bincount(kept.labels_).tolist()
+    for leaf in kept.tree_.leaves():
+        assert leaf.n_rows == np.sum(kept.labels_ == leaf.label)
     assert kept.tree_.size_note() == ""
     assert "Sizes" not in str(kept.tree_)
 
