@@ -300,12 +300,16 @@ def test_a_drawn_tree_has_levels_and_the_note():
     from volmar.plots import TreeDisplay
 
     X = load_wine().data
-    model = MSPC("auto", random_state=0).fit(X)
+    model = MSPC(3, random_state=0).fit(X)
     display = TreeDisplay.from_estimator(model, feature_names=[f"n{j}" for j in range(13)])
-    words = [text.get_text() for text in display.ax_.texts]
-    for node, text in zip(model.tree_.splits(), words, strict=True):
-        assert f"{node.p_text}\nlevel {node.level:.2g}" in text
     assert display.ax_.get_xlabel().replace("\n", " ") == model.tree_.size_note() != ""
+    plt.close(display.figure_)
+    tree = MSPC("auto", random_state=0).fit(groups(450, THREE)).tree_
+    display = TreeDisplay(tree).plot()
+    words = [text.get_text() for text in display.ax_.texts]
+    assert len(words) == len(tree.splits()) > 1
+    for node, text in zip(tree.splits(), words, strict=True):
+        assert f"{node.p_text}\nlevel {node.level:.2g}" in text
     plt.close(display.figure_)
 
 
