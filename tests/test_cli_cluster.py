@@ -84,11 +84,16 @@ def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
     assert [row["label"] for row in read(again)] == [row["label"] for row in rows]
 
 
-def test_text_takes_part_with_a_note(invoke, people):
-    result = invoke("cluster", people[0], "--id", "name", "--missing", "drop", "-k", 2)
+def test_categories_describe_with_a_note(invoke, people):
+    arguments = ("cluster", people[0], "--id", "name", "--missing", "drop", "-k", 2)
+    result = invoke(*arguments)
     assert result.exit_code == 0
-    assert "column 'region' is text" in result.stderr
-    assert "5 columns" in result.stdout
+    assert "describe the clusters and do not make them: 'region'" in result.stderr
+    assert "3 columns" in result.stdout
+    result = invoke(*arguments, "--kind", "age=ignore", "--kind", "region=ignore")
+    assert result.exit_code == 0
+    assert "2 columns" in result.stdout
+    assert "'region'" not in result.stderr
 
 
 def test_noise_is_not_split(invoke, tmp_path):
@@ -338,9 +343,12 @@ def wrong(tmp_path):
         "header only": ([tmp_path / "header.csv"], "header.csv"),
         "one row": ([tmp_path / "one.csv"], "row"),
         "constant": ([tmp_path / "constant.csv"], "constant"),
-        "constant text": ([tmp_path / "column.csv"], "no column has two different values"),
+        "constant text": ([tmp_path / "column.csv"], "two different values"),
         "gaps": ([tmp_path / "gaps.csv", "--missing", "error"], "--missing"),
-        "a name for each row": ([tmp_path / "names.csv"], "--drop"),
+        "a name for each row": ([tmp_path / "names.csv"], "--kind"),
+        "no kind": ([good, "--kind", "a"], "NAME=KIND"),
+        "unknown kind": ([good, "--kind", "a=number"], "number"),
+        "kind of no column": ([good, "--kind", "z=numeric"], "z"),
         "empty folder": ([tmp_path / "folder"], "folder"),
         "unknown column": ([good, "--columns", "z"], "z"),
         "unknown id": ([good, "--id", "z"], "z"),

@@ -195,8 +195,11 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"n_clusters": "many"}, ValueError, "n_clusters must be an integer"),
         ({"n_clusters": 0}, ValueError, "n_clusters"),
         ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*did you mean 'height'"),
-        ({"missing": "ignore"}, ValueError, "missing must be one of"),
-        ({"scale": "wide"}, ValueError, "scale must be one of"),
+        ({"missing": "ignore"}, ValueError, "^missing must be one of"),
+        ({"missing": "error"}, ValueError, "give missing='drop' to leave out .* or drop these"),
+        ({"scale": "wide"}, ValueError, "^scale must be one of"),
+        ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'}: the kind must be"),
+        ({"id_column": "nmae"}, ValueError, "'nmae', which id_column names"),
     ],
 )
 def test_wrong_parameters(settings, error, message, table):
@@ -204,6 +207,33 @@ def test_wrong_parameters(settings, error, message, table):
     with pytest.raises(error, match=message):
         clusterer.fit(table[0])
     assert not hasattr(clusterer, "labels_")
+
+
+def test_new_rows_may_miss_values_that_the_fit_had(table):
+    frame = table[0].dropna()
+    clusterer = TableClusterer(id_column="name").fit(frame)
+    np.testing.assert_array_equal(clusterer.predict(frame.assign(age=np.nan)), clusterer.labels_)
+    strict = TableClusterer(id_column="name", missing="error").fit(frame)
+    with pytest.raises(ValueError, match=r"fitted with missing='error'"):
+        strict.predict(frame.assign(age=np.nan))
+
+
+def test_kinds_of_columns_decide_what_is_used():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
+    frame["yes"] = rng.random(300) < 0.5
+    frame["station"] = rng.choice(["A1", "B7", "C3"], 300)
+    clusterer = TableClusterer().fit(frame)
+    assert clusterer.n_clusters_ == 1
+    assert clusterer.summary()["columns"]["yes"] == "boolean"
+    assert "station" in clusterer.summary()["left_out"]
+    assert any("'station'" in note for note in clusterer.notes_)
+    fewer = TableClusterer(kinds={"a": "ignore"}).fit(frame)
+    assert fewer.preparation_.feature_names_ == ["b", "c"]
+    # Columns that make no features describe the clusters.
+    frame.loc[:149, ["a", "b"]] += 8
+    description = TableClusterer().fit(frame).describe()
+    assert {"a", "station"} <= set(description.columns)
 
 
 def test_a_fit_that_fails_leaves_nothing(table):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,17 +22,22 @@ from volmar._version import __version__
 from volmar.base import Clusterer
 from volmar.diagnostics import ClusterDescription
 from volmar.diagnostics.confidence import confidence_of, score_slopes
+from volmar.models import save_model
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import Judged, best_split_of, described, judged_outcome
+from volmar.report.judging import Judged, best_split_of, described, judged_outcome, with_joins
 from volmar.report.outcome import Evidence, Outcome
+from volmar.report.pictures import save_pictures
+from volmar.report.save_report import save_report
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import (
     LoadedTable,
     Preparation,
     Prepared,
+    TableError,
     as_pandas,
     source_columns,
 )
+from volmar.tables.errors import as_parameters
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -69,11 +76,13 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     id_column : str, default=None
         The column that names the rows; not a feature.
     kinds : dict of str to str, default=None
-        Kinds of columns that are not to be guessed, as for `volmar.tables.Preparation`.
-    scale : str, default="auto"
-        How columns are scaled, as for `volmar.tables.Preparation`.
-    missing : {"impute", "drop", "error"}, default="impute"
-        How to handle missing values: fill them in, leave out their rows, or refuse them.
+        The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
+        "boolean", "date", "text", "id" or "ignore", as for `volmar.tables.Preparation`.
+    scale : {"auto", "standard", "minmax", "none"}, default="auto"
+        How columns are scaled: "auto" is "standard" after a log of columns with a long tail.
+    missing : {"impute", "drop", "indicator", "error"}, default="impute"
+        How to handle missing values: fill them in, leave out their rows, fill them in and add a
+        column that tells where, or refuse them.
     alpha : float, default=None
         Level of the tests of ``n_clusters="auto"``: the probability that rows without groups are
         split. None leaves that of the clusterer, 0.05.
@@ -192,12 +201,13 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self._forget()
         # Wrong parameters are refused before a large table is read.
         self._new_clusterer(0)
-        preparation = self._new_preparation()
+        with _in_python():
+            preparation = self._new_preparation()
         times = StageTimes(progress)
         if isinstance(data, (str, os.PathLike)):
             with times.stage("reading"):
                 data = as_pandas(data)
-        with times.stage("preparing"):
+        with times.stage("preparing"), _in_python():
             table = self._table_of(data, reset=True)
             rows = preparation.fit_transform(table)
         try:
@@ -260,8 +270,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 f"n_clusters={wanted} is more than the {n} rows. Lower n_clusters, or give more "
                 "rows."
             )
-        # Categories are known to within their resolution: fitted with noise, labelled without.
-        X = rows.dithered(seed) if hasattr(rows, "dithered") else rows.X
+        # Gaps that the preparation makes are filled with noise for the fit, not for the labels.
+        X = rows.dithered(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with times.stage("looking for groups"):
@@ -275,11 +285,16 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         self.model_ = model
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
-        self.notes_: list[str] = list(rows.notes)
-        self.warnings_ = list(dict.fromkeys(str(one.message).splitlines()[0] for one in caught))
+        self.notes_ = [as_parameters(note) for note in rows.notes]
+        of_table = [as_parameters(text) for text in rows.warnings]
+        said = [*of_table, *(str(one.message).splitlines()[0] for one in caught)]
+        self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
+        self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
+        for text in of_table:
+            warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:
             warnings.warn(one.message, one.category, stacklevel=3)
         return self
@@ -306,7 +321,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     def _forget(self) -> None:
         """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
         fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
-        for name in [*fitted, *_OF_THE_DATA, "_fit_seed"]:
+        for name in [*fitted, *_OF_THE_DATA, "_fit_seed", "_fit_work"]:
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -317,23 +332,14 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     def _new_preparation(self) -> Preparation:
         """Return how the columns are to be prepared."""
-        known: Any = Preparation
-        options: dict[str, Any] = {
-            "columns": self.columns,
-            "drop": self.drop,
-            "id_column": self.id_column,
-            "scale": self.scale,
-            "missing": self.missing,
-        }
-        if "kinds" in inspect.signature(Preparation).parameters:
-            return known(kinds=self.kinds, **options)
-        if self.kinds is not None:
-            raise ValueError(
-                f"kinds={self.kinds!r}: kinds of columns are not taken. Leave it out."
-            )
-        if self.scale == "auto":
-            options["scale"] = "standard"
-        return known(**options)
+        return Preparation(
+            columns=self.columns,
+            drop=self.drop,
+            id_column=self.id_column,
+            kinds=self.kinds,
+            scale=self.scale,
+            missing=self.missing,
+        )
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
         """Return the clusterer, not fitted, with its parameters set."""
@@ -442,7 +448,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
 
     def _new_rows(self, data: Any) -> Prepared:
         check_is_fitted(self)
-        return self.preparation_.transform(self._table_of(data, reset=False))
+        with _in_python():
+            return self.preparation_.transform(self._table_of(data, reset=False))
 
     def _table_of(self, data: Any, *, reset: bool) -> Any:
         """Return a table as `Preparation` takes it, checked as scikit-learn does."""
@@ -533,7 +540,7 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             source=name,
             n_rows=len(judged.labels) if rows.kept is None else len(rows.kept),
             n_columns=self.n_features_in_,
-            notes=list(rows.notes if data is None else self.notes_),
+            notes=self.notes_,
             parameters=self.model_.get_params(deep=False) if self.n_clusters_ > 1 else {},
             method=type(self.model_).__name__,
             seed=self._fit_seed,
@@ -551,7 +558,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             offsets=self.preparation_.offsets_,
             scales=self.preparation_.scales_,
             best_split=best,
-            left_out=dict(getattr(self.preparation_, "left_out_", {})),
+            used=None if judged.columns is None else self._used(judged.names),
+            left_out=dict(self.preparation_.left_out_),
             categorical=tuple(self.preparation_.texts_),
         )
         return judged_outcome(known, judged, times)
@@ -577,9 +585,39 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         progress : callable, optional
             As for `fit`.
         """
-        from volmar.report import save_report
-
         save_report(path, self, data, force=force, progress=progress)
+
+    def pictures(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        formats: Sequence[str] = ("png", "svg"),
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write every picture of the report as image files (needs matplotlib).
+
+        Parameters
+        ----------
+        folder : str or path
+            Where to write; it is made where there is none.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
+            Formats of each picture.
+        force : bool, default=False
+            Replace files that exist.
+        progress : callable, optional
+            As for `fit`.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
+        outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
+        return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the fitted estimator to a file, without the table, for `volmar.models.load_model`.
@@ -591,8 +629,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         force : bool, default=False
             Replace a file that exists.
         """
-        from volmar.models import save_model
-
         save_model(path, self, force=force)
 
     def summary(self) -> dict[str, Any]:
@@ -607,10 +643,6 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         used = self.labels_[self.labels_ >= 0]
         prepared = self.preparation_
-        kinds = getattr(prepared, "kinds_", None)
-        if kinds is None:
-            kinds = dict.fromkeys(prepared.numbers_, "numeric")
-            kinds |= dict.fromkeys(prepared.texts_, "categorical")
         return _plain(
             {
                 "volmar": __version__,
@@ -622,8 +654,8 @@ class TableClusterer(ClusterMixin, BaseEstimator):
                 "sizes": np.bincount(used, minlength=self.n_clusters_),
                 "evidence": [vars(one) for one in self.evidence_],
                 "splits": _splits(getattr(self.model_, "tree_", None)),
-                "columns": kinds,
-                "left_out": getattr(prepared, "left_out_", {}),
+                "columns": prepared.kinds_,
+                "left_out": prepared.left_out_,
                 "features": prepared.feature_names_,
                 "notes": self.notes_,
                 "warnings": self.warnings_,
@@ -643,6 +675,11 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             )
         return self._prepared
 
+    def _used(self, names: list[str]) -> list[bool]:
+        """Return which columns make features."""
+        used = set(self.preparation_.used_)
+        return [name in used for name in names]
+
     def _judged(self, data: Any) -> Judged:
         rows = self._rows(data)
         table = self._table if data is None else self._table_of(data, reset=False)
@@ -652,14 +689,14 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             labels = np.asarray(self.model_.predict(rows.X))
         columns, names = None, rows.feature_names
         if table is not None:
-            columns, names = source_columns(table, self.preparation_, rows.kept)
-        spent = self.seconds_.get("looking for groups", 0.0) + self.seconds_.get("testing", 0.0)
+            columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
         return Judged(
             X=rows.X,
             labels=labels,
             estimator=self._new_clusterer(self._fit_seed, max(self.n_clusters_, 1)),
             seed=self._fit_seed,
-            fit_seconds=spent,
+            fit_seconds=self._fit_work,
+            fit_rows=rows.dithered(self._fit_seed),
             columns=columns,
             names=list(names),
             ids=rows.ids,
@@ -681,6 +718,15 @@ class TableClusterer(ClusterMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Name parameters where messages of tables name options of the command."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(as_parameters(str(error))) from error
 
 
 def _known(name: str) -> str:

@@ -78,11 +78,12 @@ class Scale(StrEnum):
 
 
 class Missing(StrEnum):
-    """What becomes of missing values."""
+    """How to handle missing values."""
 
     error = "error"
     drop = "drop"
     impute = "impute"
+    indicator = "indicator"
 
 
 Source = Annotated[
@@ -98,6 +99,15 @@ Columns = Annotated[
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Not this column; as --columns.")]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="NAME=KIND",
+        help="Kind of a column: numeric, ordinal, categorical, boolean, date, text, id or "
+        "ignore; repeatable.",
+    ),
+]
 ScaleOption = Annotated[Scale, typer.Option("--scale", help="How columns are scaled.")]
 MissingOption = Annotated[Missing, typer.Option("--missing", help="What becomes of gaps.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files.")]
@@ -154,6 +164,19 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+def _kinds(given: list[str] | None) -> dict[str, str]:
+    """Return kinds of columns from NAME=KIND; a name may hold an = itself."""
+    from volmar.cli.console import UsageError
+
+    kinds = {}
+    for text in given or ():
+        name, sign, kind = text.rpartition("=")
+        if not sign or not name:
+            raise UsageError(f"--kind takes NAME=KIND, zip=categorical say, got {text!r}.")
+        kinds[name] = kind
+    return kinds
+
+
 def _listed(given: list[str] | None) -> tuple[str, ...]:
     """Return names that were given one by one or with commas."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
@@ -185,6 +208,7 @@ def cluster(
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
+    kinds: Kinds = None,
     scale: ScaleOption = Scale.auto,
     missing: MissingOption = Missing.impute,
     settings: Annotated[
@@ -201,6 +225,9 @@ def cluster(
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Folder for PNG and SVG of every picture.")
+    ] = None,
     summary: Annotated[
         Path | None, typer.Option("--json", help="JSON file with what was found.")
     ] = None,
@@ -231,6 +258,7 @@ def cluster(
             columns=_listed(columns),
             drop=_listed(drop),
             id_column=id_column,
+            kinds=_kinds(kinds),
             scale=scale.value,
             missing=missing.value,
             settings=parse_settings(settings or []),
@@ -239,6 +267,7 @@ def cluster(
             report=report,
             save=save,
             json=summary,
+            pictures=pictures,
             force=force,
             seed=seed,
             scheduler=scheduler,

@@ -11,7 +11,8 @@ import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Files", "cluster_file", "command_for_two", "one_score"]
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
-STAGES_OF_REPORT = ("judging", "resampling", "describing")
+STAGES_OF_REPORT = ("judging", "resampling", "describing", "comparing numbers")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Asked:
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     id_column: str | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
     scale: str = "auto"
     missing: str = "impute"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class Asked:
     report: Path | None = None
     save: Path | None = None
     json: Path | None = None
+    pictures: Path | None = None
     force: bool = False
     seed: int = 0
     scheduler: str | None = None
@@ -67,6 +70,7 @@ class Asked:
             columns=list(self.columns) or None,
             drop=list(self.drop) or None,
             id_column=self.id_column,
+            kinds=self.kinds or None,
             scale=self.scale,
             missing=self.missing,
             alpha=self.alpha,
@@ -91,7 +95,9 @@ class Asked:
 
     def planned(self) -> tuple[str, ...]:
         """Return the stages that the command goes through, most likely."""
-        return STAGES + (STAGES_OF_REPORT if self.report is not None else ())
+        is_judged = self.report is not None or self.pictures is not None
+        last = ("testing borders",) if self.pictures is not None else ()
+        return STAGES + (STAGES_OF_REPORT if is_judged else ()) + last
 
     def as_text(self) -> dict[str, str]:
         """Return the options that a report shows."""
@@ -106,6 +112,8 @@ class Asked:
         for name, value in (("alpha", self.alpha), ("max-clusters", self.max_clusters)):
             if value is not None:
                 shown[name] = str(value)
+        if self.kinds:
+            shown["kinds"] = ", ".join(f"{name}={kind}" for name, kind in self.kinds.items())
         if self.settings:
             pairs = [f"{name}={value}" for name, value in self.settings.items()]
             shown["settings"] = ", ".join(pairs)
@@ -139,17 +147,28 @@ class Files:
             write_atomically(self.asked.json, text + "\n", force=self.asked.force)
             self.done(self.asked.json)
 
-    def report(self, outcome: Outcome) -> None:
-        """Write the page where that was asked for."""
-        from volmar.report import write_report
+    def explain(self, outcome: Outcome, stages: Stages) -> None:
+        """Write the page and the pictures where they were asked for."""
+        from volmar.report import save_pictures, write_report
+        from volmar.report.judging import with_joins
+        from volmar.report.stages import StageTimes
 
-        if self.asked.report is not None:
-            write_report(outcome, self.asked.report, force=self.asked.force)
-            self.done(self.asked.report)
+        asked = self.asked
+        if asked.report is not None:
+            write_report(outcome, asked.report, force=asked.force)
+            self.done(asked.report)
+        if asked.pictures is not None:
+            with silent(), stages.watching() as progress:
+                outcome = with_joins(outcome, StageTimes(progress))
+            names = save_pictures(asked.pictures, outcome, force=asked.force)
+            self.complete += names
+            say(f"wrote {len(names)} pictures to {asked.pictures}")
 
 
 def cluster_file(asked: Asked) -> None:
     """Run the command; on Ctrl-C say what is complete."""
+    from volmar.tables import TableError, is_folder_of_tables
+
     asked.clusterer()  # refuses wrong options before the table is read
     if asked.append and asked.out is None:
         raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
@@ -160,19 +179,36 @@ def cluster_file(asked: Asked) -> None:
         "--json": asked.json,
     }
     refuse_files(named, asked.source, force=asked.force)
+    _refuse_pictures(asked)
     files = Files(asked)
     try:
-        from volmar.tables import is_folder_of_tables
-
         if asked.scheduler or is_folder_of_tables(asked.source):
             from volmar.cli.cluster_blocks import cluster_blocks
 
             cluster_blocks(asked, files)
         else:
             _cluster(asked, files)
+    except TableError as error:
+        # Of the estimator's error, which names parameters, the one that names options.
+        raise (error.__cause__ if isinstance(error.__cause__, TableError) else error) from None
     except KeyboardInterrupt:
         done = ", ".join(str(path) for path in files.complete) or "nothing"
         raise KeyboardInterrupt(f"; complete: {done}") from None
+
+
+def _refuse_pictures(asked: Asked) -> None:
+    """Refuse a folder for pictures that cannot be written, before the work."""
+    folder = asked.pictures
+    if folder is None:
+        return
+    if find_spec("matplotlib") is None:
+        raise ImportError(
+            "--pictures needs matplotlib, which is not installed: pip install 'volmar[plot]'"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--pictures {folder} is a file. Give the name of a folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not asked.force:
+        raise UsageError(f"--pictures {folder} has files already. Give another name, or --force.")
 
 
 def _cluster(asked: Asked, files: Files) -> None:
@@ -183,7 +219,7 @@ def _cluster(asked: Asked, files: Files) -> None:
         table = read_table(asked.source)
     clusterer = fitted(asked, lambda one, progress: one.fit(table, progress=progress), stages)
     rows = clusterer._rows()
-    for note in clusterer.notes_:
+    for note in rows.notes:
         say(f"note: {note}")
     d = rows.X.shape[1]
     used = clusterer.labels_[clusterer.labels_ >= 0]
@@ -194,14 +230,14 @@ def _cluster(asked: Asked, files: Files) -> None:
         files.done(asked.out)
     files.save(clusterer)
     files.summary(clusterer)
-    if asked.report is not None:
-        files.report(outcome_of(asked, clusterer, stages))
+    if asked.report is not None or asked.pictures is not None:
+        files.explain(outcome_of(asked, clusterer, stages), stages)
 
 
 def fitted(asked: Asked, fit: Any, stages: Stages) -> TableClusterer:
     """Return the fitted estimator; split in two where that is asked for in any case."""
     clusterer = asked.clusterer()
-    with _silent(), stages.watching() as progress:
+    with silent(), stages.watching() as progress:
         fit(clusterer, progress)
         if clusterer.n_clusters_ == 1 and asked.split_anyway and asked.wanted() is None:
             fit(clusterer.set_params(n_clusters=2), progress)
@@ -212,7 +248,7 @@ def fitted(asked: Asked, fit: Any, stages: Stages) -> TableClusterer:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Leave it to the command to print what the estimator warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -221,13 +257,23 @@ def _silent() -> Iterator[None]:
 
 def outcome_of(asked: Asked, clusterer: TableClusterer, stages: Stages) -> Outcome:
     """Return what the report shows."""
-    with _silent(), stages.watching() as progress:
-        return clusterer.outcome(
+    with silent(), stages.watching() as progress:
+        outcome = clusterer.outcome(
             command=asked.command,
             command_for_two=command_for_two(asked),
             asked=asked.as_text(),
             progress=progress,
         )
+    notes, warned = list(clusterer._rows().notes), _in_options(clusterer, clusterer.warnings_)
+    return replace(outcome, notes=notes, warnings=warned)
+
+
+def _in_options(clusterer: TableClusterer, texts: list[str]) -> list[str]:
+    """Return what the preparation warned of with the command's options, not with parameters."""
+    from volmar.tables.errors import as_parameters
+
+    options = {as_parameters(text): text for text in clusterer._rows().warnings}
+    return [options.get(text, text) for text in texts]
 
 
 def _write_labels(path: Path, asked: Asked, clusterer: TableClusterer, table: Any) -> None:
@@ -279,7 +325,7 @@ def print_found(asked: Asked, clusterer: TableClusterer, heading: str, sizes: ND
         status = getattr(clusterer.model_.result_, "status", None)
         if status is not None and not status.ok:
             console.print(f"The solver ended early: {status.value}.")
-    for text in clusterer.warnings_:
+    for text in _in_options(clusterer, clusterer.warnings_):
         say(f"warning: {text}")
     if asked.out is None and asked.report is None and clusterer.n_clusters_ > 1:
         say("(-o labels.csv keeps the labels, --report report.html explains them.)")
@@ -301,6 +347,8 @@ def command_for_two(asked: Asked) -> str:
             words += [option, name]
     if asked.id_column is not None:
         words += ["--id", asked.id_column]
+    for name, kind in asked.kinds.items():
+        words += ["--kind", f"{name}={kind}"]
     usual = Asked("")
     for option, value, default in (
         ("--scale", asked.scale, usual.scale),

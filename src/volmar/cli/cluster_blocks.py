@@ -70,18 +70,17 @@ def cluster_blocks(asked: Asked, files: Files) -> None:
     print_found(asked, clusterer, heading, sizes)
     files.save(clusterer)
     files.summary(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
-    if asked.report is not None:
+    if asked.report is not None or asked.pictures is not None:
         outcome = outcome_of(asked, clusterer, stages)
         shown = f"This page shows {len(chosen)} of {n} rows, drawn at random."
-        files.report(
-            replace(
-                outcome,
-                title=f"Clusters of {Path(asked.source).name}",
-                source=Path(asked.source).name,
-                n_rows=n,
-                notes=[*outcome.notes, shown],
-            )
+        outcome = replace(
+            outcome,
+            title=f"Clusters of {Path(asked.source).name}",
+            source=Path(asked.source).name,
+            n_rows=n,
+            notes=[*outcome.notes, shown],
         )
+        files.explain(outcome, stages)
 
 
 @contextmanager

@@ -8,14 +8,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.metrics import calinski_harabasz_score, silhouette_score
 
-from volmar.diagnostics import ClusterDescription, describe_clusters, stability
+from volmar.diagnostics import (
+    ClusterDescription,
+    NumberComparison,
+    compare_numbers,
+    describe_clusters,
+    label_test,
+    stability,
+)
 from volmar.metrics import separation_score
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.stages import StageTimes
 
-__all__ = ["Judged", "best_split_of", "described", "judged_outcome", "quality_scores"]
+__all__ = [
+    "Judged",
+    "best_split_of",
+    "described",
+    "judged_outcome",
+    "quality_scores",
+    "with_joins",
+]
 
 # Resamplings, made where rows are few and a fit takes less than these seconds.
 N_RESAMPLES, LONG_FIT = 10, 3.0
@@ -24,6 +39,8 @@ MOST_ROWS = 20_000
 N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
 # A split that no evidence supports is fitted where the search took less than these seconds.
 QUICK_SEARCH = 5.0
+# Other numbers of clusters are tried on so many rows for as long as this.
+N_COMPARED, MAX_SECONDS = 5000, 10.0
 # Rows of the silhouette, which takes all pairs of them.
 N_SILHOUETTE = 2000
 
@@ -35,7 +52,7 @@ class Judged:
     Attributes
     ----------
     X : array of shape (n, d)
-        Rows as the method saw them.
+        The rows.
     labels : ndarray of shape (n,)
         Their clusters.
     estimator : clusterer or None
@@ -45,6 +62,8 @@ class Judged:
         Random seed of everything that draws rows.
     fit_seconds : float
         How long the fit took; what takes many fits is left out where it is long.
+    fit_rows : array of shape (n, d), optional
+        Rows that the method is fitted to, where they are not `X` itself.
     columns : DataFrame or array of n rows, optional
         What is described, in its own units; `X` by default.
     names : list of str
@@ -60,10 +79,16 @@ class Judged:
     estimator: Any
     seed: int = 0
     fit_seconds: float = 0.0
+    fit_rows: Any = None
     columns: Any = None
     names: list[str] = field(default_factory=list)
     ids: Any = None
     units: tuple[NDArray, NDArray] | None = None
+
+    @property
+    def rows(self) -> Any:
+        """What the method is fitted to."""
+        return self.X if self.fit_rows is None else self.fit_rows
 
     @property
     def is_split(self) -> bool:
@@ -88,23 +113,59 @@ def judged_outcome(outcome: Outcome, judged: Judged, times: StageTimes) -> Outco
     Outcome
         `quality`, `evidence`, `description` and `seconds` are filled in.
     """
-    evidence, description = list(outcome.evidence), None
+    evidence, description, numbers = list(outcome.evidence), None, None
     with times.stage("judging"):
         quality = quality_scores(judged.X, judged.labels)
+    is_quick = judged.estimator is not None and judged.fit_seconds < LONG_FIT
     if judged.is_split:
-        n = judged.X.shape[0]
-        if judged.estimator is not None and judged.fit_seconds < LONG_FIT and n <= MOST_ROWS:
+        if is_quick and judged.X.shape[0] <= MOST_ROWS:
             with times.stage("resampling") as tell:
                 evidence += _stability(judged, tell)
         with times.stage("describing") as tell:
             description = described(judged, tell)
+    spent = judged.fit_seconds * min(1.0, N_COMPARED / judged.X.shape[0])
+    if judged.estimator is not None and spent < MAX_SECONDS:
+        with times.stage("comparing numbers") as tell:
+            numbers = _numbers(judged, tell)
     return replace(
         outcome,
         quality=quality,
         evidence=evidence,
         description=description,
+        numbers=numbers,
+        columns=judged.columns,
+        column_names=None if judged.columns is None else judged.names,
         seconds={**outcome.seconds, **times.seconds},
     )
+
+
+def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
+    """Return the outcome with the test of every border between clusters, for its picture."""
+    if outcome.k < 2 or outcome.joins is not None:
+        return outcome
+    with times.stage("testing borders") as tell:
+        try:
+            joins = label_test(outcome.X, outcome.labels, progress=tell, random_state=outcome.seed)
+        except ValueError:  # too few rows
+            return outcome
+    return replace(outcome, joins=joins)
+
+
+def _numbers(judged: Judged, tell: Any) -> NumberComparison | None:
+    """Return other numbers of clusters, None where the method takes none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return compare_numbers(
+                judged.rows,
+                clone(judged.estimator),
+                max_rows=N_COMPARED,
+                max_seconds=MAX_SECONDS,
+                progress=tell,
+                random_state=judged.seed,
+            )
+    except (ValueError, TypeError):
+        return None
 
 
 def quality_scores(X: Any, labels: NDArray) -> list[Score]:
@@ -154,7 +215,7 @@ def _stability(judged: Judged, tell: Any) -> list[Evidence]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = stability(
-                judged.X,
+                judged.rows,
                 judged.estimator,
                 n_resamples=N_RESAMPLES,
                 progress=tell,
@@ -177,7 +238,7 @@ def described(judged: Judged, tell: Any = None) -> ClusterDescription:
     estimator = judged.estimator if is_quick else None
     shown = judged.X if judged.columns is None else judged.columns
     options: dict[str, Any] = {
-        "model_input": judged.X,
+        "model_input": judged.rows,
         "feature_names": judged.names or None,
         "ids": judged.ids,
         "max_rows": N_AGAIN,
@@ -206,14 +267,15 @@ def best_split_of(judged: Judged, times: StageTimes, command: str) -> BestSplit 
         return None
     if judged.fit_seconds > QUICK_SEARCH or judged.X.shape[0] > MOST_ROWS:
         return None
-    model = judged.estimator.set_params(n_clusters=2)
+    model = clone(judged.estimator).set_params(n_clusters=2)
     with times.stage("splitting in two"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.fit(judged.X)
+            model.fit(judged.rows)
             scores = model.decision_function(judged.X)
+            labels = model.labels_ if judged.rows is judged.X else model.predict(judged.X)
         except (ValueError, MemoryError):
             return None
-    if np.unique(model.labels_).size < 2:
+    if np.unique(labels).size < 2:
         return None
-    return BestSplit(model, model.labels_, scores, command)
+    return BestSplit(model, labels, scores, command)

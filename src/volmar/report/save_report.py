@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from copy import copy
 from os import PathLike
@@ -150,6 +149,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         model=estimator if n_found > 1 else None,
         method=type(estimator).__name__,
         evidence=evidence,
+        used=_used(model, shown),
     )
     return judged_outcome(known, judged, times)
 
@@ -187,6 +187,14 @@ def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
         rows = rows.to_numpy()
     X = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="data")
     return X, names if len(names) == X.shape[1] else [f"x{j}" for j in range(X.shape[1])]
+
+
+def _used(model: Any, shown: Any) -> list[bool] | None:
+    """Return which columns of a DataFrame the model takes; None where it takes all."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or not hasattr(shown, "iloc"):
+        return None
+    return [one in set(names) for one in shown.columns]
 
 
 def _shown_names(shown: Any, names: list[str]) -> list[str]:
@@ -230,11 +238,11 @@ def _fit_seconds(estimator: Any, X: Any) -> float:
     """Return how long a fit takes: many of them are made only where that is short."""
     if X.shape[0] > MOST_ROWS:
         return float("inf")
-    start = time.perf_counter()
+    times = StageTimes()
     try:
-        with warnings.catch_warnings():
+        with times.stage("fit"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clone(estimator).fit(X)
     except ValueError:
         return float("inf")
-    return time.perf_counter() - start
+    return times.work["fit"]

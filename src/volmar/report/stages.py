@@ -24,11 +24,15 @@ class StageTimes:
     ----------
     seconds : dict of str to float
         How long each stage took, so far.
+    work : dict of str to float
+        The same without the time in which other programs had the processor: less than
+        `seconds` on a busy machine.
     """
 
     def __init__(self, progress: Progress | None = None):
         self.progress = progress
         self.seconds: dict[str, float] = {}
+        self.work: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
@@ -39,8 +43,12 @@ class StageTimes:
                 self.progress(name, done, total)
 
         tell(0, 0)
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         try:
             yield tell
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            spent = time.perf_counter() - start[0]
+            # Several threads take more of the processor's time than passes on the clock.
+            work = min(spent, time.process_time() - start[1])
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+            self.work[name] = self.work.get(name, 0.0) + work

@@ -325,9 +325,7 @@ def _unsupported(
 def _found_again(outcome: Outcome) -> str:
     if _unstable(outcome) or not any(one.kind == "stability" for one in outcome.evidence):
         return "On other rows it would likely be somewhere else."
-    return (
-        "That it is found again where rows are left out makes it no gap: one group is cut alike."
-    )
+    return "It is found again where rows are left out, which does not make it a gap."
 
 
 def _groups_text(outcome: Outcome) -> str:
