@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from volmar.tables import Preparation, TableError, prepare_blocks, read_folder
+from volmar.tables import (
+    Preparation,
+    TableError,
+    prepare_blocks,
+    prepare_sample,
+    read_folder,
+    sample_rows,
+)
 
 N = 4000
 
@@ -82,7 +89,7 @@ def test_a_fitted_preparation_takes_a_folder(frame, tmp_path, kind):
 def test_scales_are_those_of_all_rows(frame, tmp_path, scale):
     table = write(frame, tmp_path / "parts", "parquet")
     model = Preparation(scale=scale)
-    X = prepare_blocks(table, model, sample=500).X.compute()
+    X = prepare_blocks(table, model, sample=sample_rows(table, 500)).X.compute()
     p = len(model.numbers_)
     numbers = X[:, :p]
     if scale in ("auto", "standard"):
@@ -101,10 +108,27 @@ def test_scales_are_those_of_all_rows(frame, tmp_path, scale):
 
 def test_a_sample_is_told(frame, tmp_path):
     table = write(frame, tmp_path / "parts", "parquet")
-    found = prepare_blocks(table, Preparation(), sample=500)
+    found = prepare_blocks(table, Preparation(), sample=sample_rows(table, 500))
     assert any("500 of 4,000 rows" in note for note in found.notes)
     found = prepare_blocks(table, Preparation())
     assert not any("drawn at random" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("id_column", [None, "customer_id"])
+def test_the_sample_is_rows_of_the_blocks(frame, tmp_path, id_column):
+    table = write(frame, tmp_path / "parts", "parquet")
+    drawn = sample_rows(table, 500)
+    model = Preparation(missing="impute", id_column=id_column)
+    every = prepare_blocks(table, model, sample=drawn)
+    sample = prepare_sample(drawn, model, notes=every.notes)
+    np.testing.assert_array_equal(sample.X, every.X.compute()[drawn.places])
+    ids = drawn.places if id_column is None else frame["customer_id"][drawn.places]
+    np.testing.assert_array_equal(sample.ids, ids)
+    # Filled values are drawn again, in rows that miss them and in no others.
+    moved = (sample.dithered(0) != sample.X)[:, model.numbers_.index("age")]
+    is_missing = frame["age"].isna().to_numpy()[drawn.places]
+    assert not moved[~is_missing].any()
+    assert moved[is_missing].any()
 
 
 def test_values_that_the_sample_lacks(rng, tmp_path):
@@ -114,12 +138,14 @@ def test_values_that_the_sample_lacks(rng, tmp_path):
     frame["u"], frame["v"] = np.array(["x", "y"])[groups], np.array(["p", "q"])[groups]
     frame.loc[2999, ["a", "u"]] = [np.nan, "rare"]
     table = write(frame, tmp_path / "parts", "csv")
-    X = prepare_blocks(table, Preparation(), sample=100).X.compute()
+    few = sample_rows(table, 100)
+    assert 2999 not in few.places
+    X = prepare_blocks(table, Preparation(), sample=few).X.compute()
     assert X.shape[0] == 3000
     assert np.isfinite(X).all()
     table = read_folder(tmp_path / "parts")
     with pytest.raises(TableError, match=r"a block of the folder.*'a' 1.*--missing"):
-        prepare_blocks(table, Preparation(missing="error"), sample=100)
+        prepare_blocks(table, Preparation(missing="error"), sample=few)
 
 
 def test_options_are_checked_before_a_pass(frame, tmp_path, monkeypatch):

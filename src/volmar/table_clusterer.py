@@ -217,7 +217,12 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             raise
 
     def fit_prepared(
-        self, rows: Prepared, preparation: Preparation, *, progress: Progress | None = None
+        self,
+        rows: Prepared,
+        preparation: Preparation,
+        *,
+        table: Any = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Cluster rows that are prepared already: a sample of a table that lies in blocks.
 
@@ -227,18 +232,21 @@ class TableClusterer(ClusterMixin, BaseEstimator):
             The rows, in memory.
         preparation : Preparation
             Fitted; new tables are prepared by it.
+        table : DataFrame or LoadedTable, optional
+            What the rows were made from: reports describe the clusters by its columns.
         progress : callable, optional
             As for `fit`.
 
         Returns
         -------
         TableClusterer
-            Itself. `labels_` has one entry for each of the given rows.
+            Itself. `labels_` has one entry for each of the given rows, or of the table's where
+            `rows.kept` tells which these are.
         """
         self._forget()
         self.n_features_in_ = len(preparation.names_in_)
         self.feature_names_in_ = np.array(preparation.names_in_, dtype=object)
-        return self._fit_rows(rows, preparation, None, StageTimes(progress))
+        return self._fit_rows(rows, preparation, table, StageTimes(progress))
 
     def adopt(self, model: Any) -> Self:
         """Take another fitted clusterer of the same rows: one that was fitted to more of them.

@@ -28,8 +28,14 @@ SAME_SPLIT = 0.05
 
 def cluster_blocks(asked: Asked, files: Files) -> None:
     """Decide on a sample, fit to all rows by passes, write labels block by block."""
-    from volmar.rows import as_table, drawn_rows
-    from volmar.tables import is_folder_of_tables, prepare_blocks, read_folder
+    from volmar.tables import (
+        LoadedTable,
+        is_folder_of_tables,
+        prepare_blocks,
+        prepare_sample,
+        read_folder,
+        sample_rows,
+    )
 
     if not is_folder_of_tables(asked.source):
         raise UsageError(
@@ -40,19 +46,22 @@ def cluster_blocks(asked: Asked, files: Files) -> None:
         raise UsageError("--append takes a single file, got a folder. Leave it out.")
     stages = Stages([*asked.planned(), "clustering", "labelling"])
     with _client(asked.scheduler):
-        with stages.stage("reading"):
+        with stages.stage("reading") as tell:
             frame = read_folder(asked.source)
             preparation = asked.clusterer()._new_preparation()
-            rows = prepare_blocks(frame, preparation)
-            table = as_table(rows.X)
-            n, d = table.shape
-            chosen = drawn_rows(n, None, SAMPLE, np.random.default_rng(asked.seed))
-            sample = replace(rows, X=table[chosen], ids=chosen, id_name="row", kept=None)
+            drawn = sample_rows(frame, SAMPLE, random_state=asked.seed, progress=tell)
+        with stages.stage("preparing"):
+            rows = prepare_blocks(frame, preparation, sample=drawn)
+            n, d = rows.X.shape
+            sample = prepare_sample(drawn, preparation, notes=rows.notes)
+            table = LoadedTable(Path(asked.source).name, drawn.frame)
         for note in rows.notes:
             say(f"note: {note}")
         clusterer = fitted(
             asked,
-            lambda one, progress: one.fit_prepared(sample, preparation, progress=progress),
+            lambda one, progress: one.fit_prepared(
+                sample, preparation, table=table, progress=progress
+            ),
             stages,
         )
         if clusterer.n_clusters_ == 2:
@@ -64,15 +73,16 @@ def cluster_blocks(asked: Asked, files: Files) -> None:
             )
         with stages.stage("labelling") as tell:
             sizes = _labelled(asked, files, clusterer, rows, tell)
-    if n > len(chosen):
-        say(f"The number of clusters was decided on {len(chosen)} rows drawn at random.")
+    n_drawn = len(sample.ids)
+    if n > n_drawn:
+        say(f"The number of clusters was decided on {n_drawn} rows drawn at random.")
     heading = f"{Path(asked.source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
     print_found(asked, clusterer, heading, sizes)
     files.save(clusterer)
     files.summary(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
     if asked.report is not None or asked.pictures is not None:
         outcome = outcome_of(asked, clusterer, stages)
-        shown = f"This page shows {len(chosen)} of {n} rows, drawn at random."
+        shown = f"This page shows {n_drawn} of {n} rows, drawn at random."
         outcome = replace(
             outcome,
             title=f"Clusters of {Path(asked.source).name}",

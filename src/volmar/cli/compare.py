@@ -214,6 +214,7 @@ def compare_file(
     if n < 2:
         raise UsageError(f"{table.name} has {n} row, and clusters need two at least.")
     found = Comparison(table.name, n, d, n_all=table.n_rows, notes=list(rows.notes))
+    found.warnings += rows.warnings
     ready: dict[str, Fitted] = {}
     dithered = rows.dithered(seed)
     try:
@@ -268,20 +269,25 @@ def compare_methods(
     seed : int, default=0
         Random seed of the methods, and of the rows that are fitted where these are a sample.
     """
-    for i, name in enumerate(methods):
-        stage = f"comparing: {name} ({i + 1} of {len(methods)})"
-        try:
-            with counted(stage):
-                one = (ready or {}).get(name)
-                one = one or _fit(X, dithered, name, found.n_clusters, seed)
+    ready = ready or {}
+    n_fits = len([name for name in methods if name not in ready])
+    with counted("comparing") as tell:
+        done = 0
+        for name in methods:
+            if name not in ready:
+                tell(done, n_fits, f"comparing: {name} ({done + 1} of {n_fits})")
+            try:
+                one = ready.get(name) or _fit(X, dithered, name, found.n_clusters, seed)
                 run = _run(X, name, one, seed)
-        except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
-            found.left_out[name] = _one_line(error)
-            continue
-        if found.runs:
-            run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
-        found.runs.append(run)
-        found.warnings += [f"{name}: {text}" for text in one.warnings]
+            except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
+                found.left_out[name] = _one_line(error)
+                continue
+            finally:
+                done += name not in ready
+            if found.runs:
+                run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
+            found.runs.append(run)
+            found.warnings += [f"{name}: {text}" for text in one.warnings]
 
 
 def _fit(X: Any, dithered: Any, name: str, n_clusters: int | str, seed: int) -> Fitted:

@@ -162,8 +162,11 @@ def _time_text(seconds: float) -> str:
 
 
 @contextmanager
-def counted(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a line for something that takes long; it is told (done, wanted), or nothing."""
+def counted(name: str) -> Iterator[Callable[..., None]]:
+    """Show a line for something that takes long; it is told (done, wanted), or nothing.
+
+    A third argument is the name of what comes next, shown from then on.
+    """
     console = _notes()
     if not console.is_terminal or console.is_dumb_terminal:
         yield _quiet
@@ -178,12 +181,12 @@ def counted(name: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=None)
 
-        def tell(done: int, wanted: int) -> None:
-            progress.update(task, completed=done, total=wanted or None)
+        def tell(done: int, wanted: int, following: str | None = None) -> None:
+            progress.update(task, completed=done, total=wanted or None, description=following)
 
         yield tell
 
 
-def _quiet(done: int, wanted: int) -> None:
+def _quiet(done: int, wanted: int, following: str | None = None) -> None:
     """Say nothing."""
-    del done, wanted
+    del done, wanted, following

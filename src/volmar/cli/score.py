@@ -140,7 +140,7 @@ def score_file(
     )
     table = read_rows(source, preparation, seed=seed)
     rows = table.rows
-    notes = list(rows.notes)
+    notes = [*rows.notes, *rows.warnings]
     found = match_labels("--labels", labels, given, rows, notes)
     classes = None
     if true is not None and truth is not None:
@@ -474,9 +474,11 @@ def print_judgements(judgements: Judgements, *, as_json: bool = False) -> None:
     console = Screen(highlight=False, emoji=False)
     sizes = ", ".join(str(size) for size in list(judgements.sizes.values())[:20])
     more = ", ..." if len(judgements.sizes) > 20 else ""
+    is_sample = judgements.n_rows < judgements.n_all
+    of_all = f" of {judgements.n_all}" if is_sample else ""
     console.print(
-        f"{judgements.source}: {judgements.n_rows} rows in {len(judgements.sizes)} clusters of "
-        f"{sizes}{more}",
+        f"{judgements.source}: {judgements.n_rows}{of_all} rows in {len(judgements.sizes)} "
+        f"clusters of {sizes}{more}",
         markup=False,
         soft_wrap=True,
     )

@@ -1,6 +1,6 @@
 """Tables: files to rows that a method takes, and labels to files."""
 
-from volmar.tables.blocks import prepare_blocks
+from volmar.tables.blocks import prepare_blocks, prepare_sample
 from volmar.tables.errors import TableError
 from volmar.tables.folder import is_folder_of_tables, read_folder
 from volmar.tables.frames import as_pandas
@@ -26,6 +26,7 @@ __all__ = [
     "open_labels",
     "open_rows",
     "prepare_blocks",
+    "prepare_sample",
     "read_folder",
     "read_table",
     "sample_rows",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -15,10 +17,10 @@ from volmar.tables.folder import computed
 from volmar.tables.prepare import Preparation
 from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable
-from volmar.tables.sample import sample_rows
+from volmar.tables.sample import RowSample, sample_rows
 from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales
 
-__all__ = ["prepare_blocks"]
+__all__ = ["prepare_blocks", "prepare_sample"]
 
 _SOURCE = "the folder"
 
@@ -65,12 +67,12 @@ class _Blocks:
 
 
 def prepare_blocks(
-    frame: Any, preparation: Preparation, *, sample: int = 20_000, random_state: int = 0
+    frame: Any, preparation: Preparation, *, sample: RowSample | None = None
 ) -> Prepared:
     """Prepare a dask DataFrame, lazily: each block as `Preparation.transform` would.
 
-    A preparation that is not fitted yet is fitted to rows drawn at random, by one pass over the
-    blocks. A second pass makes means, standard deviations and ranges those of all rows.
+    A preparation that is not fitted yet is fitted to rows drawn at random. A pass over the
+    blocks makes means, standard deviations and ranges those of all rows.
 
     Parameters
     ----------
@@ -78,10 +80,8 @@ def prepare_blocks(
         The rows.
     preparation : Preparation
         Its options, or its fitted state.
-    sample : int, default=20_000
-        Number of rows that a preparation is fitted to; all where there are fewer.
-    random_state : int, default=0
-        Random seed of these rows.
+    sample : RowSample, default=None
+        Rows that a preparation is fitted to; `sample_rows` draws them if not given.
 
     Returns
     -------
@@ -106,10 +106,9 @@ def prepare_blocks(
     notes, n_left = [], 0
     if is_new:
         preparation.choose(table)  # what the options name wrongly, before a pass
-        drawn = sample_rows(frame, sample, random_state=random_state)
-        rows = preparation.fit_transform(LoadedTable(_SOURCE, drawn.frame))
-        notes, n_left = list(rows.notes), drawn.n_rows - len(drawn.places)
-        warnings, noise = rows.warnings, rows.noise
+        drawn = sample_rows(frame) if sample is None else sample
+        preparation.fit(LoadedTable(_SOURCE, drawn.frame))
+        notes, n_left = list(preparation.notes_), drawn.n_rows - len(drawn.places)
         if n_left:
             notes.append(
                 f"columns were judged by {len(drawn.places):,} of {drawn.n_rows:,} rows, drawn at "
@@ -122,7 +121,6 @@ def prepare_blocks(
         )
         if id_column is not None:
             table.find([id_column], "--id")
-        warnings, noise = [], None
     # Features may be made of others: "x is missing" is no column of the table, and x is.
     used = [name for name in preparation.used_ if name in names]
     blocks = _Blocks(frame, used, id_column)
@@ -152,9 +150,32 @@ def prepare_blocks(
         list(preparation.feature_names_),
         kept,
         notes,
-        warnings,
-        noise,
+        list(preparation.warnings_) if is_new else [],
     )
+
+
+def prepare_sample(
+    sample: RowSample, preparation: Preparation, *, notes: Sequence[str] = ()
+) -> Prepared:
+    """Prepare rows drawn from a dask DataFrame, as `prepare_blocks` does all of them.
+
+    Parameters
+    ----------
+    sample : RowSample
+        The rows.
+    preparation : Preparation
+        Fitted, by `prepare_blocks`.
+    notes : sequence of str, default=()
+        Notes on all rows, in place of those on the sample.
+
+    Returns
+    -------
+    Prepared
+        In memory. `ids` are the numbers of the rows among all, where there is no id column.
+    """
+    rows = preparation.transform(LoadedTable(_SOURCE, sample.frame))
+    ids = rows.ids if preparation.id_column is not None else sample.places[rows.kept]
+    return replace(rows, ids=ids, notes=list(notes), warnings=list(preparation.warnings_))
 
 
 def _look_at(
