@@ -399,6 +399,7 @@ def wrong(tmp_path):
         "no number": ([good, "-k", "many"], "many"),
         "file is there": ([good, "-o", tmp_path / "there.csv"], "--force"),
         "no folder": ([good, "-o", tmp_path / "no" / "x.csv"], "no folder"),
+        "no such suffix": ([tmp_path / "nowhere.csv", "-o", tmp_path / "x.xlsx"], ".parquet"),
         "no name": ([""], "no file"),
         "a folder as file": ([good, "-o", tmp_path / "folder", "--force"], "is a folder"),
         "over the table": ([good, "-o", good, "--force"], "which is read"),
