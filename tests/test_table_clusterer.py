@@ -107,6 +107,15 @@ def test_arrays(table):
     np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
 
 
+def test_a_single_column(table):
+    column = table[0]["height"]
+    labels = TableClusterer().fit_predict(table[0][["height"]])
+    np.testing.assert_array_equal(TableClusterer().fit_predict(column), labels)
+    pl = pytest.importorskip("polars")
+    series = pl.Series("height", column.to_numpy())
+    np.testing.assert_array_equal(TableClusterer().fit_predict(series), labels)
+
+
 def test_dask_collections_are_refused_with_a_remedy(table):
     dd = pytest.importorskip("dask.dataframe")
     with pytest.raises(ValueError, match=r"data.compute\(\)"):
