@@ -379,8 +379,20 @@ class TestTails:
         x = rng.normal(size=1000)
         x[0], x[1] = 1e9, np.nan
         rows = Preparation().fit_transform(pd.DataFrame({"x": x, "y": rng.normal(size=1000)}))
-        assert np.abs(rows.X).max() < 40
-        assert any("1 value far outside" in note for note in rows.notes)
+        assert np.abs(rows.X).max() < 5
+        assert any("1 value far outside" in n and "missing" in n for n in rows.notes)
+        kept = Preparation(missing="drop").fit_transform(pd.DataFrame({"x": x}))
+        assert len(kept.X) == 999
+        assert 10 < kept.X.max() < 20
+        assert any("1 value far outside" in n and "limit" in n for n in kept.notes)
+        # More than 1 % of the rows are a group.
+        x[:30] = 1e3 + rng.normal(size=30)
+        group = Preparation().fit_transform(pd.DataFrame({"x": x}))
+        assert group.X[:30].min() > 5
+
+    def test_noise_is_none_where_nothing_was_made(self, rng):
+        rows = Preparation().fit_transform(pd.DataFrame(rng.normal(size=(50, 2))))
+        assert rows.dithered(0) is rows.X
 
 
 class TestMissing:
@@ -422,6 +434,21 @@ class TestMissing:
         assert wrong[known_group].sum() == ((X > 4) != y[:, None]).sum(axis=None) == 0
         count = int(gone.sum())
         assert any(f"{count:,} missing values were filled in" in note for note in rows.notes)
+
+    def test_rows_to_fit_have_values_as_uncertain_as_they_are(self, rng):
+        """Variances of the rows to fit are those of complete rows; medians would shrink them."""
+        factor = rng.normal(size=(4000, 1))
+        full = pd.DataFrame(factor + rng.normal(size=(4000, 5)))
+        full[5] = rng.integers(1, 6, 4000)
+        gone = rng.random(full.shape) < 0.3
+        rows = Preparation(scale="none").fit_transform(full.mask(gone))
+        drawn = rows.dithered(0)
+        np.testing.assert_array_equal(drawn[~gone], rows.X[~gone])
+        for j in range(6):
+            true, shrunk, fit = (A[gone[:, j], j].std() for A in (full.to_numpy(), rows.X, drawn))
+            assert shrunk < 0.9 * true
+            assert abs(fit / true - 1) < 0.1
+        assert set(np.unique(drawn[:, 5])) == {1, 2, 3, 4, 5}
 
     def test_many_missing_values_are_a_warning(self, rng):
         frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))

@@ -7,13 +7,49 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fills", "learn_fills"]
+__all__ = ["Filled", "Fills", "learn_fills"]
 
 # Rows that values are taken from, as many as these entries allow, and the nearest ones of them.
 MOST_DONORS, MOST_ENTRIES, N_NEAREST = 500, 2_000_000, 5
+# A column with fewer different values than this share has few of them.
+CONTINUOUS = 0.9
 _ROWS = 2048
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Values that were filled in, and what they could have been.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of shape (m,)
+        Where they are.
+    choices : ndarray of shape (m, 5)
+        Values of the most similar rows.
+    is_drawn : ndarray of bool, shape (m,)
+        Whether the column has few values, so that one of the choices is drawn, and no value
+        between them.
+    """
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    choices: Array
+    is_drawn: NDArray[np.bool_]
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Return values as uncertain as they are.
+
+        One of the choices, or a normal draw of their mean and standard deviation. Medians would
+        be closer together than values are, which looks like a group in many rows.
+        """
+        m, k = self.choices.shape
+        one = self.choices[np.arange(m), rng.integers(k, size=m)]
+        # Without n - 1: the mean has the rest of the variance.
+        spread = self.choices.std(axis=1)
+        between = self.choices.mean(axis=1) + spread * rng.standard_normal(m)
+        return np.where(self.is_drawn, one, between)
 
 
 @dataclass(frozen=True)
@@ -37,13 +73,17 @@ class Fills:
     medians: Array
     scales: Array
 
-    def fill(self, X: Array) -> Array:
-        """Return rows without missing values; X itself where it has none."""
+    def fill(self, X: Array) -> tuple[Array, Filled | None]:
+        """Return rows without missing values, and what was filled in.
+
+        X itself and None where it has no missing values.
+        """
         unknown = np.isnan(X)
         rows = np.flatnonzero(unknown.any(axis=1))
         if not rows.size:
-            return X
+            return X, None
         X = X.copy()
+        found: list[tuple[NDArray, NDArray, Array]] = []
         known_there = ~np.isnan(self.donors)
         there = np.where(known_there, (self.donors - self.medians) / self.scales, 0.0)
         for start in range(0, rows.size, _ROWS):
@@ -52,25 +92,41 @@ class Fills:
             here = np.where(known, (X[some] - self.medians) / self.scales, 0.0)
             apart = _distances(here, known, there, known_there)
             apart[~known.any(axis=1)] = np.nan
-            self._fill_block(X, some, ~known, apart, known_there)
-        return X
+            absent = np.asarray(~known)
+            for j in np.flatnonzero(absent.any(axis=0)):
+                which = np.flatnonzero(absent[:, j])
+                choices = self._choices(int(j), apart[which], known_there[:, j])
+                X[some[which], j] = np.median(choices, axis=1)
+                found.append((some[which], np.full(which.size, j), choices))
+        few: NDArray[np.bool_] = self._has_few_values()
+        at, columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
+        return X, Filled(at, columns, values, few[columns])
 
-    def _fill_block(
-        self, X: Array, rows: NDArray, missing: NDArray, apart: Array, known_there: NDArray
-    ) -> None:
-        for j in np.flatnonzero(missing.any(axis=0)):
-            which = np.flatnonzero(missing[:, j])
-            X[rows[which], j] = self.medians[j]
-            which = which[~np.isnan(apart[which, 0])]
-            able = np.flatnonzero(known_there[:, j])
-            if not able.size or not which.size:
-                continue
-            distance = apart[np.ix_(which, able)]
-            if able.size > N_NEAREST:
-                nearest = np.argpartition(distance, N_NEAREST - 1, axis=1)[:, :N_NEAREST]
-            else:
-                nearest = np.tile(np.arange(able.size), (which.size, 1))
-            X[rows[which], j] = np.median(self.donors[able[nearest], j], axis=1)
+    def _choices(self, j: int, apart: Array, known_there: NDArray) -> Array:
+        """Return what the rows most similar to some have in a column, (m, 5)."""
+        out = np.full((len(apart), N_NEAREST), self.medians[j])
+        able = np.flatnonzero(known_there)
+        if not able.size:
+            return out
+        # Rows without any value are similar to none.
+        lonely: NDArray = np.asarray(np.isnan(apart).any(axis=1))
+        distance = np.where(lonely[:, None], 0.0, apart[:, able])
+        if able.size > N_NEAREST:
+            nearest = np.argpartition(distance, N_NEAREST - 1, axis=1)[:, :N_NEAREST]
+        else:
+            nearest = np.tile(np.arange(N_NEAREST) % able.size, (len(apart), 1))
+        out[:] = self.donors[able[nearest], j]
+        out[lonely] = self.medians[j]
+        return out
+
+    def _has_few_values(self) -> NDArray[np.bool_]:
+        """Tell which columns have so few values that they come repeatedly."""
+        return np.array(
+            [
+                np.unique(known).size < CONTINUOUS * known.size
+                for known in (column[~np.isnan(column)] for column in self.donors.T)
+            ]
+        )
 
 
 def _distances(here: Array, known: NDArray, there: Array, known_there: NDArray) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import Columns, as_columns
 from volmar.tables.errors import TableError, listed, shown
-from volmar.tables.fills import Fills, learn_fills
+from volmar.tables.fills import Filled, Fills, learn_fills
 from volmar.tables.kind_notes import note_kinds, quoted_names
 from volmar.tables.kinds import ColumnKind, check_kinds
 from volmar.tables.prepared import Prepared
@@ -49,6 +50,7 @@ class _Parts:
     numbers: Any
     codes: list[NDArray[np.intp]]
     kept: NDArray[np.bool_]
+    filled: Filled | None = None
 
 
 class Preparation:
@@ -297,15 +299,16 @@ class Preparation:
         self.tails_: Tails | None = find_tails(X) if self.scale == "auto" else None
         X = self._shortened(X, notes, told=True)
         self.fills_: Fills | None = None
+        filled = None
         if self.missing in ("impute", "indicator"):
             self.fills_ = learn_fills(X)
-            X = self.fills_.fill(X)
+            X, filled = self.fills_.fill(X)
         self.names_in_ = list(table.names)
         self._learn_scales(table.source, X)
         note_scaling(notes, self.scale)
         note_kinds(notes, self)
         self.notes_ = notes
-        return _Parts(X, codes, kept)
+        return _Parts(X, codes, kept, filled)
 
     def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
         """Return the kinds of the columns that the options leave, by their places."""
@@ -447,9 +450,10 @@ class Preparation:
             else:
                 missing_notes(notes, [], self.used_, counts, table.n_rows)
         X = self._shortened(X, notes)
+        filled = None
         if self.fills_ is not None:
-            X = self.fills_.fill(X)
-        return _Parts(X, codes, kept)
+            X, filled = self.fills_.fill(X)
+        return _Parts(X, codes, kept, filled)
 
     def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
         known = self.categories_[name]
@@ -464,7 +468,8 @@ class Preparation:
     def _shortened(self, X: NDArray[Any], notes: list[str], *, told: bool = False) -> NDArray[Any]:
         if self.tails_ is None:
             return X
-        X, n_far = self.tails_.shorten(X)
+        fills = self.missing in ("impute", "indicator")
+        X, n_far = self.tails_.shorten(X, fills=fills)
         if told and (logs := [n for k, n in enumerate(self.numbers_) if self._is_log(k)]):
             notes.append(
                 f"columns with a long tail were put on a log scale: {quoted_names(logs)} (--scale "
@@ -472,9 +477,9 @@ class Preparation:
             )
         if n_far:
             notes.append(
-                f"{n_far:,} value{'s' if n_far > 1 else ''} far outside "
-                f"{'were' if n_far > 1 else 'was'} set to a limit, ten times as far from the "
-                "median as nine tenths of the rows are spread"
+                f"{n_far:,} value{'s' if n_far > 1 else ''} far outside, ten times as far from "
+                "the median as 95 % of the rows on that side, "
+                + ("counted as missing" if fills else "set to that limit")
             )
         return X
 
@@ -484,9 +489,9 @@ class Preparation:
         ids = np.arange(table.n_rows) if self.id_column is None else table.ids(self.id_column)
         if self.id_column is not None and len(set(ids.tolist())) < len(ids):
             notes.append(f"some values of the id column {shown(self.id_column)} come repeatedly")
-        has_noise = self.scores_ is not None or (
-            self.tails_ is not None and bool(self.tails_.steps.any())
-        )
+        has_noise = parts.filled is not None or self.scores_ is not None
+        if self.tails_ is not None and self.tails_.steps.any():
+            has_noise = True
         return Prepared(
             self._scaled(parts),
             ids if parts.kept.all() else ids[parts.kept],
@@ -495,17 +500,21 @@ class Preparation:
             parts.kept,
             notes,
             warnings,
-            self._dithered if has_noise else None,
+            partial(self._dithered, filled=parts.filled) if has_noise else None,
         )
 
-    def _dithered(self, X: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-        """Return prepared rows with noise where the preparation makes gaps."""
+    def _dithered(
+        self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
+    ) -> NDArray[Any]:
+        """Return prepared rows with noise where the preparation makes gaps or fills."""
         X, p = X.copy(), len(self.numbers_)
-        if self.tails_ is not None and self.tails_.steps.any():
-            own = X[:, :p] * self.scales_[:p] + self.offsets_[:p]
-            scaled_into(
-                X[:, :p], self.tails_.dithered(own, rng), self.offsets_[:p], self.scales_[:p]
-            )
+        own = X[:, :p] * self.scales_[:p] + self.offsets_[:p]
+        if filled is not None:
+            own[filled.rows, filled.columns] = filled.draw(rng)
+        if self.tails_ is not None:
+            own = self.tails_.dithered(own, rng)
+        if p:
+            scaled_into(X[:, :p], own, self.offsets_[:p], self.scales_[:p])
         if self.scores_ is not None:
             widths = self.scores_.widths
             X[:, p:] += rng.uniform(-0.5, 0.5, (len(X), widths.size)) * widths

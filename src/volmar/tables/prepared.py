@@ -50,8 +50,9 @@ class Prepared:
 
         Values are known to within the resolution of their column, and some gaps between them are
         made by the preparation: those between the logs of small counts, and between the scores of
-        categories, which two columns can make by themselves. Noise fills these gaps. Clusters of
-        the rows are what the fitted method predicts for `X`.
+        categories, which two columns can make by themselves. Noise fills these gaps. Values that
+        were filled in are drawn as uncertain as they are. Clusters of the rows are what the
+        fitted method predicts for `X`.
 
         Parameters
         ----------

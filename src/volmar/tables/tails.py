@@ -14,14 +14,17 @@ N_ROWS = 10_000
 # Skewness (of percentiles) of a column that is offered a log, plus so many standard errors
 # 1 / sqrt(n), and what part of it may be left.
 SKEWED, ERRORS, LEFT = 0.25, 2.0, 0.67
-# A log needs so many different values.
-FEWEST_VALUES = 10
+# A log needs so many different values, and a 95th percentile so many times the 5th: over a shorter
+# range a log changes little.
+FEWEST_VALUES, WIDE = 10, 4.0
 # Small counts are far apart on a log scale. A plain log begins at so many steps of the values, and
 # a log of x + m is for columns whose positive values have a median m of so many.
 PLAIN_STEPS, SOFT_STEPS = 10, 3
 # Values further from the median than so many times the distance to a percentile are outliers:
 # 10 times 1.6 standard deviations of a normal column.
 FAR = 10.0
+# More of them than this share are a group, not outliers.
+FEW_FAR = 0.01
 
 Array = NDArray[np.float64]
 
@@ -37,12 +40,15 @@ class Tails:
     steps : ndarray of shape (d,)
         Distance of neighbouring values of a column that becomes a log: 1 for counts, 0 for
         continuous values.
+    leasts : ndarray of shape (d,)
+        Smallest values of the columns that become a log; lower ones count as these.
     lows, highs : ndarray of shape (d,)
-        Values beyond these (after the log) are set to them; infinite where there is no limit.
+        Values beyond these (after the log) are outliers; infinite where there is no limit.
     """
 
     shifts: Array
     steps: Array
+    leasts: Array
     lows: Array
     highs: Array
 
@@ -67,24 +73,27 @@ class Tails:
         X[:, places] = np.log(np.exp(X[:, places]) + noise)
         return X
 
-    def shorten(self, X: Array) -> tuple[Array, int]:
-        """Return columns with shortened tails, a copy, and how many values were set to a limit.
+    def shorten(self, X: Array, *, fills: bool) -> tuple[Array, int]:
+        """Return columns with shortened tails, a copy, and how many values are outliers.
 
         Parameters
         ----------
         X : ndarray of shape (n, d)
             Columns, NaN for missing values.
+        fills : bool
+            Whether missing values are filled in: then outliers count as missing, and otherwise
+            they are set to the limits, where many of them would look like a group.
         """
         logs = np.flatnonzero(np.isfinite(self.shifts))
         has_limits = np.isfinite(self.lows).any() or np.isfinite(self.highs).any()
         if not logs.size and not has_limits:
             return X, 0
         X = X.copy()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # A new value may be below all that were seen: it goes to the limit.
-            X[:, logs] = np.log(np.maximum(X[:, logs] + self.shifts[logs], 0.0))
+        # A new value may be below all that were seen, and have no log.
+        X[:, logs] = np.log(np.maximum(X[:, logs], self.leasts[logs]) + self.shifts[logs])
         near = np.clip(X, self.lows, self.highs)  # NaN stays NaN
-        return near, int(np.count_nonzero((near != X) & ~np.isnan(X)))
+        is_far = (near != X) & ~np.isnan(X)
+        return np.where(is_far, np.nan, X) if fills else near, int(np.count_nonzero(is_far))
 
 
 def find_tails(X: Array) -> Tails:
@@ -101,7 +110,7 @@ def find_tails(X: Array) -> Tails:
         Columns, NaN for missing values.
     """
     d = X.shape[1]
-    shifts, steps = np.full(d, np.nan), np.zeros(d)
+    shifts, steps, leasts = np.full(d, np.nan), np.zeros(d), np.zeros(d)
     lows, highs = np.full(d, -np.inf), np.full(d, np.inf)
     if len(X) > N_ROWS:
         rows = np.random.default_rng(0).choice(len(X), N_ROWS, replace=False)
@@ -109,26 +118,22 @@ def find_tails(X: Array) -> Tails:
     else:
         few = X
     for j in range(d):
-        whole = X[:, j]
         column = few[:, j]
         column = column[np.isfinite(column)]
         if not column.size:
             continue
-        step = _step(column)
-        shift = _log_shift(column, float(np.nanmin(whole)), step)
+        step, least = _step(column), float(np.nanmin(X[:, j]))
+        shift = _log_shift(column, least, step)
         if shift is not None:
-            shifts[j], steps[j] = shift, step
+            shifts[j], steps[j], leasts[j] = shift, step, least
             column = np.log(column + shift)
         with np.errstate(over="ignore"):
             low, middle, high = np.percentile(column, (5, 50, 95))
-            if low < middle < high:
-                lows[j] = middle - FAR * (high - low)
-                highs[j] = middle + FAR * (high - low)
-        if shift is not None:
-            # What is below all that was seen has no log, or one without limit.
-            least = float(np.nanmin(whole)) + shift
-            lows[j] = max(lows[j], np.log(least) if least > 0 else -np.inf)
-    return Tails(shifts, steps, lows, highs)
+            limits = middle - FAR * (middle - low), middle + FAR * (high - middle)
+            n_far = np.count_nonzero((column < limits[0]) | (column > limits[1]))
+            if low < middle < high and n_far <= FEW_FAR * column.size:
+                lows[j], highs[j] = limits
+    return Tails(shifts, steps, leasts, lows, highs)
 
 
 def _step(column: Array) -> float:
@@ -142,6 +147,9 @@ def _log_shift(column: Array, least: float, step: float) -> float | None:
     if not np.isfinite(least) or least < 0 or np.unique(column).size < FEWEST_VALUES:
         return None
     before = _skewness(column)
+    low, high = np.percentile(column, (5, 95))
+    if high < WIDE * low:
+        return None
     if not before >= SKEWED + ERRORS / np.sqrt(column.size):
         return None
     shift = 0.0
