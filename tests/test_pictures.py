@@ -138,7 +138,7 @@ def test_labels_that_are_words_and_scores_that_say_nothing(outcome, tmp_path):
 
 
 def test_many_clusters_of_sparse_rows(tmp_path):
-    X, y = make_blobs(600, centers=60, n_features=5, random_state=0)
+    X, _ = make_blobs(600, centers=60, n_features=5, random_state=0)
     model = MSPC(60, random_state=0, min_cluster_size=2).fit(X)
     many = Outcome(
         X=sparse.csr_array(X),
