@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +14,8 @@ from volmar.plots.clusters import COLOURS, new_axes, shortened
 N_NAMED = 2
 # Letters of a feature's name that are drawn: splits of a level are 3 inches apart at least.
 MOST_LETTERS = 30
+# Letters of a small font that an inch of the figure has room for.
+LETTERS_OF_INCH = 14
 # Largest side of a figure.
 MOST_INCHES = 200.0
 
@@ -111,8 +114,10 @@ class TreeDisplay:
             notes.append(
                 f"Parts with one number ({names}) are one cluster: no valley between them."
             )
-        notes += self.tree.size_note().replace("; ", ";\n").splitlines()
-        ax.set_xlabel("\n".join(notes))
+        notes.append(self.tree.size_note())
+        letters = int(LETTERS_OF_INCH * ax.figure.get_size_inches()[0])
+        lines = [line for note in notes for line in textwrap.wrap(note, letters)]
+        ax.set_xlabel("\n".join(lines), fontsize="small")
         ax.set_xlim(-0.6, len(leaves) - 0.4)
         ax.set_ylim(-depth, 0.45)
         ax.set_yticks([])

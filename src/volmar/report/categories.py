@@ -40,7 +40,8 @@ class Led:
 def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     """Return the columns of categories that lead the clusters, None where numbers do.
 
-    A column of categories is one of `Outcome.categorical`, or one with features "column=value".
+    Columns of categories are those of `Outcome.categorical`; where it is not given, those with
+    features "column=value".
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     driving : Drivers or None
         The features that count most in the clusters.
     """
-    of_feature = [_category(name, outcome.categorical) for name in outcome.feature_names]
+    of_feature = [_category(str(name), outcome.categorical) for name in outcome.feature_names]
     if outcome.k < 2 or not any(of_feature):
         return None
     if driving is not None and driving.values.size:
@@ -68,12 +69,11 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     return None
 
 
-def _category(name: str, columns: tuple[str, ...]) -> str | None:
+def _category(name: str, columns: tuple[str, ...] | None) -> str | None:
     """Return the column of categories that a feature is made of."""
-    for column in columns:
-        if name == column or name.startswith(f"{column}="):
-            return column
-    return str(name).split("=", 1)[0] if not columns and "=" in str(name) else None
+    if columns is None:
+        return name.split("=", 1)[0] if "=" in name else None
+    return next((c for c in columns if name == c or name.startswith(f"{c}=")), None)
 
 
 def _weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def evidence_of(
     X: ArrayLike,
     labels: ArrayLike,
     *,
-    n_clusters: int | str,
+    n_clusters: int | str | None,
     random_state: int | np.random.RandomState | None = 0,
     progress: Progress | None = None,
 ) -> list[Evidence]:
@@ -58,8 +59,8 @@ def evidence_of(
         tested.
     labels : array of shape (n,)
         Cluster of each row.
-    n_clusters : int or "auto"
-        Number of clusters that was asked for.
+    n_clusters : int, "auto" or None
+        Number of clusters that was asked for; None where there was none.
     random_state : int, RandomState or None, default=0
         Random seed of the tests.
     progress : callable, optional
@@ -96,18 +97,21 @@ def evidence_of(
         )
     if n_clusters == "auto" and tree is not None and _is_tested(tree, n):
         return _from_tree(estimator, n)
-    if not isinstance(n_clusters, str) and n_clusters < 2:
+    if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
     if n < FEWEST_ROWS:
         return [_too_few(n)]
+    try:
+        if estimator is not None:
+            refuse_pairwise(estimator)
+    except ValueError as error:
+        return [_not_tested("p-value", "The clusters were", error)]
     rng = check_random_state(random_state)
     if n > MOST_ROWS:
         chosen = drawn_rows(n, None, MOST_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
         rows, given = rows[chosen], given[chosen]
     seeds = rng.randint(2**31 - 1, size=2)
     try:
-        if estimator is not None:
-            refuse_pairwise(estimator)
         tested = _borders(rows, given, int(seeds[0]), progress)
     except (ValueError, TypeError) as error:
         tested = None
@@ -265,7 +269,7 @@ def _borders(
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 
 
-def _about_clusters(tested: LabelTestResult, n_clusters: int | str) -> list[Evidence]:
+def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> list[Evidence]:
     """Return the groups that the joins support, each join, and what was too small to test."""
     joins = [
         Evidence(
@@ -287,11 +291,11 @@ def _about_clusters(tested: LabelTestResult, n_clusters: int | str) -> list[Evid
     return found
 
 
-def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
+def _groups(tested: LabelTestResult, n_clusters: int | str | None) -> Evidence:
     """Say how many groups the clusters support, where there is more than one border."""
     k, n_real = len(tested.clusters), tested.n_real
     n_given = k + len(tested.untested)
-    where = "shown" if isinstance(n_clusters, str) else "that were asked for"
+    where = "that were asked for" if isinstance(n_clusters, Integral) else "that were found"
     together = "both borders" if k == 3 else f"all {k - 1} borders"
     level = f"level {tested.alpha:g} for {together} together"
     if n_real == k:
@@ -301,6 +305,11 @@ def _groups(tested: LabelTestResult, n_clusters: int | str) -> Evidence:
         sentence = (
             f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
             f"by a gap ({p_text}{most}, {level})."
+        )
+    elif n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
+        sentence = (
+            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
+            f"between them that one group could have by chance ({level})."
         )
     elif n_real == 1:
         sentence = (

@@ -178,9 +178,9 @@ class Outcome:
         Which clusters are separated, by `volmar.diagnostics.label_test`; drawn by `save_pictures`.
     left_out : dict of str to str
         Columns of the source that are not used, with the reason.
-    categorical : tuple of str
-        Columns of the source that are categories. Without any, features named "column=value" are
-        taken to be made of them.
+    categorical : tuple of str, optional
+        Columns of the source that are used as categories. Not given, features named
+        "column=value" are taken to be made of them.
     """
 
     title: str = "Clusters"
@@ -215,7 +215,7 @@ class Outcome:
     numbers: NumberComparison | None = None
     joins: LabelTestResult | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    categorical: tuple[str, ...] = ()
+    categorical: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
