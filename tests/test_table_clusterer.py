@@ -451,9 +451,10 @@ def test_a_report_of_any_clusterer(table, tmp_path):
         assert "height" in html, name
         if name in ("KMeans", "HDBSCAN"):
             assert "has no scores" in html
-    # Columns that the model does not use are described.
-    save_report(page, models["KMeans"], table[0], force=True)
+    # Columns that the model does not use are described, and rows have the names of the index.
+    save_report(page, models["KMeans"], table[0].set_index("name"), force=True)
     assert "age" in page.read_text(encoding="utf-8")
+    assert "person 7" in page.read_text(encoding="utf-8")
     save_report(page, MSPC(2, random_state=0).fit(frame.to_numpy()), frame.to_numpy(), force=True)
     assert "x1" in page.read_text(encoding="utf-8")
 
