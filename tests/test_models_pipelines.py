@@ -122,7 +122,7 @@ def test_pipelines_that_cannot_be_saved(make, message, tmp_path):
 
 PIPELINE = "sklearn.pipeline.Pipeline"
 SCALER = "sklearn.preprocessing.StandardScaler"
-TABLES = "volmar.table_clusterer.TableClusterer"
+TABLES = "volmar.table_clusterer.estimator.TableClusterer"
 
 
 @pytest.mark.parametrize(

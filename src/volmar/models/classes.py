@@ -35,7 +35,7 @@ ROOMS = (
 )
 # What a `TableClusterer` is made of beside the rooms.
 OF_TABLES = frozenset(
-    {"volmar.table_clusterer", "volmar.report.evidence", "volmar.report.outcome"}
+    {"volmar.table_clusterer.estimator", "volmar.report.evidence", "volmar.report.outcome"}
 )
 # Steps of pipelines: their transforms are arithmetic with arrays, and call nothing by a name.
 TRANSFORMERS = (

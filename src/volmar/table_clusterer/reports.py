@@ -1,0 +1,306 @@
+"""What a fitted `TableClusterer` reports: descriptions, pages, pictures and a summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from volmar._version import __version__
+from volmar.diagnostics import ClusterDescription
+from volmar.models import save_model
+from volmar.report.judging import Judged, best_split_of, described, judged_outcome, with_joins
+from volmar.report.outcome import Evidence, Outcome
+from volmar.report.pictures import save_pictures
+from volmar.report.save_report import save_report
+from volmar.report.stages import Progress, StageTimes
+from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas, source_columns
+
+__all__ = ["TableReports"]
+
+
+class TableReports:
+    """Methods of `TableClusterer` that describe what a fit has found."""
+
+    n_clusters: Any
+    n_clusters_: int
+    n_features_in_: int
+    labels_: NDArray[np.int64]
+    evidence_: list[Evidence]
+    notes_: list[str]
+    warnings_: list[str]
+    seconds_: dict[str, float]
+    preparation_: Preparation
+    model_: Any
+    _table: Any
+    _fit_seed: int
+    _fit_work: float
+
+    def describe(self, data: Any = None) -> ClusterDescription:
+        """Return what sets the clusters apart, in the columns of the table and their units.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            The table that was clustered. Only needed where the estimator was read from a file or a
+            pickle, which do not hold it.
+
+        Returns
+        -------
+        volmar.diagnostics.ClusterDescription
+            It prints as a sentence for each cluster.
+        """
+        return described(self._judged(data))
+
+    def outcome(
+        self,
+        data: Any = None,
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        command_for_two: str | None = None,
+        asked: dict[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Return everything that a report shows.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        title : str, optional
+            Heading of the report.
+        command, command_for_two : str, optional
+            What gives the same clusters again, and two of them; by default the code in Python.
+        asked : dict of str to str, optional
+            What was asked for, as the report shows it; by default the parameters.
+        progress : callable, optional
+            As for `fit`.
+
+        Returns
+        -------
+        volmar.report.Outcome
+        """
+        judged = self._judged(data)
+        rows = self._rows(data)
+        table = self._table if data is None else as_pandas(data)
+        name = table.name if isinstance(table, LoadedTable) else "the table"
+        two = clone(self).set_params(n_clusters=2)
+        best = None
+        times = StageTimes(progress)
+        if self.n_clusters == "auto" and self.n_clusters_ == 1 and self.evidence_:
+            best = best_split_of(judged, times, command_for_two or f"{two!r}.fit(table)")
+        params = {key: repr(value) for key, value in self.get_params(deep=False).items()}
+        known = Outcome(
+            title=title or f"Clusters of {name}",
+            command=command or f"{self!r}.fit(table)",
+            asked=params if asked is None else asked,
+            source=name,
+            n_rows=len(judged.labels) if rows.kept is None else len(rows.kept),
+            n_columns=self.n_features_in_,
+            notes=self.notes_,
+            parameters=self.model_.get_params(deep=False) if self.n_clusters_ > 1 else {},
+            method=type(self.model_).__name__,
+            seed=self._fit_seed,
+            X=rows.X,
+            feature_names=list(rows.feature_names),
+            ids=rows.ids,
+            id_name=rows.id_name,
+            labels=judged.labels,
+            scores=self._scores_of(rows.X),
+            model=self.model_ if self.n_clusters_ > 1 else None,
+            n_found=self.n_clusters_,
+            evidence=self.evidence_,
+            warnings=self.warnings_,
+            seconds=self.seconds_,
+            offsets=self.preparation_.offsets_,
+            scales=self.preparation_.scales_,
+            best_split=best,
+            used=None if judged.columns is None else self._used(judged.names),
+            left_out=dict(self.preparation_.left_out_),
+            categorical=tuple(self.preparation_.texts_),
+        )
+        return judged_outcome(known, judged, times)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a report of the clusters: one HTML page that needs no network.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        force : bool, default=False
+            Replace a file that exists.
+        progress : callable, optional
+            As for `fit`.
+        """
+        save_report(path, self, data, force=force, progress=progress)
+
+    def pictures(
+        self,
+        folder: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        formats: Sequence[str] = ("png", "svg"),
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Path]:
+        """Write every picture of the report as image files (needs matplotlib).
+
+        Parameters
+        ----------
+        folder : str or path
+            Where to write; it is made where there is none.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        formats : sequence of {"png", "svg", "pdf"}, default=("png", "svg")
+            Formats of each picture.
+        force : bool, default=False
+            Replace files that exist.
+        progress : callable, optional
+            As for `fit`.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
+        outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
+        return save_pictures(Path(folder), outcome, formats=formats, force=force)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the fitted estimator to a file, without the table, for `volmar.models.load_model`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; ``.volmar`` is the customary ending.
+        force : bool, default=False
+            Replace a file that exists.
+        """
+        save_model(path, self, force=force)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was found as plain values, ready for `json.dumps`.
+
+        Returns
+        -------
+        dict
+            Sizes, evidence with p-values and levels, columns and their kinds, notes, warnings,
+            parameters, times and the version.
+        """
+        check_is_fitted(self)
+        used = self.labels_[self.labels_ >= 0]
+        prepared = self.preparation_
+        return _plain(
+            {
+                "volmar": __version__,
+                "method": type(self.model_).__name__,
+                "parameters": self.get_params(deep=False),
+                "n_rows": self.labels_.size,
+                "n_rows_used": used.size,
+                "n_clusters": self.n_clusters_,
+                "sizes": np.bincount(used, minlength=self.n_clusters_),
+                "evidence": [vars(one) for one in self.evidence_],
+                "splits": _splits(getattr(self.model_, "tree_", None)),
+                "columns": prepared.kinds_,
+                "left_out": prepared.left_out_,
+                "features": prepared.feature_names_,
+                "notes": self.notes_,
+                "warnings": self.warnings_,
+                "seconds": self.seconds_,
+            }
+        )
+
+    def _used(self, names: list[str]) -> list[bool]:
+        """Return which columns make features."""
+        used = set(self.preparation_.used_)
+        return [name in used for name in names]
+
+    def _judged(self, data: Any) -> Judged:
+        rows = self._rows(data)
+        table = self._table if data is None else self._table_of(data, reset=False)
+        if data is None:
+            labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
+        else:
+            labels = np.asarray(self.model_.predict(rows.X))
+        columns, names = None, rows.feature_names
+        if table is not None:
+            columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
+        return Judged(
+            X=rows.X,
+            labels=labels,
+            estimator=self._new_clusterer(self._fit_seed, max(self.n_clusters_, 1)),
+            seed=self._fit_seed,
+            fit_seconds=self._fit_work,
+            fit_rows=rows.dithered(self._fit_seed),
+            columns=columns,
+            names=list(names),
+            ids=rows.ids,
+            units=(self.preparation_.offsets_, self.preparation_.scales_),
+        )
+
+    # What the estimator provides.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters."""
+        raise NotImplementedError
+
+    def _rows(self, data: Any = None) -> Prepared:
+        raise NotImplementedError
+
+    def _scores_of(self, X: Any) -> NDArray | None:
+        raise NotImplementedError
+
+    def _table_of(self, data: Any, *, reset: bool) -> Any:
+        raise NotImplementedError
+
+    def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def _splits(tree: Any) -> list[dict[str, Any]]:
+    """Return the splits of a tree, in the order in which they were made."""
+    if tree is None:
+        return []
+    return [
+        {
+            "n_rows": node.n_rows,
+            "sides": [child.n_rows for child in node.children],
+            "p_value": node.p_value,
+            "level": node.level,
+            "separation": node.probability,
+        }
+        for node in tree.splits()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it: NaN and infinity are null, objects their text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.ndarray) or sparse.issparse(value):
+        return _plain(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
