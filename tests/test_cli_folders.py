@@ -16,6 +16,7 @@ from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.models import save_model
 from volmar.tables import Preparation, TableError, read_folder, read_table, sample_rows
+from volmar.tables.folder import computed
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +101,51 @@ class TestCsvTypes:
         assert frame["t"].tolist() == ["1", "2", "x", "y"]
         assert frame["e"].isna().all()
 
-    def test_a_word_far_down(self, tmp_path):
-        (tmp_path / "1.csv").write_text("n\n" + "1\n" * 1500 + "word\n")
-        with pytest.raises(TableError, match=r"'word' in a later row.*--drop"):
+    def test_a_word_far_down_is_a_missing_value(self, invoke, tmp_path, rng):
+        values = [f"{x:.3f},{y:.3f}" for x, y in rng.normal(size=(1500, 2))]
+        values[1300] = "1.5,word"
+        (tmp_path / "1.csv").write_text("n,m\n" + "\n".join(values) + "\n")
+        drawn = sample_rows(read_folder(tmp_path))
+        assert drawn.frame["m"][1300] == "word"
+        assert float(drawn.frame["m"][0]) == float(values[0].split(",")[1])
+        result = invoke("cluster", tmp_path)
+        assert result.exit_code == 0, result.stderr
+        assert "'word' in row 1300: taken as missing" in result.stderr
+
+    def test_blocks_of_a_file_are_the_file(self, tmp_path, monkeypatch, rng):
+        frame = pd.DataFrame({"n": np.arange(300), "x": rng.normal(size=300), "ä": 'ö,"ü'})
+        frame.loc[200, "n"] = 2**60 + 1
+        frame.to_csv(tmp_path / "1.csv", index=False)
+        frame.to_csv(tmp_path / "2.csv.gz", index=False)
+        for size in (1 << 26, 1000, 37, len("n,x,ä\n".encode())):
+            monkeypatch.setattr("volmar.tables.folder._TEXT_BLOCK", size)
+            back = read_folder(tmp_path)
+            assert back.npartitions > 100 if size < 100 else back.npartitions < 30
+            want = pd.concat([frame, frame], ignore_index=True)
+            got = pd.concat([part for part in computed(back.to_delayed()) if len(part)])
+            pd.testing.assert_frame_equal(
+                got.reset_index(drop=True), want, check_dtype=False, rtol=0
+            )
+            some = pd.concat(part for part in computed(back[["x"]].to_delayed()) if len(part))
+            np.testing.assert_array_equal(some["x"], want["x"])
+
+    def test_damage_names_the_file(self, tmp_path):
+        rows = "\n".join(f"{i},{i}" for i in range(1500))
+        (tmp_path / "1.csv").write_text("n,m\n" + rows + "\n7,8,9\n")
+        with pytest.raises(TableError, match=r"1\.csv cannot be read: Expected 2 fields"):
             sample_rows(read_folder(tmp_path))
+
+    def test_damage_in_a_later_block(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("volmar.tables.folder._TEXT_BLOCK", 1000)
+        rows = "\n".join(f"{i},{i}" for i in range(1500))
+        (tmp_path / "1.csv").write_text("n,m\n" + rows + "\n7,8,9\n")
+        with pytest.raises(TableError, match=r"1\.csv cannot be read"):
+            sample_rows(read_folder(tmp_path))
+
+    def test_not_utf8_far_down(self, tmp_path):
+        text = b"n,t\n" + b"1,a\n" * 100_000 + b"2,caf\xe9\n"
+        (tmp_path / "1.csv").write_bytes(text)
+        assert read_folder(tmp_path).compute()["t"].iloc[-1] == "caf\xe9"
 
 
 class TestPredict:
