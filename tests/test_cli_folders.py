@@ -363,6 +363,20 @@ class TestCompare:
         (run,) = [run for run in found.runs if run.method == "MSPC"]
         assert adjusted_rand_score(run.labels, own.labels_) == 1.0
 
+    def test_kinds_of_columns(self, invoke, folder, tmp_path, groups):
+        pd.DataFrame({"label": groups[1]}).to_csv(tmp_path / "labels.csv", index=False)
+        for arguments in (
+            ["compare", folder, "-m", "KMeans", "-k", 3],
+            ["score", folder, "--labels", tmp_path / "labels.csv", "--no-test"],
+        ):
+            result = invoke(*arguments, "--kind", "who=ignore", "--kind", "c=ignore", "--json")
+            assert result.exit_code == 0, result.stderr
+            content = json.loads(result.stdout)
+            assert content.get("columns", 2) == 2
+            result = invoke(*arguments, "--kind", "c=nonsense")
+            assert result.exit_code == 2
+            assert "--kind c=nonsense" in result.stderr
+
     def test_other_suffixes_are_refused_at_once(self, folder, tmp_path):
         with pytest.raises(TableError, match=r"\.parquet"):
             compare_file(str(folder), out=tmp_path / "c.xlsx")
