@@ -12,8 +12,6 @@ Without --full the draws are not those of the committed table, so that they can 
 while a method is being developed.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from benchmarks import number_data as data
@@ -33,7 +31,7 @@ from benchmarks.number_contest import (
 )
 from benchmarks.number_data import CASES
 from benchmarks.rivals import dip_means, isosplit, mixture_bic
-from benchmarks.table import Table
+from benchmarks.table import Table, Target
 
 SEED, SEED_WHILE_DEVELOPING = "the committed table", "development"
 ALPHA = 0.05
@@ -364,25 +362,6 @@ def _time(times, methods):
         "isosplit6 is run in a process of its own, and its time includes the start."
     )
     return table
-
-
-class Target(NamedTuple):
-    """What the project asks of one of its methods."""
-
-    words: str
-    method: str
-    value: float
-    wanted: float
-    at_most: bool = False
-
-    @property
-    def cells(self):
-        """Return measured value, bound, and whether it is met, as text."""
-        bound = f"{'at most' if self.at_most else 'at least'} {self.wanted:.3g}"
-        if np.isnan(self.value):
-            return "-", bound, "-"
-        met = self.value <= self.wanted if self.at_most else self.value >= self.wanted
-        return f"{self.value:.3f}", bound, "yes" if met else "no"
 
 
 def targets(results, times):

@@ -1,6 +1,8 @@
-"""A plain table that reads the same on screen and as Markdown."""
+"""A plain table that reads the same on screen and as Markdown, and targets as rows of it."""
 
 from dataclasses import dataclass, field
+from math import isnan
+from typing import NamedTuple
 
 
 @dataclass
@@ -34,3 +36,22 @@ def _text(cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.3g}"
     return "" if cell is None else str(cell)
+
+
+class Target(NamedTuple):
+    """What the project asks of one of its methods."""
+
+    words: str
+    method: str
+    value: float
+    wanted: float
+    at_most: bool = False
+
+    @property
+    def cells(self):
+        """Return measured value, bound, and whether it is met, as text."""
+        bound = f"{'at most' if self.at_most else 'at least'} {self.wanted:.3g}"
+        if isnan(self.value):
+            return "-", bound, "-"
+        met = self.value <= self.wanted if self.at_most else self.value >= self.wanted
+        return f"{self.value:.3f}", bound, "yes" if met else "no"

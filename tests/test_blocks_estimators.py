@@ -710,3 +710,56 @@ def test_scans_without_a_cut():
 def test_given_tables_are_used_as_they_are():
     table = as_table(in_blocks(X))
     assert as_rows(table).table is table
+
+
+# ------------------------------------------------------------------ numbers of the clusters
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MSPC(scan="histogram"),
+        MSPC(scan="histogram", solver="mpm"),
+        CPMMC(),
+        CPMMC(mode="paper"),
+        KernelCPMMC(method="nystroem", n_landmarks=15, random_state=0),
+    ],
+)
+def test_the_largest_cluster_is_the_first_without_another_pass(model, weighted):
+    rng = np.random.default_rng(5)
+    truth = (rng.random(600) < 0.3).astype(int)  # the larger group is 0
+    rows = rng.normal(size=(600, 3)) + 9.0 * truth[:, None]
+    weights = np.where(truth == 1, 4.0, 1.0) if weighted else None  # by which it is 1
+    expected = 1 - truth if weighted else truth
+    numbers = []
+    for start in (truth, 1 - truth):
+        passes = []
+        there = clone(model).set_params(init=start)
+        with report_passes(passes.append):
+            there.fit(in_blocks(rows), sample_weight=weights)
+        numbers.append(len(passes))
+        np.testing.assert_array_equal(there.labels_.compute(), expected)
+        np.testing.assert_array_equal(there.predict(rows), expected)
+        np.testing.assert_array_equal(there.result_.labels.compute(), expected)
+        here = clone(model).set_params(init=start).fit(rows, sample_weight=weights)
+        np.testing.assert_array_equal(here.labels_, expected)
+        if hasattr(here, "side_probability_"):
+            np.testing.assert_allclose(there.side_probability_, here.side_probability_, rtol=1e-9)
+            np.testing.assert_allclose(there.msp_, here.msp_, rtol=1e-9)
+        if hasattr(here, "coef_"):
+            np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-6, atol=1e-9)
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("model", [MSPC(scan="histogram"), CPMMC()])
+def test_ties_in_blocks_go_to_the_first_row(model):
+    rng = np.random.default_rng(5)
+    truth = np.repeat([0, 1], 200)
+    rows = rng.normal(size=(400, 3)) + 9.0 * truth[:, None]
+    weights = rng.permutation(np.tile([0.1, 0.2, 0.3, 0.7], 50))
+    weights = np.concatenate([weights, rng.permutation(weights)])  # the same sum, but for rounding
+    for given in (None, weights):
+        for start in (truth, 1 - truth):
+            there = clone(model).set_params(init=start).fit(in_blocks(rows), sample_weight=given)
+            np.testing.assert_array_equal(there.labels_.compute(), truth)

@@ -4,6 +4,8 @@ import csv
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import volmar
+from volmar.cli import console
 from volmar.cli.app import app
 from volmar.cli.demo import SEMI_DEFINITE
 from volmar.plots import ClusterDisplay
@@ -153,3 +156,40 @@ def test_page_escapes_what_it_is_given(tmp_path):
     assert "<script>" not in page
     assert "&lt;b&gt;title&lt;/b&gt;" in page
     assert '<td class="number">1.5</td>' in page
+
+
+def test_stages_are_numbered_with_an_estimate(monkeypatch):
+    """On a terminal: the stage of how many, and how long it will still take."""
+    shown = []
+
+    class Task:
+        fields: ClassVar = {"last_step": 10.0}
+        total, completed, elapsed = 4, 1, 12.0
+
+    assert str(console._TimeLeft().render(Task())) == "about 28 s left"
+    Task.completed = 4
+    assert str(console._TimeLeft().render(Task())) == ""
+    Task.total = None
+    assert str(console._TimeLeft().render(Task())) == ""
+    assert console._time_text(600) == "10 min"
+    assert console._time_text(9000) == "2.5 h"
+
+    @contextmanager
+    def counted(name):
+        shown.append(name)
+        yield lambda done, total: shown.append((done, total))
+        shown.append("end")
+
+    monkeypatch.setattr(console, "counted", counted)
+    stages = console.Stages(["reading", "fitting"])
+    with stages.stage("reading"):
+        pass
+    with stages.watching() as progress:
+        progress("fitting", 0, 0)
+        progress("fitting", 1, 2)
+        progress("more", 0, 0)
+    assert shown == [
+        *("stage 1 of 2: reading", "end", "stage 2 of 2: fitting", (0, 0), (1, 2), "end"),
+        *("more", (0, 0), "end"),
+    ]
+    assert stages.seconds["reading"] >= 0

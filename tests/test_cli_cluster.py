@@ -282,6 +282,45 @@ def test_the_summary_for_scripts(invoke, people, tmp_path):
     assert "--force" in result.stderr
 
 
+def test_pictures_of_a_run(invoke, people, tmp_path):
+    pytest.importorskip("matplotlib")
+    path, _ = people
+    folder = tmp_path / "pictures"
+    arguments = ("cluster", path, "--id", "name", "--drop", "region", "--pictures", folder)
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    suffixes = {file.suffix for file in folder.iterdir()}
+    assert suffixes == {".png", ".svg"}
+    assert (folder / "clusters.png").read_bytes()[:4] == b"\x89PNG"
+    assert f"pictures to {folder}" in result.stderr
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    result = invoke("cluster", path, "--pictures", path)
+    assert result.exit_code == 2
+    assert "is a file" in result.stderr
+
+
+def test_the_level_and_the_maximum_number(invoke, people, tmp_path):
+    path, _ = people
+    summary = tmp_path / "summary.json"
+    arguments = ("cluster", path, "--id", "name", "--json", summary)
+    result = invoke(*arguments, "--alpha", 0.03, "--max-clusters", 5)
+    assert result.exit_code == 0, result.output
+    assert "level 0.03" in result.stdout
+    found = json.loads(summary.read_text(encoding="utf-8"))
+    assert found["parameters"]["max_clusters"] == 5
+    assert found["splits"][0]["level"] == 0.03
+    result = invoke("cluster", path, "--id", "name", "--max-clusters", 1)
+    assert result.exit_code == 0, result.output
+    assert "One cluster." in result.stdout
+    result = invoke("cluster", path, "--alpha", 7)
+    assert result.exit_code == 2
+    assert "alpha" in result.stderr
+    result = invoke("cluster", path, "--max-clusters", 0)
+    assert result.exit_code == 2
+
+
 def test_rows_are_written_with_their_cluster(invoke, people, tmp_path):
     path, _ = people
     arguments = ("cluster", path, "--id", "name", "--missing", "drop", "-k", 2)
@@ -360,6 +399,7 @@ def wrong(tmp_path):
         "no number": ([good, "-k", "many"], "many"),
         "file is there": ([good, "-o", tmp_path / "there.csv"], "--force"),
         "no folder": ([good, "-o", tmp_path / "no" / "x.csv"], "no folder"),
+        "no such suffix": ([tmp_path / "nowhere.csv", "-o", tmp_path / "x.xlsx"], ".parquet"),
         "no name": ([""], "no file"),
         "a folder as file": ([good, "-o", tmp_path / "folder", "--force"], "is a folder"),
         "over the table": ([good, "-o", good, "--force"], "which is read"),
@@ -619,7 +659,7 @@ def test_the_report_describes_the_columns_of_the_table(invoke, people, tmp_path,
     assert "region = " in apart
     assert "age is missing" in apart
     assert "person " in apart
-    assert "disjoint subsets, clustered independently" in apart
+    assert "clustered independently" in apart
 
     monkeypatch.setattr("volmar.report.judging.LONG_FIT", 0.0)
     result = invoke(*arguments, "--report", page, "--method", "MSPC", "--force")

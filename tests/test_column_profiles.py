@@ -376,6 +376,15 @@ def test_columns_of_X_are_shown_in_their_own_units():
     assert float(low["text"]) == pytest.approx(np.median(X[:50]) * 50 + 200, abs=0.1)
 
 
+def test_huge_values_are_drawn():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(-1, 1, 300) * 1.7e308})
+    (group,) = all_columns(outcome_of(frame, shop()[1]))["groups"]
+    for cell in group["open"][0]["cells"]:
+        assert 0 <= cell["q1"] < cell["median"] < cell["q3"] <= 100
+        assert "nan" not in cell["path"]
+
+
 def test_many_sparse_columns_show_those_that_differ():
     X = sparse.random(200, 2000, 0.05, format="lil", random_state=0)
     labels = np.repeat([0, 1], 100)

@@ -1,6 +1,7 @@
 """Numbers of clusters side by side: what is compared, how clusters divide, and the pictures."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_blocks_do_not_overlap_and_bands_fill_them(found):
     blocks, flows = alluvium(found)
     for level in range(4):
         here = sorted((b for b in blocks if b.level == level), key=lambda b: b.top)
-        assert all(a.bottom < b.top for a, b in zip(here, here[1:], strict=False))
+        assert all(a.bottom < b.top for a, b in pairwise(here))
         assert here[0].top >= -1e-12
         assert here[-1].bottom <= 1 + 1e-12
         for block in here:

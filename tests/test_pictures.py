@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
-pd = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
+
+import pandas as pd
 
 from volmar import MSPC
 from volmar.datasets import make_blobs

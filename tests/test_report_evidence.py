@@ -27,7 +27,7 @@ from test_cluster_report import (
 )
 from volmar import MSPC
 from volmar.datasets import make_two_moons
-from volmar.diagnostics import LabelJoin, split_test
+from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
 from volmar.evidence.wording import p_value_text
 from volmar.report import Evidence, evidence_of, sentences_of, write_report
 from volmar.report import evidence as module
@@ -96,6 +96,9 @@ def test_a_border_that_is_nearly_a_gap_is_not_called_none():
         "Clusters 0 and 1 may be halves of one group: not enough evidence for a valley between "
         "them (p = 0.08, level 0.05)."
     )
+    hints = LabelTestResult((join,) * 2, (0, 1, 2), (50,) * 3, (), (), 0, 0.05, np.zeros(150))
+    summary, *_ = module._about_clusters(hints, 3)
+    assert summary.sentence.startswith("Not enough evidence for the 3 clusters that were asked")
     several = dataclasses.replace(join, tested=((0, 2), (1,)), p_value=0.9)
     assert module._join_sentence(several).startswith("Clusters 0 + 2 and cluster 1 are parts of")
 
@@ -277,7 +280,8 @@ def test_a_tree_says_why_its_sizes_are_not_those_of_the_clusters():
     assert tree.size_note() == ""  # sizes of other numbers
     assert "rows changed clusters" in tree.size_note([int(size) for size in sizes])
     kept = volmar.CPMMC(3, multiway="recursive", random_state=0).fit(groups(300, THREE))
-    assert [leaf.n_rows for leaf in kept.tree_.leaves()] == np.bincount(kept.labels_).tolist()
+    for leaf in kept.tree_.leaves():
+        assert leaf.n_rows == np.sum(kept.labels_ == leaf.label)
     assert kept.tree_.size_note() == ""
     assert "Sizes" not in str(kept.tree_)
 
@@ -296,12 +300,16 @@ def test_a_drawn_tree_has_levels_and_the_note():
     from volmar.plots import TreeDisplay
 
     X = load_wine().data
-    model = MSPC("auto", random_state=0).fit(X)
+    model = MSPC(3, random_state=0).fit(X)
     display = TreeDisplay.from_estimator(model, feature_names=[f"n{j}" for j in range(13)])
-    words = [text.get_text() for text in display.ax_.texts]
-    for node, text in zip(model.tree_.splits(), words, strict=True):
-        assert f"{node.p_text}\nlevel {node.level:.2g}" in text
     assert display.ax_.get_xlabel().replace("\n", " ") == model.tree_.size_note() != ""
+    plt.close(display.figure_)
+    tree = MSPC("auto", random_state=0).fit(groups(450, THREE)).tree_
+    display = TreeDisplay(tree).plot()
+    words = [text.get_text() for text in display.ax_.texts]
+    assert len(words) == len(tree.splits()) > 1
+    for node, text in zip(tree.splits(), words, strict=True):
+        assert f"{node.p_text}\nlevel {node.level:.2g}" in text
     plt.close(display.figure_)
 
 
@@ -345,7 +353,7 @@ def test_the_headline_says_how_many_groups_there_are(tmp_path):
     assert "Clusters 0, 2 and 4 are parts of one group, and so are clusters 1 and 3." in page.words
     assert "Evidence for two groups no gap at 3 of 5 borders" not in page.words
     assert "no gap at 3 of 4 borders: p ≥ 0.43, level 0.05" in page.words
-    assert "Not every border is a gap" in section(page, "warnings")
+    assert "Not every border is confirmed" in section(page, "warnings")
     assert badge(page) == "fair"
     assert "evidence is strong" not in page.words
     words = section(page, "evidence")
@@ -365,6 +373,19 @@ def test_no_border_is_a_gap(tmp_path, is_more):
     stable = [*evidence, Evidence("stability", 0.95, "They stay.")]
     page = written(several(2, evidence=stable), tmp_path)
     assert "It is found again where rows are left out" in page.words
+
+
+@pytest.mark.parametrize("is_more", [True, False])
+def test_borders_that_are_nearly_gaps_are_not_called_none(tmp_path, is_more):
+    """Of few rows a gap may be missed: what is not shown is not denied."""
+    evidence = [more(0.015 if is_more else 0.3), join(0.08, (0,), (1,)), join(0.12, (1,), (2,))]
+    page = written(several(3, evidence=evidence), tmp_path)
+    assert "were divided into three clusters; the evidence for them is not enough." in page.words
+    assert "More rows would tell." in page.words
+    assert "no clear gap at 2 of 2 borders: p ≥ 0.08, level 0.05" in page.words
+    assert ("There is more than one group." in page.words) == is_more
+    assert "no evidence" not in page.words.lower()
+    assert badge(page) == "fair"
 
 
 def test_every_border_is_a_gap(tmp_path):
@@ -395,6 +416,18 @@ def test_unstable_clusters_are_not_called_strong(tmp_path):
     assert "strong" not in section(page, "evidence").lower()
     head = page.words[: page.words.index("The rows in the plane")]
     assert "(adjusted Rand index 0.30): their borders are not settled. Try another number" in head
+
+
+def test_untested_clusters_are_not_called_strong(tmp_path):
+    """A test of more than one group knows nothing of six small clusters."""
+    small = Evidence("untested", None, "Clusters 0, 1, 2 are too small to test.")
+    page = written(several(3, evidence=[more(), small]), tmp_path)
+    assert "were divided into three clusters; there is more than one group." in page.words
+    assert "too small to test. Whether they are groups is open." in page.words
+    assert badge(page) == "fair"
+    page = written(several(3, evidence=[more(), join(0.001, (0,), (1,)), small]), tmp_path)
+    assert "fall into three clusters" in page.words
+    assert badge(page) == "fair"
 
 
 def test_halves_that_disagree_are_not_called_strong(tmp_path):

@@ -19,7 +19,7 @@ from volmar import CPMMC, MSPC, TableClusterer
 from volmar.datasets import make_blobs
 from volmar.diagnostics.confidence import confidence_of, score_slopes
 from volmar.models import load_model
-from volmar.report import Outcome, save_report, write_report
+from volmar.report import Outcome, judging, save_report, write_report
 from volmar.table_clusterer import clusterer_names
 
 pd = pytest.importorskip("pandas")
@@ -252,7 +252,9 @@ def test_warnings_of_the_fit_are_kept_and_issued(table):
     assert clusterer.warnings_
 
 
-def test_progress_is_reported(table):
+def test_progress_is_reported(table, monkeypatch):
+    monkeypatch.setattr(judging, "LONG_FIT", 1e9)
+    monkeypatch.setattr(judging, "MAX_SECONDS", 1e9)
     seen = []
     clusterer = TableClusterer(2, id_column="name")
     clusterer.fit(table[0], progress=lambda *news: seen.append(news))
@@ -261,7 +263,9 @@ def test_progress_is_reported(table):
     assert all(0 <= done <= total or total == 0 for _, done, total in seen)
     seen.clear()
     clusterer.outcome(progress=lambda *news: seen.append(news))
-    assert {"judging", "resampling", "describing"} == {stage for stage, _, _ in seen}
+    assert {stage for stage, _, _ in seen} == {
+        *("judging", "resampling", "describing", "comparing numbers"),
+    }
     assert ("resampling", 10, 10) in seen
 
 
@@ -301,6 +305,52 @@ def test_the_report_is_a_page(fitted, table, tmp_path):
     with pytest.raises(FileExistsError):
         fitted.report(page)
     fitted.report(page, force=True)
+
+
+def test_what_the_report_shows(fitted, table, monkeypatch):
+    monkeypatch.setattr(judging, "LONG_FIT", 1e9)
+    outcome = fitted.outcome()
+    assert [one.n_clusters for one in outcome.numbers.found][:2] == [2, 3]
+    assert outcome.used == [True, True, True]
+    assert outcome.column_names == ["height", "weight", "age"]
+    assert {one.kind for one in outcome.evidence} == {"p-value", "stability"}
+    assert outcome.description.columns is not None
+    monkeypatch.setattr(judging, "LONG_FIT", 0.0)
+    monkeypatch.setattr(judging, "MAX_SECONDS", 0.0)
+    slow = fitted.outcome()
+    assert slow.numbers is None
+    assert {one.kind for one in slow.evidence} == {"p-value"}
+    assert "takes too long" in slow.description.note
+
+
+def test_pictures(fitted, tmp_path):
+    pytest.importorskip("matplotlib")
+    written = fitted.pictures(tmp_path / "pictures", formats=["svg"])
+    names = {path.name for path in written}
+    assert {"clusters.svg", "scores.svg", "tree.svg", "columns.svg", "borders.svg"} <= names
+    assert all(path.exists() for path in written)
+    with pytest.raises(FileExistsError):
+        fitted.pictures(tmp_path / "pictures", formats=["svg"])
+
+
+def test_the_level_and_the_maximum_are_those_of_the_clusterer():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) + 9 * np.eye(2)[rng.integers(0, 2, 400)]
+    X[:100] -= 9
+    free = TableClusterer().fit(X)
+    assert free.n_clusters_ == 4
+    assert free.summary()["splits"][0]["level"] == 0.05
+    strict = TableClusterer(alpha=0.03).fit(X)
+    assert strict.model_.alpha == 0.03
+    assert strict.summary()["splits"][0]["level"] == 0.03
+    with pytest.warns(UserWarning, match="max_clusters=2"):
+        few = TableClusterer(max_clusters=2).fit(X)
+    assert few.n_clusters_ == 2
+    assert any("max_clusters=2" in text for text in few.warnings_)
+    with pytest.raises(ValueError, match="alpha"):
+        TableClusterer(alpha=2.0).fit(X)
+    with pytest.raises(ValueError, match="max_clusters=3: KMeans has no such parameter"):
+        TableClusterer(2, clusterer=KMeans(), max_clusters=3).fit(X)
 
 
 def test_copies_leave_the_table_behind(fitted, table, tmp_path):

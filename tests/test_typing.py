@@ -45,7 +45,8 @@ def test_constructors_and_fit_are_annotated(name):
         signature = inspect.signature(function)
         for parameter in list(signature.parameters.values())[1:]:
             assert parameter.annotation is not inspect.Parameter.empty, (method, parameter.name)
-        assert signature.return_annotation is not inspect.Signature.empty
+        if method != "__init__":
+            assert signature.return_annotation is not inspect.Signature.empty
 
 
 @pytest.fixture(scope="module")

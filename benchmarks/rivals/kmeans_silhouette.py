@@ -11,9 +11,17 @@ def available() -> bool:
     return True
 
 
-def find_clusters(X, seed):
-    """Return labels with the largest silhouette, of 2 to MOST_CLUSTERS clusters."""
-    fits = (
-        KMeans(k, n_init=5, random_state=seed).fit_predict(X) for k in range(2, MOST_CLUSTERS + 1)
+def find_clusters(X, seed, most=MOST_CLUSTERS, silhouette_rows=None):
+    """Return labels with the largest silhouette, of 2 to `most` clusters.
+
+    The silhouette is that of `silhouette_rows` rows at most, None for all: its time is quadratic.
+    """
+    if silhouette_rows is not None:
+        silhouette_rows = min(silhouette_rows, len(X))
+    fits = (KMeans(k, n_init=5, random_state=seed).fit_predict(X) for k in range(2, most + 1))
+    return max(
+        fits,
+        key=lambda labels: silhouette_score(
+            X, labels, sample_size=silhouette_rows, random_state=seed
+        ),
     )
-    return max(fits, key=lambda labels: silhouette_score(X, labels))

@@ -322,7 +322,7 @@ class SplitTree:
         text = f"{rows} fall into {k} clusters by {n} split{'s' if n > 1 else ''}."
         if self.merged():
             text += " Leaves with one number are one cluster: there is no valley between them."
-        return text
+        return f"{text} {self.size_note()}".strip()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the nodes in a list, and their children by number: pickles at any depth."""

@@ -167,7 +167,7 @@ class Files:
 
 def cluster_file(asked: Asked) -> None:
     """Run the command; on Ctrl-C say what is complete."""
-    from volmar.tables import TableError, is_folder_of_tables
+    from volmar.tables import TableError, is_folder_of_tables, written_kind
 
     asked.clusterer()  # refuses wrong options before the table is read
     if asked.append and asked.out is None:
@@ -179,6 +179,8 @@ def cluster_file(asked: Asked) -> None:
         "--json": asked.json,
     }
     refuse_files(named, asked.source, force=asked.force)
+    if asked.out is not None:
+        written_kind(asked.out)
     _refuse_pictures(asked)
     files = Files(asked)
     try:

@@ -151,8 +151,10 @@ class _TimeLeft(ProgressColumn):
         """Return the time in words."""
         if not task.total or not task.completed or task.elapsed is None:
             return Text("")
-        left = task.elapsed * max(task.total - task.completed, 0.0) / task.completed
-        return Text(f"about {_time_text(left)} left")
+        # From the last step on: between steps the time runs down, and not up.
+        last = task.fields.get("last_step", task.elapsed)
+        left = last * (task.total - task.completed) / task.completed - (task.elapsed - last)
+        return Text(f"about {_time_text(left)} left" if left >= 1 else "")
 
 
 def _time_text(seconds: float) -> str:

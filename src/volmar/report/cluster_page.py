@@ -180,7 +180,7 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
                 "are outliers."
             )
         if verdict.n_open:
-            found.append(f"Not every border is a gap: {verdict.detail}.")
+            found.append(f"Not every border is confirmed: {verdict.detail}.")
         elif verdict.level == 1:
             found.append(f"Weak evidence: {verdict.detail} is more than {LEVEL:g}.")
         agreements = [e.value for e in outcome.evidence if e.kind == "stability"]

@@ -187,8 +187,9 @@ def _is_rest(one: ColumnProfile, j: int) -> bool:
 
 def _marks(edges: Any, low: float, middle: float, high: float) -> dict[str, float]:
     """Return where quartiles and median stand, in per cent of the width."""
-    span = edges[-1] - edges[0]
-    at = [float(np.clip(100 * (v - edges[0]) / span, 0, 100)) for v in (low, middle, high)]
+    # Halves, so that the difference of huge values does not overflow.
+    start, span = edges[0] / 2, edges[-1] / 2 - edges[0] / 2
+    at = [float(np.clip(100 * ((v / 2 - start) / span), 0, 100)) for v in (low, middle, high)]
     return {"q1": round(at[0], 1), "median": round(at[1], 1), "q3": round(at[2], 1)}
 
 

@@ -306,6 +306,11 @@ def _groups(tested: LabelTestResult, n_clusters: int | str | None) -> Evidence:
             f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
             f"by a gap ({p_text}{most}, {level})."
         )
+    elif n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
+        sentence = (
+            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
+            f"between them that one group could have by chance ({level})."
+        )
     elif n_real == 1:
         sentence = (
             f"No evidence for the {n_given} clusters {where}: there is no gap at any border "

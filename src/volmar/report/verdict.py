@@ -35,6 +35,7 @@ GRADES = (
 )
 # P-values above it are printed as 1.
 ALL_BUT_ONE = 0.995
+MORE_ROWS = "One group could show as much by chance; more rows would tell."
 REMEDY = "Try another number of clusters, or another method."
 
 
@@ -176,9 +177,10 @@ def _supported(
             f"({deciding.p_text}): take them with care."
         )
     doubt = _unstable(outcome) or _unsettled(outcome, deciding, joins)
-    if doubt or (led is not None and led.is_one_column):
+    untested = _untested(outcome)
+    if doubt or untested or (led is not None and led.is_one_column):
         grade = min(grade, 2)
-    remarks.append(doubt)
+    remarks += [doubt, untested]
     word, tone = GRADES[grade]
     k = outcome.k
     if weakest is None:
@@ -198,6 +200,8 @@ def _supported(
         detail = weakest.p_text
     else:
         headline = _fall_into(sizes)
+        if untested and not joins:
+            headline = f"{_divided(sizes)}; there is more than one group."
         lede = f"{_what_was_confirmed(outcome, joins)} The evidence is {word}."
         title, text = f"{word} evidence ({weakest.p_text})", _chance_text(weakest, k, joins)
         detail = weakest.p_text
@@ -257,6 +261,12 @@ def _unsettled(outcome: Outcome, deciding: Evidence | None, joins: list[Evidence
     )
 
 
+def _untested(outcome: Outcome) -> str:
+    """Say which clusters were not tested: what is known of the others is not known of them."""
+    found = [one.sentence for one in outcome.evidence if one.kind == "untested"]
+    return " ".join([*found, "Whether they are groups is open."]) if found else ""
+
+
 def _what_was_confirmed(outcome: Outcome, joins: list[Evidence]) -> str:
     if joins:
         what = "The border between them is a gap" if len(joins) == 1 else "Every border is a gap"
@@ -279,18 +289,29 @@ def _unsupported(
     more = [one for one in outcome.evidence if one.kind == "p-value" and one.value is not None]
     is_more = any(one.is_supported for one in more)
     borders = "border is" if len(joins) == 1 else "borders are"
-    remarks = (_unstable(outcome), "" if led is None else led.sentence)
+    remarks = (_unstable(outcome), _untested(outcome), "" if led is None else led.sentence)
     open_ones = [one for one in joins if not one.is_supported]
     clearest = min(open_ones, key=lambda one: one.value or 0.0)
-    asked = in_words(outcome.k)
+    are_hints = all((one.value or 0.0) <= HINT for one in open_ones)
+    asked, supported = in_words(outcome.k), in_words(n_groups)
+    what = "no gap"
     if n_groups > 1:
-        headline = f"{_divided(sizes)}; the rows support {in_words(n_groups)} groups."
+        headline = f"{_divided(sizes)}; the rows support {supported} groups."
         lede = (
-            f"{_groups_text(outcome)} Ask for {in_words(n_groups)} clusters, or leave the number "
-            "to the evidence, for groups that held-out rows show."
+            f"{_groups_text(outcome, 'may be' if are_hints else 'are')} Ask for {supported} "
+            "clusters, or leave the number to the evidence, for groups that held-out rows show."
         )
-        word, tone, level = f"for {in_words(n_groups)} groups", "fair", 2
-        title = f"Evidence for {in_words(n_groups)} of the {asked} clusters"
+        word, tone, level = f"for {supported} groups", "fair", 2
+        title = f"Evidence for {supported} of the {asked} clusters"
+    elif are_hints:
+        headline = f"{_divided(sizes)}; the evidence for them is not enough."
+        lede = "There is more than one group. " if is_more else ""
+        lede += (
+            "Held-out rows hint at gaps between these clusters that one group could have by "
+            "chance. More rows would tell."
+        )
+        word, tone, level = "not enough", "fair", 1
+        title, what = f"Not enough evidence for the {asked} clusters", "no clear gap"
     else:
         headline = f"{_divided(sizes)}; no evidence supports them."
         lede = (
@@ -302,6 +323,7 @@ def _unsupported(
         )
         word, tone, level = GRADES[1][0], GRADES[1][1], 1
         title = f"No evidence for the {asked} clusters"
+    again = _found_again(outcome)
     count = f"{n_open} of {len(joins)} borders" if len(joins) > 1 else "the border"
     at_least = clearest.p_text
     if n_open > 1 and (clearest.value or 0.0) < ALL_BUT_ONE:
@@ -313,10 +335,10 @@ def _unsupported(
         word,
         tone,
         level,
-        f"no gap at {count}: {at_least}",
+        f"{what} at {count}: {at_least}",
         title,
-        f"Held-out rows show no gap at {count} between the clusters ({at_least}): such a border "
-        f"runs through a group. {_found_again(outcome)}",
+        f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
+        + (MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"),
         clearest.value,
         n_open,
     )
@@ -328,16 +350,16 @@ def _found_again(outcome: Outcome) -> str:
     return "It is found again where rows are left out, which does not make it a gap."
 
 
-def _groups_text(outcome: Outcome) -> str:
-    """Name the clusters that are parts of one group."""
+def _groups_text(outcome: Outcome, are: str) -> str:
+    """Name the clusters that are, or may be, parts of one group."""
     summary = next((one for one in outcome.evidence if one.kind == "groups"), None)
     several = [] if summary is None else [group for group in summary.clusters if len(group) > 1]
     if not several:
-        return "Some clusters are parts of one group."
+        return f"Some clusters {are} parts of one group."
     texts = [f"clusters {_names(group)}" for group in several[:MOST_NAMED]]
     first, *others = texts
-    text = f"C{first[1:]} are parts of one group"
-    text += "".join(f", and so are {other}" for other in others)
+    text = f"C{first[1:]} {are} parts of one group"
+    text += "".join(f", and so {are} {other}" for other in others)
     if len(several) > MOST_NAMED:
         text += f", and so on for {in_words(len(several) - MOST_NAMED)} more groups"
     return text + "."

@@ -87,11 +87,11 @@ class MSPC(ManyClusters):
     ----------
     n_clusters : int, "auto" or "fast", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
-        more than one group; pure noise stays a single cluster with probability 1 - `alpha` (see
-        `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask collection it looks
-        at 20,000 rows. "fast" splits as long as the two sides are separated with a probability of
-        3/4 or more, which is the largest value for a symmetric density with one mode; see the
-        notes for where that fails.
+        more than one group; pure noise stays a single cluster with probability at least 1 -
+        `alpha` (see `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask
+        collection it looks at 20,000 rows. "fast" splits as long as the two sides are separated
+        with a probability of 3/4 or more, which is the largest value for a symmetric density with
+        one mode; see the notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
