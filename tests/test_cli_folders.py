@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from typer.testing import CliRunner
 
 from volmar import MSPC
-from volmar.cli import compare, rows, score
+from volmar.cli import compare, match_labels, rows
 from volmar.cli.app import app
 from volmar.cli.compare import Comparison, compare_file, compare_methods
 from volmar.cli.console import UsageError
@@ -383,6 +383,6 @@ class TestCompare:
 
 
 def test_ids_of_either_kind_match():
-    known, wanted = score._alike(np.array([3.0, 4.0]), np.array([4, 3]))
+    known, wanted = match_labels._alike(np.array([3.0, 4.0]), np.array([4, 3]))
     assert known.tolist() == ["3", "4"]
     assert wanted.tolist() == ["4", "3"]
