@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+import struct
 import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -133,6 +135,21 @@ def test_labels_that_are_words_and_scores_that_say_nothing(outcome, tmp_path):
         "effects",
         "numbers",
     ]
+
+
+def test_many_clusters_of_sparse_rows(tmp_path):
+    X, _ = make_blobs(600, centers=60, n_features=5, random_state=0)
+    model = MSPC(60, random_state=0, min_cluster_size=2).fit(X)
+    many = Outcome(
+        X=sparse.csr_array(X),
+        labels=model.labels_,
+        scores=model.decision_function(X),
+        model=model,
+    )
+    for path in save_pictures(tmp_path, many, formats=["png"]):
+        with path.open("rb") as file:
+            width, height = struct.unpack(">II", file.read(24)[16:])
+        assert max(width, height) <= 8001
 
 
 @pytest.mark.parametrize(

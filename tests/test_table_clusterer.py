@@ -107,6 +107,15 @@ def test_arrays(table):
     np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
 
 
+def test_a_single_column(table):
+    column = table[0]["height"]
+    labels = TableClusterer().fit_predict(table[0][["height"]])
+    np.testing.assert_array_equal(TableClusterer().fit_predict(column), labels)
+    pl = pytest.importorskip("polars")
+    series = pl.Series("height", column.to_numpy())
+    np.testing.assert_array_equal(TableClusterer().fit_predict(series), labels)
+
+
 def test_dask_collections_are_refused_with_a_remedy(table):
     dd = pytest.importorskip("dask.dataframe")
     with pytest.raises(ValueError, match=r"data.compute\(\)"):
@@ -442,9 +451,10 @@ def test_a_report_of_any_clusterer(table, tmp_path):
         assert "height" in html, name
         if name in ("KMeans", "HDBSCAN"):
             assert "has no scores" in html
-    # Columns that the model does not use are described.
-    save_report(page, models["KMeans"], table[0], force=True)
+    # Columns that the model does not use are described, and rows have the names of the index.
+    save_report(page, models["KMeans"], table[0].set_index("name"), force=True)
     assert "age" in page.read_text(encoding="utf-8")
+    assert "person 7" in page.read_text(encoding="utf-8")
     save_report(page, MSPC(2, random_state=0).fit(frame.to_numpy()), frame.to_numpy(), force=True)
     assert "x1" in page.read_text(encoding="utf-8")
 

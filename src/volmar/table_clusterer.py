@@ -127,10 +127,10 @@ class TableClusterer(ClusterMixin, BaseEstimator):
     `confidence_` is a number for ranking rows, and a probability only under assumptions. For the
     rows of two neighbouring clusters the difference of the two scores is taken as a mixture of two
     normal distributions of one variance; then the log-odds are linear in it, and the confidence is
-    their logistic function, with 0.5 on the border that the clusterer has drawn. On draws from
-    normal groups the mean confidence is within 0.06 of the share of rows in the right cluster. It
-    takes the clusters for granted: a group that is cut in half has confident rows on both sides.
-    Whether there are groups is the question of `evidence_`.
+    their logistic function, with 0.5 on the border that the clusterer has drawn. Where normal
+    groups overlap and were found, its mean is within 0.06 of the share of rows in the right
+    cluster. It takes the clusters for granted: a group that is cut in half has confident rows on
+    both sides. Whether there are groups is the question of `evidence_`.
 
     Examples
     --------

@@ -86,6 +86,9 @@ class Missing(StrEnum):
     indicator = "indicator"
 
 
+# Flags take no value, and the help should not look as if they did.
+FLAG = " "
+
 Source = Annotated[
     str,
     typer.Argument(
@@ -109,9 +112,9 @@ Kinds = Annotated[
     ),
 ]
 ScaleOption = Annotated[Scale, typer.Option("--scale", help="How columns are scaled.")]
-MissingOption = Annotated[Missing, typer.Option("--missing", help="What becomes of gaps.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all chance.")]
+MissingOption = Annotated[Missing, typer.Option("--missing", help="How to handle missing values.")]
+Force = Annotated[bool, typer.Option("--force", metavar=FLAG, help="Overwrite files.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
 Number = Annotated[
     str,
     typer.Option(
@@ -192,7 +195,9 @@ def cluster(
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool,
-        typer.Option("--split-anyway", help="Split in two though no evidence supports it."),
+        typer.Option(
+            "--split-anyway", metavar=FLAG, help="Split in two though no evidence supports it."
+        ),
     ] = False,
     alpha: Annotated[
         float | None,
@@ -221,7 +226,9 @@ def cluster(
     ] = None,
     append: Annotated[
         bool,
-        typer.Option("--append", help="Write the rows with a column cluster to -o instead."),
+        typer.Option(
+            "--append", metavar=FLAG, help="Write the rows with a column cluster to -o instead."
+        ),
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
@@ -322,7 +329,7 @@ def score(
             help="Test which clusters are separated, and which to merge; -1 is noise.",
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
     """Say how good labels are: scores, which clusters are real, agreement with the truth."""
     with _clean("score", context):
@@ -366,7 +373,7 @@ def compare(
     ] = None,
     seed: Seed = 0,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
     """Run several methods side by side: scores without labels, agreement, time."""
     with _clean("compare", context):

@@ -22,7 +22,10 @@ from volmar.report.profiles import description_of
 __all__ = ["save_pictures"]
 
 FORMATS = ("png", "svg", "pdf")
-DOTS_PER_INCH = 150
+# Resolution, and pixels of the longer side, which a tree of many clusters would exceed.
+DOTS_PER_INCH, MOST_PIXELS = 150.0, 8000.0
+# Clusters that a legend names.
+MOST_NAMED = 20
 
 
 def save_pictures(
@@ -131,7 +134,8 @@ def _save(figure: Any, path: Path, suffix: str) -> None:
     buffer = io.BytesIO()
     # Ids of elements are drawn at random otherwise.
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
-        figure.savefig(buffer, format=suffix, dpi=DOTS_PER_INCH, metadata=stamp)
+        dots = min(DOTS_PER_INCH, MOST_PIXELS / max(figure.get_size_inches()))
+        figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         part.write_bytes(buffer.getvalue())
@@ -179,7 +183,7 @@ def _clusters(figure: Any, outcome: Outcome) -> None:
         outcome.labels[rows],
         standardize=not is_prepared,
         ax=figure.subplots(),
-        legend=outcome.k <= 20,
+        legend=outcome.k <= MOST_NAMED,
     )
     if outcome.X.shape[1] <= 2:
         names = [str(name) for name in outcome.feature_names]
@@ -193,11 +197,13 @@ def _scores(figure: Any, outcome: Outcome) -> None:
 
     figure.set_size_inches(7.0, 3.6)
     two = outcome.k == 2
-    ProjectionDisplay(
+    display = ProjectionDisplay(
         outcome.lead,
         outcome.labels if outcome.labels.dtype.kind in "iu" else outcome.codes,
         axis_name="decision score" if two else "best score less the second best",
     ).plot(ax=figure.subplots())
+    if outcome.k > MOST_NAMED:
+        display.ax_.get_legend().remove()
 
 
 def _tree(figure: Any, outcome: Outcome, tree: SplitTree) -> None:

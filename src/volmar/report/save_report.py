@@ -120,6 +120,9 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
             estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
         )
     is_frame = hasattr(shown, "iloc")
+    ids, id_name = kept, "row"
+    if is_frame:
+        ids, id_name = shown.index.to_numpy(), str(shown.index.name or "row")
     again = clone(estimator)
     if "n_clusters" in again.get_params(deep=False):
         again.set_params(n_clusters=n_found)
@@ -131,7 +134,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
         columns=shown,
         names=[str(one) for one in shown.columns] if is_frame else _shown_names(shown, names),
-        ids=kept,
+        ids=ids,
     )
     known = Outcome(
         title=title or f"Clusters of {name}",
@@ -143,7 +146,8 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         seed=seed,
         X=X,
         feature_names=names,
-        ids=kept,
+        ids=ids,
+        id_name=id_name,
         labels=labels,
         scores=scores,
         model=estimator if n_found > 1 else None,

@@ -22,6 +22,8 @@ __all__ = ["STABLE", "Verdict", "in_words", "verdict_of"]
 
 # Mean adjusted Rand index of resamples below which clusters are not called stable.
 STABLE = 0.6
+# And above which they hardly change.
+HARDLY_CHANGED = 0.9
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # Groups of clusters that the lede names, and clusters of each.
 MOST_NAMED, MOST_OF_GROUP = 3, 8
@@ -345,9 +347,10 @@ def _unsupported(
 
 
 def _found_again(outcome: Outcome) -> str:
-    if _unstable(outcome) or not any(one.kind == "stability" for one in outcome.evidence):
-        return "On other rows it would likely be somewhere else."
-    return "It is found again where rows are left out, which does not make it a gap."
+    values = [one.value for one in outcome.evidence if one.kind == "stability"]
+    if min((value for value in values if value is not None), default=0.0) >= HARDLY_CHANGED:
+        return "It is found again where rows are left out, which does not make it a gap."
+    return "On other rows it would likely be somewhere else."
 
 
 def _groups_text(outcome: Outcome, are: str) -> str:

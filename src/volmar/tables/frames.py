@@ -30,6 +30,8 @@ def as_pandas(data: Any) -> Any:
     TableError
         For a dask collection, whose rows are not here.
     """
+    if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
+        data = data.to_frame()
     if isinstance(data, LoadedTable) or sp.issparse(data) or hasattr(data, "iloc"):
         if hasattr(data, "compute"):
             raise TableError(
