@@ -489,7 +489,9 @@ def test_what_sets_two_clusters_apart_is_shown_once(tmp_path):
     page = written(simple(), tmp_path)
     words = section(page, "apart")
     assert "How cluster 0 differs from cluster 1" in words
-    assert words.count("column 0") == 1
+    # In the names of both clusters, and once as a row.
+    assert words.count("low column 0") == words.count("high column 0") == 1
+    assert words.count("column 0") == 3
     assert "✓ real" not in words
     assert "was not tested" in words
     typical = describe_clusters(page.outcome.X, page.outcome.labels).typical

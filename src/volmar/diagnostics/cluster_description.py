@@ -23,8 +23,9 @@ class Difference(NamedTuple):
         Name of the column.
     level : str
         Level of a category whose share differs; empty otherwise.
-    kind : {"number", "ordinal", "share", "missing"}
-        What is compared: means, mean ranks, shares of a level, shares of missing values.
+    kind : {"number", "date", "ordinal", "share", "missing"}
+        What is compared: means, mean dates (days since 1970-01-01), mean ranks, shares of a
+        level, shares of missing values.
     inside, outside : float
         Mean or share in the cluster and in the other clusters.
     effect : float
@@ -54,15 +55,16 @@ class Difference(NamedTuple):
             shares = f"{_percent(self.inside)} against {_percent(self.outside)}"
             return f"{'more' if more else 'fewer'} {self.column} = {self.level} ({shares})"
         size = f"{self.effect:+.1f} sd" if np.isfinite(self.effect) else "no overlap"
-        return f"{'higher' if more else 'lower'} {self.column} ({size})"
+        low, high = ("earlier", "later") if self.kind == "date" else ("lower", "higher")
+        return f"{high if more else low} {self.column} ({size})"
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterDescription:
     """Sizes, typical rows, and the columns that set each cluster apart.
 
-    A *feature* is a column of numbers or ranks, a level of a category, or "missing" for a column
-    with missing values. Each is compared in each of the k clusters with the other clusters.
+    A *feature* is a column of numbers, dates or ranks, a level of a category, or "missing" for a
+    column with missing values. Each is compared in each of the k clusters with the other clusters.
 
     Attributes
     ----------
@@ -75,8 +77,8 @@ class ClusterDescription:
     typical : list of ndarray
         Ids of the rows nearest to the mean of each cluster, nearest first.
     columns, kinds, levels : list of str
-        Of each feature its column, its kind ("number", "ordinal", "share" or "missing") and its
-        level.
+        Of each feature its column, its kind ("number", "date", "ordinal", "share" or "missing")
+        and its level.
     orders : dict of str to list of str
         Levels of the ordinal columns from low to high, whose means are places in this list.
     inside, outside : ndarray of shape (k, p)
@@ -131,11 +133,18 @@ class ClusterDescription:
         return self.sizes / (self.sizes.sum() + self.n_noise)
 
     @property
+    def names(self) -> dict[Any, str]:
+        """A suggested name of each cluster, by `volmar.diagnostics.suggested_names`."""
+        from volmar.diagnostics.cluster_names import suggested_names
+
+        return suggested_names(self)
+
+    @property
     def table(self) -> Any:
         """A DataFrame with a row for each cluster and feature, largest effects first.
 
-        Its columns are cluster, size, share, column, level, kind, inside, outside, effect, real
-        and p_value or support. It needs pandas.
+        Its columns are cluster, name, size, share, column, level, kind, inside, outside, effect,
+        real and p_value or support. It needs pandas.
         """
         try:
             import pandas as pd
@@ -144,12 +153,19 @@ class ClusterDescription:
                 "ClusterDescription.table needs pandas: pip install 'volmar[io]'. Without it, use "
                 "differences(label) or the arrays of the description."
             ) from error
+        called = self.names
         rows = [
-            {"cluster": label, "size": int(size), "share": float(share), **one._asdict()}
+            {
+                "cluster": label,
+                "name": called[label],
+                "size": int(size),
+                "share": float(share),
+                **one._asdict(),
+            }
             for label, size, share in zip(self.clusters, self.sizes, self.shares, strict=True)
             for one in self.differences(label)
         ]
-        names = ["cluster", "size", "share", *Difference._fields]
+        names = ["cluster", "name", "size", "share", *Difference._fields]
         evidence = "support" if self.rule == "mirror" else "p_value"
         return pd.DataFrame(rows, columns=names).rename(columns={"evidence": evidence})
 
@@ -216,9 +232,12 @@ class ClusterDescription:
         return "; ".join(parts)
 
     def __str__(self) -> str:
-        """Describe every cluster in a sentence, and say how that was tested."""
+        """Describe every cluster in a sentence, suggest names, and say how that was tested."""
         lines = [self.sentence(label) for label in self.clusters]
         lines += [self.sentence(-1)] if self.n_noise else []
+        if len(self.clusters) > 1:
+            called = "; ".join(f"{label}: {name}" for label, name in self.names.items())
+            lines.append(f"Suggested names: {called}.")
         return "\n".join([*lines, self.note, *(f"({remark})" for remark in self.remarks)])
 
     def in_units(self, offsets: NDArray, scales: NDArray) -> ClusterDescription:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -11,14 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["MAX_LEVELS", "Features", "as_features", "n_rows_of"]
+__all__ = [
+    "MAX_LEVELS",
+    "CodedColumn",
+    "DatedColumn",
+    "Features",
+    "as_features",
+    "n_rows_of",
+    "table_columns",
+]
 
 # Levels of a column that are compared, the most frequent ones.
 MAX_LEVELS = 50
 MISSING = "missing"
 
 
-class _Coded(NamedTuple):
+MILLISECONDS = 86_400_000.0
+
+
+class CodedColumn(NamedTuple):
     """A column of levels: their places in `values`, -1 for missing."""
 
     codes: NDArray
@@ -26,13 +38,19 @@ class _Coded(NamedTuple):
     ordered: bool = False
 
 
+class DatedColumn(NamedTuple):
+    """A column of dates, as days since 1970-01-01 (UTC), NaN for missing."""
+
+    days: NDArray
+
+
 @dataclass(frozen=True)
 class Features:
     """Columns as numbers.
 
-    A number or a rank is one feature. A column of L levels has L features of 0 and 1, or one where
-    L = 2: the other level says the same. A column with missing values has a further feature that
-    is 1 where it is missing; its other features are NaN there.
+    A number, a rank or a date is one feature. A column of L levels has L features of 0 and 1, or
+    one where L = 2: the other level says the same. A column with missing values has a further
+    feature that is 1 where it is missing; its other features are NaN there.
 
     Attributes
     ----------
@@ -40,8 +58,8 @@ class Features:
         The features, NaN for missing values.
     columns : list of str
         Name of the column of each feature.
-    kinds : list of {"number", "ordinal", "share", "missing"}
-        What each feature is.
+    kinds : list of {"number", "date", "ordinal", "share", "missing"}
+        What each feature is; a date is a number of days since 1970-01-01.
     levels : list of str
         The level of a share; empty for other features.
     orders : dict of str to list of str
@@ -75,19 +93,44 @@ def as_features(X: Any, names: list[str] | None) -> Features:
     """Return the features of an array, a CSR matrix or a DataFrame (pandas or polars)."""
     if sparse.issparse(X):
         return _sparse_features(X, names)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        found = [str(name) for name in X.columns]
-        taken = _check_names(names, len(found)) or found
-        columns = [_frame_column(X, j, name) for j, name in enumerate(taken)]
-        return _join(columns, taken)
+    if not _is_frame(X):
+        X = np.asarray(X)
+        if X.dtype.kind in "iuf":
+            taken = _names_of(X, names)
+            values, missing = _finite(X.astype(np.float64))
+            d = X.shape[1]
+            plain = Features(values, taken, ["number"] * d, [""] * d, {}, [])
+            return plain if missing is None else _with_missing(plain, missing)
+    taken, columns = table_columns(X, names)
+    return _join(list(columns), taken)
+
+
+def table_columns(
+    X: Any, names: list[str] | None
+) -> tuple[list[str], Iterator[NDArray | CodedColumn | DatedColumn]]:
+    """Return the names of the columns of a table, and its columns one after the other.
+
+    Numbers are float64 with NaN for missing values; everything else is dates or levels.
+    """
+    if sparse.issparse(X):
+        X = sparse.csc_array(X)
+        taken = _names_of(X, names)
+        return taken, (X[:, [j]].toarray().ravel().astype(np.float64) for j in range(X.shape[1]))
+    if _is_frame(X):
+        taken = _names_of(X, names)
+        return taken, (_frame_column(X, j, name) for j, name in enumerate(taken))
     X = np.asarray(X)
-    taken = _check_names(names, X.shape[1]) or [f"x{j}" for j in range(X.shape[1])]
-    if X.dtype.kind in "iuf":
-        values, missing = _finite(X.astype(np.float64))
-        d = X.shape[1]
-        plain = Features(values, taken, ["number"] * d, [""] * d, {}, [])
-        return plain if missing is None else _with_missing(plain, missing)
-    return _join([_plain_column(X[:, j], name) for j, name in enumerate(taken)], taken)
+    taken = _names_of(X, names)
+    return taken, (_plain_column(X[:, j], name) for j, name in enumerate(taken))
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def _names_of(X: Any, names: list[str] | None) -> list[str]:
+    found = X.columns if _is_frame(X) else [f"x{j}" for j in range(X.shape[1])]
+    return _check_names(names, len(found)) or [str(name) for name in found]
 
 
 def _check_names(names: list[str] | None, d: int) -> list[str] | None:
@@ -139,14 +182,13 @@ def _sparse_features(X: Any, names: list[str] | None) -> Features:
     return Features(X, taken, ["number"] * d, [""] * d, {}, [])
 
 
-def _frame_column(X: Any, j: int, name: str) -> NDArray | _Coded:
+def _frame_column(X: Any, j: int, name: str) -> NDArray | CodedColumn | DatedColumn:
     if not hasattr(X, "iloc"):  # polars
         series = X[:, j]
         if series.dtype.is_numeric():
             return series.cast(float).fill_null(float("nan")).to_numpy()
-        if series.dtype.is_temporal():
-            raise _dates(name)
-        return _plain_column(np.array(series.to_list(), dtype=object), name)
+        # Python's own dates, lengths of time, booleans and text.
+        return _plain_column(np.array([*series.to_list(), None], dtype=object)[:-1], name)
     import pandas as pd
 
     series = X.iloc[:, j]
@@ -155,24 +197,35 @@ def _frame_column(X: Any, j: int, name: str) -> NDArray | _Coded:
         series = series.sparse.to_dense()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _Coded(series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered))
+        return CodedColumn(
+            series.cat.codes.to_numpy(), list(dtype.categories), bool(dtype.ordered)
+        )
+    if isinstance(dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+        dtype = series.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert(None)
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        raise _dates(name)
+        return _plain_column(series.to_numpy(), name)
     if types.is_numeric_dtype(dtype) and dtype.kind in "iuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     if types.is_bool_dtype(dtype) or isinstance(dtype, pd.StringDtype):
         codes, values = pd.factorize(series)
-        return _Coded(codes, list(values))
+        return CodedColumn(codes, list(values))
     return _plain_column(series.to_numpy(), name)
 
 
-def _plain_column(column: NDArray, name: str) -> NDArray | _Coded:
-    """Return the numbers of a column, or its codes if it holds anything else."""
+def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedColumn:
+    """Return the numbers or dates of a column, or its codes if it holds anything else.
+
+    Lengths of time are numbers of days.
+    """
     kind = column.dtype.kind
     if kind in "iuf":
         return column.astype(np.float64)
     if kind in "mM":
-        raise _dates(name)
+        days = _in_days(column)
+        return days if kind == "m" else DatedColumn(days)
     if kind == "c":
         raise TypeError(
             f"X: column {name!r} holds complex numbers, which have no order. Pass their real and "
@@ -190,7 +243,25 @@ def _plain_column(column: NDArray, name: str) -> NDArray | _Coded:
     if place and all(_is_number(value) for value in place):
         numbers = np.array([*map(float, place), np.nan])
         return numbers[codes]
-    return _Coded(codes, list(place))
+    if place and all(isinstance(value, date) for value in place):  # a datetime is a date
+        known = np.array([_naive(value) for value in place], dtype="M8[us]")
+        return DatedColumn(np.append(_in_days(known), np.nan)[codes])
+    if place and all(isinstance(value, timedelta) for value in place):
+        return np.array([*(value / timedelta(days=1) for value in place), np.nan])[codes]
+    return CodedColumn(codes, list(place))
+
+
+def _in_days(times: NDArray) -> NDArray:
+    """Return dates or lengths of time as days, NaN for missing."""
+    unit = times.dtype.str[1]
+    days = times.astype(f"{unit}8[ms]").astype(np.int64) / MILLISECONDS
+    return np.where(np.isnat(times), np.nan, days)
+
+
+def _naive(value: Any) -> Any:
+    """Return a date in UTC without its time zone, as numpy takes it."""
+    zone = getattr(value, "tzinfo", None)
+    return value if zone is None else value.astimezone(UTC).replace(tzinfo=None)
 
 
 def _is_number(value: Any) -> bool:
@@ -202,14 +273,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
 
 
-def _dates(name: str) -> TypeError:
-    return TypeError(
-        f"X: column {name!r} holds dates or lengths of time, which have no mean here. Turn it "
-        "into numbers, such as days since a date, or leave it out."
-    )
-
-
-def _join(columns: list[NDArray | _Coded], names: list[str]) -> Features:
+def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) -> Features:
     """Return the features of columns, one after the other."""
     blocks: list[NDArray] = []
     of: list[str] = []
@@ -225,9 +289,10 @@ def _join(columns: list[NDArray | _Coded], names: list[str]) -> Features:
         levels.append(level)
 
     for name, column in zip(names, columns, strict=True):
-        if not isinstance(column, _Coded):
-            values, missing = _finite(column)
-            add(values, name, "number")
+        if not isinstance(column, CodedColumn):
+            is_date = isinstance(column, DatedColumn)
+            values, missing = _finite(column.days if isinstance(column, DatedColumn) else column)
+            add(values, name, "date" if is_date else "number")
         else:
             missing = column.codes < 0
             if column.ordered:
@@ -243,7 +308,7 @@ def _join(columns: list[NDArray | _Coded], names: list[str]) -> Features:
     return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
 
 
-def _levels(column: _Coded, name: str, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
+def _levels(column: CodedColumn, name: str, notes: list[str]) -> Iterator[tuple[str, NDArray]]:
     """Yield the most frequent levels, and which rows have them."""
     known = column.codes[column.codes >= 0]
     counts = np.bincount(known, minlength=len(column.values))

@@ -14,7 +14,9 @@ from volmar.base.validation import check_choice, check_count, check_number
 from volmar.diagnostics.cluster_description import ClusterDescription
 from volmar.diagnostics.column_features import Features, as_features, n_rows_of
 from volmar.diagnostics.column_tests import (
+    FOUND_AGAIN,
     Refit,
+    Verdict,
     disjoint_subsets,
     tested_by_mirrors,
     tested_by_sign_flips,
@@ -69,6 +71,8 @@ def describe_clusters(
 
     With m claims, the mirrors need 1 / q real ones, and the sign flips :math:`2^{1 - K} m / q`.
     ``rule="auto"`` takes the one that needs fewer: sign flips up to :math:`2^{K - 1}` claims.
+    Where a cluster is not found again in the small subsets, it turns to the halves of the mirrors,
+    if there are 1 / q claims, and takes these where they find more clusters again.
 
     What is *real* here: the cluster would be found again in other rows, and would differ there in
     the same direction. No claim is made for a cluster that is not found again (mean Jaccard index
@@ -84,7 +88,7 @@ def describe_clusters(
     Parameters
     ----------
     X : array, CSR array or DataFrame of shape (n, d)
-        The columns to describe: numbers, ordered categories (pandas), and text, booleans or
+        The columns to describe: numbers, dates, ordered categories (pandas), and text, booleans or
         categories, whose levels are compared by their shares. Missing values, infinities among
         them, are left out of means; that a column is missing more often is a difference too.
         pandas and polars are both taken.
@@ -182,6 +186,7 @@ def describe_clusters(
             chosen.size // max(FEWEST_ROWS, FEWEST_FOR_EACH * k),
             _fewest_subsets(q / max(n_claims, 1)),
         )
+        asked = rule
         rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
     if not note:
         some = rows if chosen.size == n else rows.take(chosen)
@@ -190,16 +195,21 @@ def describe_clusters(
         if rule == "sign_flips":
             verdict = tested_by_sign_flips(refit, n_subsets, q, progress=progress, rng=rng)
             note = (
-                f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on}, "
-                "clustered independently, agree on the difference (sign flips)."
+                f"Real at a false discovery rate of {q:g}: {n_subsets} disjoint subsets{on} "
+                f"({chosen.size // n_subsets:,} rows each), clustered independently, agree on the "
+                "difference (sign flips)."
             )
-        else:
-            verdict = tested_by_mirrors(refit, n_halvings, q, progress=progress, rng=rng)
-            note = (
-                f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
-                f"independently, agree on the difference in most of {n_halvings} halvings (mirror "
-                "statistics)."
-            )
+        is_lost = verdict is not None and bool((verdict.found_again < FOUND_AGAIN).any())
+        is_lost = is_lost and asked == "auto" and _can_mirror(chosen.size, n_claims, q)
+        if rule == "mirror" or is_lost:
+            by_halves = tested_by_mirrors(refit, n_halvings, q, progress=progress, rng=rng)
+            if verdict is None or _finds_more(by_halves, verdict, n_claims / k, q):
+                rule, verdict = "mirror", by_halves
+                note = (
+                    f"Real at a false discovery rate of {q:g}: two halves{on}, clustered "
+                    f"independently, agree on the difference in most of {n_halvings} halvings "
+                    "(mirror statistics)."
+                )
     inside, outside, effect = _in_units(features, rows, compared)
     return ClusterDescription(
         clusters=clusters.tolist(),
@@ -294,12 +304,12 @@ def _chosen_rule(
 ) -> tuple[str, str]:
     """Return the rule to use, and why it cannot work if so."""
     can_flip = n_subsets >= 2 and 2.0 ** (1 - n_subsets) <= q
-    can_mirror = n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
+    mirrors = _can_mirror(n, n_claims, q)
     if rule == "auto":
-        few = can_flip and (n_claims <= 2 ** (n_subsets - 1) or not can_mirror)
+        few = can_flip and (n_claims <= 2 ** (n_subsets - 1) or not mirrors)
         rule = "sign_flips" if few else "mirror"
     reason = ""
-    if not (can_flip if rule == "sign_flips" else can_mirror):
+    if not (can_flip if rule == "sign_flips" else mirrors):
         reason = (
             f"Not tested: {n_claims} claims on {n} rows are too few for a false discovery rate of "
             f"{q:g}. Sign flips need {_fewest_subsets(q)} subsets of "
@@ -307,6 +317,19 @@ def _chosen_rule(
             f"{int(np.ceil(1 / q))} claims and {2 * FEWEST_ROWS} rows."
         )
     return rule, reason
+
+
+def _can_mirror(n: int, n_claims: int, q: float) -> bool:
+    return n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
+
+
+def _finds_more(mirrors: Verdict, flips: Verdict, n_claims_each: float, q: float) -> bool:
+    """Whether halves find more clusters again, with enough claims left for mirror statistics.
+
+    What is real in either does not enter: the choice would be a test of its own.
+    """
+    n_found = [int(np.sum(one.found_again >= FOUND_AGAIN)) for one in (mirrors, flips)]
+    return n_found[0] > n_found[1] and n_found[0] * n_claims_each * q >= 1
 
 
 def _fewest_subsets(q: float) -> int:

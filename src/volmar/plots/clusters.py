@@ -18,7 +18,9 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 class ClusterDisplay:
     """Scatter plot of rows, one colour and shape a cluster.
 
-    Rows of more than two features are shown on their first two principal components.
+    Rows of more than two features are shown on their first two principal components, by default
+    of standardised features: components of features as they are follow their units, so that a
+    column in grams or dollars would be the picture. Most methods here do not depend on units.
 
     Parameters
     ----------
@@ -54,7 +56,13 @@ class ClusterDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, ax: Any = None, legend: bool = True
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        standardize: bool = True,
+        ax: Any = None,
+        legend: bool = True,
     ) -> ClusterDisplay:
         """Draw rows coloured by a fitted estimator, of this library or any other.
 
@@ -64,6 +72,11 @@ class ClusterDisplay:
             Its `labels_` are shown where `X` has as many rows, else what it predicts for `X`.
         X : array of shape (n, d)
             The training rows, or new ones.
+        standardize : bool, default=True
+            Whether features are divided by their standard deviations before the principal
+            components are taken. Pass False where all of them share a unit, such as pixels.
+            Sparse features, which are counts or weights of words as a rule, are taken as they
+            are: rare words would count most otherwise.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
         legend : bool, default=True
@@ -79,7 +92,9 @@ class ClusterDisplay:
         if labels is None or len(labels) != n_rows:
             labels = estimator.predict(X)
         title = type(estimator).__name__
-        return cls.from_labels(X, labels, ax=ax, title=title, legend=legend)
+        return cls.from_labels(
+            X, labels, standardize=standardize, ax=ax, title=title, legend=legend
+        )
 
     @classmethod
     def from_labels(
@@ -87,6 +102,7 @@ class ClusterDisplay:
         X: ArrayLike,
         labels: ArrayLike,
         *,
+        standardize: bool = True,
         ax: Any = None,
         title: str | None = None,
         legend: bool = True,
@@ -99,6 +115,11 @@ class ClusterDisplay:
             Rows, dense or sparse; the column names of a data frame become the axes' names.
         labels : array of shape (n,)
             Cluster of each row.
+        standardize : bool, default=True
+            Whether features are divided by their standard deviations before the principal
+            components are taken. Pass False where all of them share a unit, such as pixels.
+            Sparse features, which are counts or weights of words as a rule, are taken as they
+            are: rare words would count most otherwise.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
         title : str, optional
@@ -110,7 +131,7 @@ class ClusterDisplay:
         -------
         ClusterDisplay
         """
-        points, names = _in_the_plane(X)
+        points, names = _in_the_plane(X, standardize)
         labels = np.asarray(labels)
         if labels.shape != (points.shape[0],):
             raise ValueError(
@@ -152,16 +173,26 @@ class ClusterDisplay:
 
 def new_axes(size: tuple[float, float] = (5.0, 4.0)) -> Any:
     """Return the axes of a new figure, or say what to install."""
+    return new_figure(size).subplots()
+
+
+def new_figure(size: tuple[float, float]) -> Any:
+    """Return a new figure, or say what to install."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
             "plotting needs matplotlib, which is not installed: pip install 'volmar[plot]'"
         ) from error
-    return pyplot.subplots(figsize=size, layout="constrained")[1]
+    return pyplot.figure(figsize=size, layout="constrained")
 
 
-def _in_the_plane(X: Any) -> tuple[np.ndarray, tuple[str, str]]:
+def shortened(name: str, longest: int) -> str:
+    """Return a name that fits."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+def _in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]]:
     if sparse.issparse(X) and X.shape[1] <= 2:
         X = X.toarray()
     if sparse.issparse(X):
@@ -173,5 +204,20 @@ def _in_the_plane(X: Any) -> tuple[np.ndarray, tuple[str, str]]:
         return np.column_stack([X[:, 0], np.zeros(len(X))]), (names[0], "")
     if X.shape[1] == 2:
         return X, (names[0], names[1])
+    if len(X) == 1:
+        return np.zeros((1, 2)), ("principal component 1", "principal component 2")
+    if standardize:
+        X = _standardized(X)
     points = PCA(2, random_state=0).fit_transform(X)
     return points, ("principal component 1", "principal component 2")
+
+
+def _standardized(X: np.ndarray) -> np.ndarray:
+    """Return features divided by their standard deviations; constant ones are 0."""
+    X = np.asarray(X, dtype=np.float64)
+    size = np.abs(X).max(axis=0)  # squares of huge values overflow
+    X = X / np.where(size > 0, size, 1.0)
+    X = X - X.mean(axis=0)
+    spread = X.std(axis=0)
+    varies = spread > 1e-12
+    return np.where(varies, X / np.where(varies, spread, 1.0), 0.0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar.diagnostics import LabelTestResult, label_test
-from volmar.plots.clusters import COLOURS, new_axes
+from volmar.plots.clusters import COLOURS, new_axes, shortened
 
 # Separated and merged: Okabe and Ito's blue and vermilion, and a second sign, the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
@@ -78,11 +78,7 @@ class LabelTestDisplay:
         order, steps = self._order(), self._steps()
         k, depth = len(order), max(steps, default=0)
         if ax is None:
-            size = (
-                float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
-                float(np.clip(0.35 * k + 1.6, 2.5, 30.0)),
-            )
-            ax = new_axes(size)
+            ax = new_axes(self.size)
         y = {label: float(k - 1 - i) for i, label in enumerate(order)}
         x = dict.fromkeys(order, 0)
         for join, step in zip(self.result.tree, steps, strict=True):
@@ -128,6 +124,15 @@ class LabelTestDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit the tree."""
+        k, depth = len(self.result.clusters), max(self._steps(), default=0)
+        return (
+            float(np.clip(1.1 * depth + 2.5, 5.0, 25.0)),
+            float(np.clip(0.35 * k + 1.6, 2.5, 30.0)),
+        )
+
     def _steps(self) -> list[int]:
         """Return how many joins are below each join on its longest branch, itself included."""
         reached = dict.fromkeys(self.result.clusters, 0)
@@ -151,7 +156,7 @@ class LabelTestDisplay:
             ax.set_ylabel(f"{len(order)} clusters")
             return
         sizes = dict(zip(self.result.clusters, self.result.sizes, strict=True))
-        words = [f"{_shortened(str(label))} ({sizes[label]} rows)" for label in order]
+        words = [f"{shortened(str(label), MOST_LETTERS)} ({sizes[label]} rows)" for label in order]
         # A label may hold dollar signs.
         ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)
 
@@ -159,7 +164,3 @@ class LabelTestDisplay:
 def _title(k: int, n_real: int) -> str:
     found = "one group" if n_real == 1 else f"{n_real} separated groups"
     return f"{k} cluster{'s' if k > 1 else ''}, {found}"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from volmar.papers import Panel, Point
-from volmar.plots.clusters import COLOURS, MARKERS
+from volmar.plots.clusters import COLOURS, MARKERS, new_figure
 
 # Width and height of a row of panels, in inches.
 ROW_SIZE = (10.0, 3.4)
@@ -61,7 +61,7 @@ class MeasuresDisplay:
     def plot(self, *, figure: Any = None) -> MeasuresDisplay:
         """Draw on `figure`, or on a new one."""
         if figure is None:
-            figure = _new_figure(self.size)
+            figure = new_figure(self.size)
         single, several = self._rows()
         rows = iter(figure.subfigures(bool(single) + len(several), 1, squeeze=False)[:, 0])
         letters = iter(ascii_lowercase)
@@ -166,13 +166,3 @@ def _name_axes(ax: Any, y_name: str, title: str) -> None:
     ax.set_ylabel(y_name)
     ax.set_title(title, fontsize="medium")
     ax.grid(visible=True, linewidth=0.5, alpha=0.4)
-
-
-def _new_figure(size: tuple[float, float]) -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib, which is not installed: pip install 'volmar[plot]'"
-        ) from error
-    return pyplot.figure(figsize=size, layout="constrained")

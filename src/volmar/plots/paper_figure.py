@@ -13,8 +13,8 @@ import numpy as np
 
 from volmar.datasets import load
 from volmar.papers.experiment import COLUMNS
-from volmar.plots.clusters import COLOURS, MARKERS, ClusterDisplay
-from volmar.plots.measures import MeasuresDisplay, _new_figure
+from volmar.plots.clusters import COLOURS, MARKERS, ClusterDisplay, new_figure
+from volmar.plots.measures import MeasuresDisplay
 
 if TYPE_CHECKING:
     from volmar.papers import Line, Point, Reproduction, Side
@@ -77,7 +77,7 @@ class PaperFigureDisplay:
         """Draw on `figure`, which should have a constrained layout, or on a new one."""
         drawing = self._drawing()
         if figure is None:
-            figure = _new_figure(drawing.size)
+            figure = new_figure(drawing.size)
         self.axes_: list[Any] = drawing.draw(figure)
         self.figure_ = figure
         return self

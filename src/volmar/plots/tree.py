@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.plots.clusters import COLOURS, new_axes
+from volmar.plots.clusters import COLOURS, new_axes, shortened
 
 # Features that a split is drawn with.
 N_NAMED = 2
@@ -100,9 +100,7 @@ class TreeDisplay:
         merged = self.tree.merged()
         positions, depth = _positions(self.tree)
         if ax is None:
-            # More inches than this are not drawn by a renderer.
-            size = max(5.0, 1.5 * len(leaves)), 1.6 + 1.1 * depth
-            ax = new_axes((min(size[0], MOST_INCHES), min(size[1], MOST_INCHES)))
+            ax = new_axes(self.size)
         for node in self.tree.nodes():
             if node.children:
                 self._draw(ax, node, positions)
@@ -123,6 +121,12 @@ class TreeDisplay:
         ax.tick_params(axis="x", length=0)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit the tree; a renderer draws no more than 200."""
+        size = max(5.0, 1.5 * len(self.tree.leaves())), 1.6 + 1.1 * _positions(self.tree)[1]
+        return min(size[0], MOST_INCHES), min(size[1], MOST_INCHES)
 
     def _draw(self, ax: Any, node: SplitNode, positions: dict[int, tuple[float, float]]) -> None:
         """Draw a split and the branches to its sides."""
@@ -155,7 +159,7 @@ class TreeDisplay:
 
     def _words(self, node: SplitNode) -> str:
         names = [
-            f"{_shortened(self.tree.name(j))} {'+' if value > 0 else '−'}"
+            f"{shortened(self.tree.name(j), MOST_LETTERS)} {'+' if value > 0 else '−'}"
             for j, value in node.leading[:N_NAMED]
         ]
         return "\n".join([f"split {node.rank}: {node.probability:.2f}", *_tested(node), *names])
@@ -193,7 +197,3 @@ def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:
             middle = sum(places[id(child)][0] for child in node.children) / len(node.children)
             places[id(node)] = (middle, -float(level))
     return places, depth
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= MOST_LETTERS else name[: MOST_LETTERS - 1] + "…"

@@ -4,6 +4,7 @@ from volmar.report.cluster_page import write_report
 from volmar.report.evidence import evidence_of, sentences_of
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
+from volmar.report.pictures import save_pictures
 from volmar.report.reproduction import to_markdown, write_reproduction
 from volmar.report.save_report import save_report
 
@@ -15,6 +16,7 @@ __all__ = [
     "Section",
     "Table",
     "evidence_of",
+    "save_pictures",
     "save_report",
     "sentences_of",
     "to_markdown",

@@ -14,8 +14,10 @@ from volmar._version import __version__
 from volmar.report import figures
 from volmar.report.categories import led_by_categories
 from volmar.report.certificate import certificate_of
+from volmar.report.column_profiles import all_columns
 from volmar.report.environment import page_environment, write_whole
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
+from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.profiles import profiles
 from volmar.report.splits import best_split, tree_lines
@@ -107,6 +109,9 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "histogram": figures.bars(outcome, lead, codes),
         "drivers": _driver_rows(outcome, driving),
         "apart": profiles(outcome),
+        "table": all_columns(outcome),
+        "silhouette": silhouette_blocks(outcome),
+        "numbers": numbers_side_by_side(outcome),
         "means": _mean_table(outcome, moments) if k == 1 else None,
         "evidence": [_evidence(one) for one in outcome.evidence if one.kind != "join"],
         "borders": _borders(outcome),

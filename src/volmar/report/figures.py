@@ -160,13 +160,14 @@ def plane(outcome: Outcome, lead: NDArray) -> Plane:
     if d == 1:
         jitter = np.random.default_rng(outcome.seed).uniform(-1.0, 1.0, rows.size)
         return Plane(rows, _dense(inside)[:, 0], jitter, (names[0], "spread at random"), False)
-    if coef is not None and two:
-        rest, share = components(inside, 1, without=coef)
-        axes = ("Direction of the split (decision score)", _component("rest", share[0]))
-        return Plane(rows, lead[rows], rest[:, 0], axes, True)
-    if d == 2:
+    if d == 2 and (coef is None or not two):
         points = _dense(inside)
         return Plane(rows, points[:, 0], points[:, 1], (names[0], names[1]), False)
+    inside, units = _without_units(outcome, inside)
+    if coef is not None and two:
+        rest, share = components(inside, 1, without=coef * units)
+        axes = ("Direction of the split (decision score)", _component("rest", share[0]))
+        return Plane(rows, lead[rows], rest[:, 0], axes, True)
     if two:
         points, share = components(inside, 1)
         axes = ("Decision score", _component("rows", share[0]))
@@ -174,6 +175,21 @@ def plane(outcome: Outcome, lead: NDArray) -> Plane:
     points, share = components(inside, 2)
     axes = (_percent_name(1, share[0]), _percent_name(2, share[1]))
     return Plane(rows, points[:, 0], points[:, 1], axes, False)
+
+
+def _without_units(outcome: Outcome, X: Any) -> tuple[Any, NDArray]:
+    """Return rows in which no column counts by its unit, and what their columns are measured in.
+
+    Prepared columns stay as they are, and so do sparse ones, which are counts of one kind.
+    """
+    units = np.ones(X.shape[1])
+    if outcome.scales is not None or outcome.offsets is not None or sparse.issparse(X):
+        return X, units
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(axis=0)
+    usable = np.isfinite(spread) & (spread > 0)
+    units[usable] = spread[usable]
+    return X / units, units
 
 
 def _component(of: str, share: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.diagnostics import ClusterDescription
+from volmar.diagnostics import ClusterDescription, LabelTestResult, NumberComparison
 from volmar.evidence.wording import p_value_text
 
 __all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "Score"]
@@ -165,6 +165,17 @@ class Outcome:
         own columns where they are known. Without it, the page describes the columns of `X`.
     best_split : BestSplit, optional
         Where all rows are one cluster: the split in two that the page shows as not supported.
+    columns : DataFrame, array or CSR array of n rows, optional
+        Columns of the source for the rows of `X`, used or not, in their own units. Without it,
+        the page shows the columns of `X`.
+    column_names : list of str, optional
+        Names of `columns`; by default those of the DataFrame.
+    used : list of bool, optional
+        Whether the clusters were made from each of `columns`; by default all were.
+    numbers : NumberComparison, optional
+        Other numbers of clusters, by `volmar.diagnostics.compare_numbers`.
+    joins : LabelTestResult, optional
+        Which clusters are separated, by `volmar.diagnostics.label_test`; drawn by `save_pictures`.
     left_out : dict of str to str
         Columns of the source that are not used, with the reason.
     categorical : tuple of str
@@ -198,6 +209,11 @@ class Outcome:
     scales: NDArray | None = None
     description: ClusterDescription | None = None
     best_split: BestSplit | None = None
+    columns: Any = None
+    column_names: list[str] | None = None
+    used: list[bool] | None = None
+    numbers: NumberComparison | None = None
+    joins: LabelTestResult | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     categorical: tuple[str, ...] = ()
 
@@ -246,10 +262,33 @@ class Outcome:
                 f"best_split is for rows that are one cluster, and labels has {self.k}: leave it "
                 "out."
             )
+        self._check_columns(n)
         if self.k > self.n_found:
             raise ValueError(
                 f"n_found={self.n_found} is less than the {self.k} clusters in labels."
             )
+
+    def _check_columns(self, n: int) -> None:
+        if self.numbers is not None and self.numbers.n_all != n:
+            raise ValueError(
+                f"numbers compares clusters of {self.numbers.n_all} rows, and X has {n}: compare "
+                "numbers of the same rows."
+            )
+        if self.columns is None:
+            return
+        rows, width = self.columns.shape
+        if rows != n:
+            raise ValueError(
+                f"columns must have the {n} rows of X, got {rows}: pass those of the rows that "
+                "were clustered."
+            )
+        for name in ("column_names", "used"):
+            given = getattr(self, name)
+            if given is not None and len(given) != width:
+                raise ValueError(
+                    f"{name} must have one entry for each of the {width} columns, got "
+                    f"{len(given)}."
+                )
 
     @property
     def estimator(self) -> Any:
@@ -269,6 +308,7 @@ class Outcome:
             n_found=2,
             description=None,
             best_split=None,
+            joins=None,
         )
 
     @property

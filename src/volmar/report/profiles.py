@@ -6,15 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volmar.diagnostics import ClusterDescription, Difference, describe_clusters
+from volmar.diagnostics import (
+    ClusterDescription,
+    Difference,
+    describe_clusters,
+    suggested_names,
+)
+from volmar.diagnostics.column_profiles import day_text
 from volmar.report.figures import as_figure, as_mean, shortened
 from volmar.report.outcome import Outcome
 
-__all__ = ["description_of", "profiles"]
+__all__ = ["border_rows", "description_of", "profiles"]
 
 # Longest bar, in standard deviations: groups further apart than this look alike.
 LONGEST_BAR = 4.0
+# Rows of a cluster that are listed as nearest to a border.
+N_BORDER = 3
 NOTE = "These are the clusters as found; whether other rows would show the same was not tested."
 
 
@@ -35,6 +44,19 @@ def description_of(outcome: Outcome) -> ClusterDescription:
     return named.in_units(offsets, scales)
 
 
+def border_rows(outcome: Outcome, label: Any, count: int = N_BORDER) -> NDArray:
+    """Return the ids of the rows of a cluster that are nearest to its border, nearest first.
+
+    None where the scores do not say: all rows have the same, or the cluster has hardly more rows.
+    """
+    inside = np.flatnonzero(outcome.labels == label)
+    distance = np.abs(outcome.lead[inside])
+    if inside.size <= 2 * count or not np.isfinite(distance).all() or np.ptp(distance) == 0:
+        return np.asarray(outcome.ids)[:0]
+    nearest = inside[np.argsort(distance, kind="stable")[:count]]
+    return np.asarray(outcome.ids)[nearest]
+
+
 def profiles(outcome: Outcome) -> dict[str, Any] | None:
     """Return the differences of each cluster; of two clusters once, since they are opposite."""
     if outcome.k < 2:
@@ -43,6 +65,7 @@ def profiles(outcome: Outcome) -> dict[str, Any] | None:
     shown = 10 if outcome.k == 2 else 6 if outcome.k <= 6 else 4
     spreads = dict(zip(zip(found.columns, found.levels, strict=True), found.spread, strict=True))
     clusters = []
+    names = suggested_names(found)
     # Noise is a cluster like any other in the pictures, and is compared with nothing.
     place = {label: i for i, label in enumerate(outcome.clusters.tolist())}
     for i, label in enumerate(found.clusters):
@@ -55,13 +78,16 @@ def profiles(outcome: Outcome) -> dict[str, Any] | None:
                 "cluster": place[label],
                 "size": int(found.sizes[i]),
                 "share": float(found.shares[i]),
+                "name": shortened(names[label], 90),
                 "typical": [shortened(str(row), 40) for row in found.typical[i]],
+                "border": [shortened(str(row), 40) for row in border_rows(outcome, label)],
                 "again": found.was_found_again(label),
                 "rows": [_row(one, found, spreads[one.column, one.level]) for one in listed],
             }
         )
     return {
         "clusters": clusters,
+        "names": {one["cluster"]: one["name"] for one in clusters},
         "tested": found.real is not None,
         "n_noise": found.n_noise,
         "note": found.note,
@@ -92,6 +118,8 @@ def _row(one: Difference, found: ClusterDescription, spread: float) -> dict[str,
 def _value(value: float, one: Difference, found: ClusterDescription, spread: float) -> str:
     if one.kind in ("share", "missing"):
         return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
+    if one.kind == "date":
+        return day_text(value)
     if one.kind == "ordinal":
         return shortened(found.orders[one.column][round(value)], 20)
     return as_mean(value, spread)

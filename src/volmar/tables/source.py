@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.tables.columns import as_columns
-from volmar.tables.dates import as_dates, as_years, date_parts
+from volmar.tables.dates import as_dates, date_parts
 from volmar.tables.kinds import ColumnKind
 from volmar.tables.prepare import Preparation
 
@@ -36,7 +36,7 @@ def source_columns(
     -------
     columns : DataFrame, ndarray or csr_array
         The numbers, then the categories, with missing values, and in the units of the table. In
-        a DataFrame, ordinal columns are ordered categories, and dates years with a fraction.
+        a DataFrame, ordinal columns are ordered categories, and dates are dates.
     names : list of str
         Names of these columns.
     """
@@ -77,7 +77,7 @@ def _shown_column(series: Any, kind: ColumnKind) -> Any:
     import pandas as pd
 
     if kind.kind == "date":
-        return as_years(as_dates(series, kind.layout))
+        return as_dates(series, kind.layout)
     if kind.order is not None:
         words = series.astype(object).where(series.notna(), None)
         values = [None if word is None else str(word).strip() for word in words]

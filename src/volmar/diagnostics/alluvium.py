@@ -1,0 +1,123 @@
+"""Where to draw clusters and the flows between them, for numbers of clusters side by side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.diagnostics.compare_numbers import NumberComparison
+
+__all__ = ["Block", "Flow", "alluvium"]
+
+# Empty share of the height between two blocks.
+GAP = 0.02
+
+
+class Block(NamedTuple):
+    """A cluster: its place along the numbers, label, top and bottom from 0 to 1, and colour.
+
+    The colour is the number of the reference cluster that most of its rows are in.
+    """
+
+    level: int
+    cluster: int
+    top: float
+    bottom: float
+    colour: int
+    n_rows: int
+
+
+class Flow(NamedTuple):
+    """Rows that two clusters of neighbouring numbers share: where they leave and arrive."""
+
+    level: int
+    left: tuple[float, float]
+    right: tuple[float, float]
+    colour: int
+    n_rows: int
+
+
+def alluvium(
+    comparison: NumberComparison, reference: NDArray | None = None
+) -> tuple[list[Block], list[Flow]]:
+    """Return blocks and flows; blocks of a number are ordered so that few flows cross.
+
+    Parameters
+    ----------
+    comparison : NumberComparison
+        The clusterings.
+    reference : ndarray of int of shape (n_rows,), optional
+        Labels from 0 on, for the rows of the comparison, that give the colours; by default those
+        of the largest number with clusters that are all separated, or of the first number.
+    """
+    found = comparison.found
+    if reference is None:
+        reference = next(
+            (one.labels for one in reversed(found) if one.is_supported), found[0].labels
+        )
+    orders = _orders(comparison)
+    n = comparison.rows.size
+    height = 1.0 - GAP * (max(one.sizes.size for one in found) - 1)
+    blocks: list[Block] = []
+    tops: list[NDArray] = []
+    for level, (one, order) in enumerate(zip(found, orders, strict=True)):
+        colours = _majority(one.labels, reference, one.sizes.size)
+        top = (1.0 - height - GAP * (order.size - 1)) / 2
+        starts = np.zeros(order.size)
+        for cluster in order:
+            share = height * one.sizes[cluster] / n
+            starts[cluster] = top
+            blocks.append(
+                Block(
+                    level,
+                    int(cluster),
+                    float(top),
+                    float(top + share),
+                    int(colours[cluster]),
+                    int(one.sizes[cluster]),
+                )
+            )
+            top += share + GAP
+        tops.append(starts)
+    flows: list[Flow] = []
+    for level in range(len(found) - 1):
+        table = comparison.flows(level)
+        colours = _majority(found[level + 1].labels, reference, table.shape[1])
+        leave, arrive = tops[level].copy(), tops[level + 1].copy()
+        for a in orders[level]:
+            for b in orders[level + 1]:
+                if not table[a, b]:
+                    continue
+                share = height * table[a, b] / n
+                flows.append(
+                    Flow(
+                        level,
+                        (float(leave[a]), float(leave[a] + share)),
+                        (float(arrive[b]), float(arrive[b] + share)),
+                        int(colours[b]),
+                        int(table[a, b]),
+                    )
+                )
+                leave[a] += share
+                arrive[b] += share
+    return blocks, flows
+
+
+def _orders(comparison: NumberComparison) -> list[NDArray]:
+    """Order the first clusters by size, others by the mean place of the rows before."""
+    first = comparison.found[0]
+    orders = [np.argsort(-first.sizes, kind="stable")]
+    for i in range(len(comparison.found) - 1):
+        table = comparison.flows(i)
+        place = np.argsort(orders[-1])
+        mean = place @ table / table.sum(axis=0)
+        orders.append(np.lexsort((-table.sum(axis=0), mean)))
+    return orders
+
+
+def _majority(labels: NDArray, reference: NDArray, k: int) -> NDArray:
+    table = np.zeros((k, int(reference.max()) + 1), dtype=np.int64)
+    np.add.at(table, (labels, reference), 1)
+    return table.argmax(axis=1)

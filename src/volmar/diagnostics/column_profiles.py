@@ -1,0 +1,447 @@
+"""Every column in every cluster: quartiles, shares of levels, histograms, missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+from sklearn.utils import check_random_state
+
+from volmar.base.validation import check_count
+from volmar.diagnostics.column_features import (
+    MAX_LEVELS,
+    CodedColumn,
+    DatedColumn,
+    n_rows_of,
+    table_columns,
+)
+
+__all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
+
+OTHER = "other"
+# Numbers of at most this many different values have a bar for each of them.
+FEW_VALUES = 12
+N_BINS = 16
+# Quantiles of each cluster that a histogram must reach, and the least share of the rows that a
+# cluster has for that: a few outliers with a label of their own do not set the axis.
+REACH = (0.02, 0.98)
+LEAST_SHARE = 0.01
+# Text with another value in more than this share of the rows names the rows.
+MOSTLY_UNIQUE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProfile:
+    """One column in each of k clusters.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    kind : {"number", "date", "ordinal", "boolean", "category", "text", "empty"}
+        What the column holds. "text" has nearly a different value in each row; dates are days
+        since 1970-01-01.
+    used : bool
+        Whether the clusters were made from it.
+    effect : float
+        How much the clusters differ, from 0 to 1: the correlation ratio of ranks for numbers,
+        dates and ordinal columns, Cramér's V for levels, both corrected for chance. NaN for text
+        and empty columns.
+    missing : ndarray of shape (k,)
+        Share of missing values in each cluster.
+    quartiles : ndarray of shape (k, 3) or None
+        25 %, 50 % and 75 % quantiles in each cluster, of numbers and dates; NaN for a cluster
+        without values.
+    edges : ndarray of shape (m + 1,) or None
+        Edges of the bars of the histograms. The outermost bars count what lies beyond, too.
+    levels : list of str
+        What the bars stand for where it is not an interval: the most frequent levels and "other",
+        or the values of a column of few values.
+    shares : ndarray of shape (k, m)
+        Share of the known values of each cluster in each bar.
+    n_values : int
+        Number of different values.
+    is_whole : bool
+        Whether all values are whole numbers.
+    """
+
+    name: str
+    kind: str
+    used: bool
+    effect: float
+    missing: NDArray = field(repr=False)
+    quartiles: NDArray | None = field(repr=False)
+    edges: NDArray | None = field(repr=False)
+    levels: list[str] = field(repr=False)
+    shares: NDArray = field(repr=False)
+    n_values: int = 0
+    is_whole: bool = False
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the column has quartiles: numbers or dates."""
+        return self.quartiles is not None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProfiles:
+    """Profiles of the columns of a table in each cluster.
+
+    Attributes
+    ----------
+    clusters : list
+        Labels of the clusters, in order.
+    sizes : ndarray of shape (k,)
+        Numbers of rows.
+    columns : list of ColumnProfile
+        Used columns first, then the others, each by effect, largest first.
+    n_sampled : int
+        Number of rows that quartiles, shares and effects were computed from.
+    """
+
+    clusters: list[Any]
+    sizes: NDArray
+    columns: list[ColumnProfile] = field(repr=False)
+    n_sampled: int
+
+    def to_frame(self) -> Any:
+        """Return a DataFrame with a row for each column and cluster (needs pandas).
+
+        Its columns are column, kind, used, effect, cluster, size, missing, q25, median, q75
+        (numbers and dates), and level, share: the most frequent level of the cluster, and its
+        share.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "ColumnProfiles.to_frame needs pandas: pip install 'volmar[io]'. Without it, use "
+                "the list `columns`."
+            ) from error
+        rows = []
+        for one in self.columns:
+            for i, label in enumerate(self.clusters):
+                row = {
+                    "column": one.name,
+                    "kind": one.kind,
+                    "used": one.used,
+                    "effect": one.effect,
+                    "cluster": label,
+                    "size": int(self.sizes[i]),
+                    "missing": float(one.missing[i]),
+                }
+                if one.quartiles is not None:
+                    values: list[Any] = one.quartiles[i].tolist()
+                    if one.kind == "date":
+                        values = [pd.Timestamp(day_text(value)) for value in values]
+                    row |= dict(zip(("q25", "median", "q75"), values, strict=True))
+                elif one.levels and np.isfinite(one.shares[i]).all():
+                    top = int(np.argmax(one.shares[i]))
+                    row |= {"level": one.levels[top], "share": float(one.shares[i, top])}
+                rows.append(row)
+        names = ["column", "kind", "used", "effect", "cluster", "size", "missing"]
+        return pd.DataFrame(rows, columns=[*names, "q25", "median", "q75", "level", "share"])
+
+    def __str__(self) -> str:
+        """List the columns, with the median or most frequent level of each cluster."""
+        head = ["column", "effect", *(f"cluster {label}" for label in self.clusters)]
+        lines = [head]
+        for one in self.columns:
+            effect = "" if np.isnan(one.effect) else f"{one.effect:.2f}"
+            cells = [self._cell(one, i) for i in range(len(self.clusters))]
+            name = one.name if one.used else f"{one.name} (left out)"
+            lines.append([name, effect, *cells])
+        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        )
+
+    def _cell(self, one: ColumnProfile, i: int) -> str:
+        if one.quartiles is not None:
+            low, middle, high = one.quartiles[i]
+            if np.isnan(middle):
+                return "missing"
+            if one.kind == "date":
+                return f"{day_text(middle)} ({day_text(low)} to {day_text(high)})"
+            return f"{middle:.4g} ({low:.4g} to {high:.4g})"
+        if one.levels and np.isfinite(one.shares[i]).all():
+            top = int(np.argmax(one.shares[i]))
+            return f"{one.levels[top]} {100 * one.shares[i, top]:.0f} %"
+        return "missing" if one.kind != "text" else f"{one.n_values} values"
+
+
+def column_profiles(
+    X: Any,
+    labels: ArrayLike,
+    *,
+    used: Sequence[bool] | None = None,
+    n_levels: int = 6,
+    max_rows: int = 50_000,
+    feature_names: Sequence[str] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> ColumnProfiles:
+    """Describe every column of a table in each cluster, also those that were not clustered.
+
+    Numbers and dates have quartiles and a histogram, text and booleans the shares of their most
+    frequent levels. `describe_clusters` compares means and tests which differences are real; this
+    shows the distributions.
+
+    Parameters
+    ----------
+    X : array, CSR array or DataFrame of shape (n, d)
+        The table, pandas or polars, in its own units and with its missing values.
+    labels : array of shape (n,)
+        Cluster of each row; noise (-1) is shown as a cluster.
+    used : sequence of bool, optional
+        Whether the clusters were made from each column; all of them by default.
+    n_levels : int, default=6
+        Number of levels that are shown; the rest is "other".
+    max_rows : int, default=50000
+        Quartiles, shares and effects are those of at most as many rows, drawn at random from each
+        cluster in proportion, at least 50 of each.
+    feature_names : sequence of str, optional
+        Names of the columns; by default those of the DataFrame, or x0, x1, ...
+    random_state : int, RandomState or None, default=None
+        Draws the rows, where there are more than `max_rows`.
+
+    Returns
+    -------
+    ColumnProfiles
+        Its `to_frame()` is a DataFrame; printing it gives a line for each column.
+
+    See Also
+    --------
+    describe_clusters : What sets each cluster apart, with tests.
+
+    Examples
+    --------
+    >>> from volmar.diagnostics import column_profiles
+    >>> ages = [[21, 0], [25, 1], [23, 0], [61, 0], [65, 1], [66, 1]]
+    >>> print(column_profiles(ages, [0, 0, 0, 1, 1, 1], feature_names=["age", "member"]))
+    column  effect  cluster 0      cluster 1
+    age     0.85    23 (22 to 24)  65 (63 to 65.5)
+    member  0.00    0 (0 to 0.5)   1 (0.5 to 1)
+    """
+    check_count("n_levels", n_levels)
+    check_count("max_rows", max_rows)
+    n = n_rows_of(X)
+    if n < 1:
+        raise ValueError("X has no rows. Pass at least one.")
+    given = np.asarray(labels)
+    if given.shape != (n,):
+        raise ValueError(
+            f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
+        )
+    clusters, codes = np.unique(given, return_inverse=True)
+    sizes = np.bincount(codes)
+    rows = sampled_rows(codes, max_rows, check_random_state(random_state))
+    if rows.size < n:
+        X, codes = _take(X, rows), codes[rows]
+    names, columns = table_columns(X, None if feature_names is None else list(feature_names))
+    flags = [True] * len(names) if used is None else [bool(one) for one in used]
+    if len(flags) != len(names):
+        raise ValueError(
+            f"used must have one entry for each of the {len(names)} columns of X, got "
+            f"{len(flags)}."
+        )
+    found = [
+        _profile(column, name, is_used, codes, clusters.size, n_levels)
+        for column, name, is_used in zip(columns, names, flags, strict=True)
+    ]
+    found.sort(key=lambda one: (not one.used, -np.nan_to_num(one.effect, nan=-1.0)))
+    return ColumnProfiles(clusters.tolist(), sizes, found, rows.size)
+
+
+def day_text(days: float) -> str:
+    """Return a number of days since 1970 as an ISO date; empty for NaN."""
+    return "" if np.isnan(days) else str(np.datetime64("1970-01-01") + int(np.floor(days)))
+
+
+def sampled_rows(
+    codes: NDArray, count: int, rng: np.random.RandomState, at_least: int = 50
+) -> NDArray:
+    """Return about `count` row numbers in order, drawn from each cluster in proportion.
+
+    A cluster has `at_least` of its rows, or all, so that small ones are seen.
+    """
+    n = codes.size
+    if n <= count:
+        return np.arange(n)
+    order = rng.permutation(n)
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.bincount(codes)
+    wanted = np.minimum(sizes, np.maximum(at_least, np.ceil(count * sizes / n).astype(int)))
+    starts = np.cumsum(sizes) - sizes
+    rank = np.arange(n) - np.repeat(starts, sizes)
+    return np.sort(order[rank < np.repeat(wanted, sizes)])
+
+
+def _take(X: Any, rows: NDArray) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
+
+
+# ------------------------------------------------------------------------------ one column
+
+
+def _profile(
+    column: Any, name: str, used: bool, codes: NDArray, k: int, n_levels: int
+) -> ColumnProfile:
+    if isinstance(column, CodedColumn):
+        return _of_levels(column, name, used, codes, k, n_levels)
+    is_date = isinstance(column, DatedColumn)
+    return _of_numbers(
+        column.days if is_date else column, name, "date" if is_date else "number", used, codes, k
+    )
+
+
+def _missing_shares(known: NDArray, codes: NDArray, k: int) -> NDArray:
+    sizes = np.bincount(codes, minlength=k)
+    return np.bincount(codes, weights=~known, minlength=k) / np.maximum(sizes, 1)
+
+
+def _of_numbers(
+    values: NDArray, name: str, kind: str, used: bool, codes: NDArray, k: int
+) -> ColumnProfile:
+    known = np.isfinite(values)
+    missing = _missing_shares(known, codes, k)
+    if not known.any():
+        return _empty(name, used, missing)
+    values, codes = values[known], codes[known]
+    distinct = np.unique(values)
+    inside = [values[codes == c] for c in range(k)]
+    quartiles = np.array(
+        [np.quantile(one, [0.25, 0.5, 0.75]) if one.size else np.full(3, np.nan) for one in inside]
+    )
+    if distinct.size <= FEW_VALUES and kind == "number":
+        edges, levels = None, [f"{value:.6g}" for value in distinct]
+        bins = np.searchsorted(distinct, values)
+        n_bars = distinct.size
+    else:
+        edges, levels = _edges(values, inside), []
+        n_bars = edges.size - 1
+        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bars - 1)
+    effect = _rank_effect(values, codes, k)
+    shares = _shares(bins, codes, k, n_bars)
+    is_whole = kind == "number" and bool(np.all(distinct == np.rint(distinct)))
+    return ColumnProfile(
+        name,
+        kind,
+        used,
+        effect,
+        missing,
+        quartiles,
+        edges,
+        levels,
+        shares,
+        distinct.size,
+        is_whole,
+    )
+
+
+def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
+    """Return edges of bars that reach the bulk of all rows and of every cluster."""
+    large = [one for one in inside if one.size >= max(LEAST_SHARE * values.size, 1)]
+    reach = np.array([np.quantile(one, REACH) for one in (values, *large)])
+    low, high = float(reach[:, 0].min()), float(reach[:, 1].max())
+    if not high > low:
+        low, high = float(values.min()), float(values.max())
+    if not high > low:  # one date
+        low, high = low - 0.5, high + 0.5
+    # Halves, so that the difference of huge values does not overflow.
+    return 2.0 * np.linspace(low / 2, high / 2, N_BINS + 1)
+
+
+def _of_levels(
+    column: CodedColumn, name: str, used: bool, codes: NDArray, k: int, n_levels: int
+) -> ColumnProfile:
+    known = column.codes >= 0
+    missing = _missing_shares(known, codes, k)
+    if not known.any():
+        return _empty(name, used, missing)
+    own, codes = column.codes[known], codes[known]
+    texts = [str(value) for value in column.values]
+    counts = np.bincount(own, minlength=len(texts))
+    present = np.flatnonzero(counts)
+    if present.size > max(MOSTLY_UNIQUE * own.size, n_levels) and not column.ordered:
+        return ColumnProfile(
+            name, "text", used, np.nan, missing, None, None, [], np.empty((k, 0)), present.size
+        )
+    if column.ordered:
+        kind, ranked = "ordinal", present
+    else:
+        ranked = np.array(sorted(present, key=lambda i: (-counts[i], texts[i])))
+        kind = "category"
+        if {texts[i] for i in ranked} <= {"True", "False"}:
+            # Yes first: its share is what is read.
+            kind, ranked = "boolean", np.array(sorted(ranked, key=lambda i: texts[i] == "False"))
+    effect = (
+        _rank_effect(own.astype(np.float64), codes, k)
+        if column.ordered
+        else _level_effect(own, ranked, codes, k)
+    )
+    kept = ranked
+    # A single further level has its own name instead of "other".
+    if ranked.size > n_levels + 1:
+        common = ranked[np.argsort(-counts[ranked], kind="stable")[:n_levels]]
+        kept = ranked[np.isin(ranked, common)]
+    place = np.full(len(texts), kept.size)
+    place[kept] = np.arange(kept.size)
+    has_other = kept.size < ranked.size
+    levels = [texts[i] for i in kept] + [OTHER] * has_other
+    shares = _shares(place[own], codes, k, len(levels))
+    return ColumnProfile(
+        name, kind, used, effect, missing, None, None, levels, shares, present.size
+    )
+
+
+def _empty(name: str, used: bool, missing: NDArray) -> ColumnProfile:
+    nothing = np.empty((missing.size, 0))
+    return ColumnProfile(name, "empty", used, np.nan, missing, None, None, [], nothing)
+
+
+def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:
+    """Return the share of each bar among the known values of each cluster, NaN without any."""
+    counts = np.bincount(codes * n_bars + bins, minlength=k * n_bars).reshape(k, n_bars)
+    totals = counts.sum(axis=1, keepdims=True)
+    return np.divide(
+        counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0, dtype=np.float64
+    )
+
+
+def _rank_effect(values: NDArray, codes: NDArray, k: int) -> float:
+    """Return the correlation ratio of ranks, less what chance gives (epsilon squared)."""
+    n = values.size
+    sizes = np.bincount(codes, minlength=k)
+    groups = np.count_nonzero(sizes)
+    ranks = rankdata(values)
+    ranks -= ranks.mean()
+    total = float(ranks @ ranks)
+    if groups < 2 or n <= groups or total <= 0:
+        return 0.0
+    sums = np.bincount(codes, weights=ranks, minlength=k)
+    between = float(np.sum(sums[sizes > 0] ** 2 / sizes[sizes > 0])) / total
+    return float(np.sqrt(max(0.0, 1.0 - (1.0 - between) * (n - 1) / (n - groups))))
+
+
+def _level_effect(own: NDArray, ranked: NDArray, codes: NDArray, k: int) -> float:
+    """Return Cramér's V with Bergsma's correction; rare levels count as one."""
+    place = np.full(own.max() + 1, MAX_LEVELS)
+    place[ranked[:MAX_LEVELS]] = np.arange(min(ranked.size, MAX_LEVELS))
+    table = np.bincount(codes * (MAX_LEVELS + 1) + place[own], minlength=k * (MAX_LEVELS + 1))
+    table = table.reshape(k, MAX_LEVELS + 1).astype(np.float64)
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    n, (r, c) = own.size, table.shape
+    if min(r, c) < 2 or n < 2:
+        return 0.0
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    phi = float(np.sum((table - expected) ** 2 / expected)) / n
+    phi = max(0.0, phi - (r - 1) * (c - 1) / (n - 1))
+    r_fair, c_fair = r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)
+    return float(np.sqrt(min(phi / max(min(r_fair, c_fair) - 1, 1e-12), 1.0)))

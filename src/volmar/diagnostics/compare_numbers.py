@@ -1,0 +1,362 @@
+"""Numbers of clusters side by side: evidence, scores, stability, and how clusters divide."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.utils import check_array, check_random_state
+
+from volmar.base.validation import check_count, check_number
+from volmar.diagnostics.label_test import label_test
+from volmar.diagnostics.stability import fitted_labels, refuse_pairwise, seeded
+from volmar.metrics import separation_score
+
+__all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]
+
+# Rows of a resample, at most, and those that silhouettes are taken of.
+MOST_RESAMPLED, MOST_SILHOUETTES = 1000, 1000
+# Seconds after which no further number is tried.
+MAX_SECONDS = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class NumberOfClusters:
+    """One number of clusters.
+
+    Attributes
+    ----------
+    n_clusters : int
+        The number that was asked for.
+    sizes : ndarray of shape (k,)
+        Rows of each cluster, by label; k may be less than `n_clusters`.
+    n_supported : int or None
+        Number of groups that `label_test` finds separated; None where it could not be asked.
+    p_value : float
+        Largest p-value of the borders between the clusters; NaN where there is none.
+    separation : float
+        `volmar.metrics.separation_score`.
+    silhouette : float
+        Mean silhouette, of at most 1,000 rows.
+    stability : float
+        Mean adjusted Rand index with the clusters of random halves of the rows, of at most 1,000
+        rows each.
+    labels : ndarray of shape (n_rows,)
+        Cluster of each row of the sample.
+    """
+
+    n_clusters: int
+    sizes: NDArray
+    n_supported: int | None
+    p_value: float
+    separation: float
+    silhouette: float
+    stability: float
+    labels: NDArray = field(repr=False)
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether every cluster is separated from the others."""
+        return self.n_supported == self.sizes.size
+
+
+@dataclass(frozen=True, eq=False)
+class NumberComparison:
+    """Clusterings with different numbers of clusters, side by side.
+
+    Attributes
+    ----------
+    found : list of NumberOfClusters
+        One for each number, in ascending order.
+    rows : ndarray of shape (n_rows,)
+        Numbers of the rows that were clustered.
+    n_all : int
+        Number of rows of X.
+    method : str
+        Name of the clusterer.
+    seconds : float
+        Time taken.
+    skipped : list of int
+        Numbers that were not tried, because time was up or the method refused them.
+    """
+
+    found: list[NumberOfClusters] = field(repr=False)
+    rows: NDArray = field(repr=False)
+    n_all: int
+    method: str
+    seconds: float
+    skipped: list[int]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers that were tried."""
+        return [one.n_clusters for one in self.found]
+
+    @property
+    def largest_supported(self) -> int:
+        """Largest number for which every cluster is separated from the others; 1 if none."""
+        return max((one.n_clusters for one in self.found if one.is_supported), default=1)
+
+    def flows(self, i: int) -> NDArray:
+        """Return how the clusters of one number divide into those of the next.
+
+        Parameters
+        ----------
+        i : int
+            Place of the first of the two in `found`.
+
+        Returns
+        -------
+        ndarray of shape (k, m)
+            Number of rows in each cluster of ``found[i]`` and of ``found[i + 1]``.
+        """
+        if not 0 <= i < len(self.found) - 1:
+            raise IndexError(
+                f"i must be between 0 and {len(self.found) - 2}, got {i}: flows go from one of "
+                f"the {len(self.found)} numbers to the next."
+            )
+        before, after = self.found[i], self.found[i + 1]
+        table = np.zeros((before.sizes.size, after.sizes.size), dtype=np.int64)
+        np.add.at(table, (before.labels, after.labels), 1)
+        return table
+
+    @property
+    def note(self) -> str:
+        """What was compared, in a sentence or two."""
+        n = self.rows.size
+        of = f"{n:,} rows" if n == self.n_all else f"a sample of {n:,} of {self.n_all:,} rows"
+        text = f"Made by {self.method} from {of}, in {self.seconds:.1f} s."
+        if self.skipped:
+            listed = ", ".join(str(one) for one in self.skipped)
+            text += f" Not tried, because time was up or the method refused: {listed}."
+        return text
+
+    def __str__(self) -> str:
+        """List the numbers with their scores."""
+        head = ["clusters", "separated", "largest p", "separation", "silhouette", "stability"]
+        lines = [[*head, "sizes"]]
+        for one in self.found:
+            values = (one.p_value, one.separation, one.silhouette, one.stability)
+            lines.append(
+                [
+                    str(one.n_clusters),
+                    "" if one.n_supported is None else str(one.n_supported),
+                    *("" if np.isnan(value) else f"{value:.2g}" for value in values),
+                    " ".join(str(size) for size in np.sort(one.sizes)[::-1]),
+                ]
+            )
+        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
+        text = [
+            "  ".join([*(c.rjust(w) for c, w in zip(line, widths, strict=False)), line[-1]])
+            for line in lines
+        ]
+        return "\n".join([*text, self.note])
+
+
+def compare_numbers(
+    X: ArrayLike,
+    estimator: Any = None,
+    numbers: Iterable[int] = range(2, 9),
+    *,
+    max_rows: int = 5000,
+    n_resamples: int = 2,
+    max_seconds: float = MAX_SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> NumberComparison:
+    """Cluster rows into 2, 3, ... clusters and compare evidence, scores and stability.
+
+    No single score decides how many clusters there are. `separated` is the one with an error
+    rate: how many groups have a gap between them on held-out rows. The scores say how well each
+    clustering describes the rows, and stability whether it would be found again.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR.
+    estimator : clusterer, optional
+        Any clusterer with a parameter `n_clusters` (`n_components` for mixtures), or a pipeline
+        that ends in one; `MSPC` if not given.
+    numbers : iterable of int, default=range(2, 9)
+        Numbers of clusters. Those above half the number of rows are left out.
+    max_rows : int, default=5000
+        At most as many rows, drawn at random, are clustered.
+    n_resamples : int, default=2
+        Random halves, of at most 1,000 rows, that are clustered again for each number.
+    max_seconds : float, default=20
+        After this time no further number is tried. A fit is not interrupted.
+    progress : callable, optional
+        Called with (done, wanted) after each number.
+    random_state : int, RandomState or None, default=None
+        Draws rows and halves, and seeds the estimator where it has no seed of its own.
+
+    Returns
+    -------
+    NumberComparison
+        Printed, a line for each number.
+
+    See Also
+    --------
+    label_test : Which of given clusters are separated.
+    volmar.plots.NumberOfClustersDisplay : A picture of the result.
+
+    Notes
+    -----
+    The p-values of a number are those of its own borders, at a family-wise level of 5 % for this
+    number. They are not corrected for looking at several numbers: to decide how many clusters
+    there are, use ``n_clusters="auto"``, which is one test of the whole tree.
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.diagnostics import compare_numbers
+    >>> X, _ = make_blobs(300, centers=3, random_state=0)
+    >>> found = compare_numbers(X, numbers=[2, 3, 4], random_state=0)
+    >>> [one.n_supported for one in found.found], found.largest_supported
+    ([2, 3, 3], 3)
+    """
+    check_count("max_rows", max_rows, low=4)
+    check_count("n_resamples", n_resamples)
+    check_number("max_seconds", max_seconds, low=0.0, open_low=True)
+    rows: Any = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        input_name="X",
+        ensure_min_samples=4,
+    )
+    rng = check_random_state(random_state)
+    if estimator is None:
+        from volmar.separation import MSPC
+
+        estimator = MSPC()
+    refuse_pairwise(estimator)
+    model = seeded(estimator, int(rng.randint(2**31 - 1)))
+    n = rows.shape[0]
+    chosen = np.arange(n)
+    if n > max_rows:
+        chosen = np.sort(rng.choice(n, max_rows, replace=False))
+        rows = rows[chosen]
+    wanted = _checked_numbers(numbers, chosen.size)
+    parameter = _count_parameter(model)
+    start = time.perf_counter()
+    found: list[NumberOfClusters] = []
+    error: ValueError | None = None
+    for done, k in enumerate(wanted):
+        if found and time.perf_counter() - start > max_seconds:
+            break
+        try:
+            found.append(
+                _one_number(rows, model.set_params(**{parameter: k}), k, n_resamples, rng)
+            )
+        except ValueError as refused:
+            error = refused
+        if progress is not None:
+            progress(done + 1, len(wanted))
+    if not found:
+        raise ValueError(
+            f"{type(estimator).__name__} could not cluster the rows into any of the numbers "
+            f"{wanted}: {error}"
+        ) from error
+    tried = {one.n_clusters for one in found}
+    return NumberComparison(
+        found,
+        chosen,
+        n,
+        type(_last(estimator)).__name__,
+        time.perf_counter() - start,
+        [k for k in wanted if k not in tried],
+    )
+
+
+def _checked_numbers(numbers: Iterable[int], n: int) -> list[int]:
+    given = [numbers] if isinstance(numbers, int) else list(numbers)
+    for one in given:
+        check_count("numbers", one, low=2)
+    wanted = sorted({int(one) for one in given if one <= max(n // 2, 2)})
+    if not wanted:
+        raise ValueError(
+            f"numbers={given} has no number between 2 and half of the {n} rows. Pass smaller "
+            "ones, such as range(2, 9)."
+        )
+    return wanted
+
+
+def _last(estimator: Any) -> Any:
+    steps = getattr(estimator, "steps", None)
+    return steps[-1][1] if steps else estimator
+
+
+def _count_parameter(model: Any) -> str:
+    """Return the name of the parameter that says how many clusters are made."""
+    names = list(model.get_params())
+    prefix = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
+    for name in ("n_clusters", "n_components"):
+        if prefix + name in names:
+            return prefix + name
+    raise ValueError(
+        f"estimator {type(_last(model)).__name__} has no parameter n_clusters or n_components. "
+        "Pass a clusterer that takes the number of clusters, such as MSPC or KMeans."
+    )
+
+
+def _one_number(
+    X: Any, model: Any, k: int, n_resamples: int, rng: np.random.RandomState
+) -> NumberOfClusters:
+    seeds = rng.randint(2**31 - 1, size=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a comparison the scores are the outcome
+        labels = np.unique(fitted_labels(model, X), return_inverse=True)[1]
+        sizes = np.bincount(labels)
+        n_supported, p_value = _evidence(X, labels, int(seeds[0]))
+        separation, silhouette = _scores(X, labels, int(seeds[1]))
+        stability = _stability(X, model, labels, n_resamples, np.random.RandomState(seeds[2]))
+    return NumberOfClusters(
+        k, sizes, n_supported, p_value, separation, silhouette, stability, labels
+    )
+
+
+def _evidence(X: Any, labels: NDArray, seed: int) -> tuple[int | None, float]:
+    try:
+        result = label_test(X, labels, random_state=seed)
+    except ValueError:  # clusters that are too small to test
+        return None, float("nan")
+    if result.untested:
+        return None, float("nan")
+    return result.n_real, max(result.p_values, default=float("nan"))
+
+
+def _scores(X: Any, labels: NDArray, seed: int) -> tuple[float, float]:
+    if labels.max() < 1:
+        return float("nan"), float("nan")
+    rng = np.random.RandomState(seed)
+    some = np.arange(labels.size)
+    if some.size > MOST_SILHOUETTES:
+        some = rng.choice(labels.size, MOST_SILHOUETTES, replace=False)
+    silhouette = float("nan")
+    if 2 <= np.unique(labels[some]).size < some.size:
+        silhouette = float(silhouette_score(X[some], labels[some]))
+    try:
+        return float(separation_score(X, labels)), silhouette
+    except ValueError:
+        return float("nan"), silhouette
+
+
+def _stability(
+    X: Any, model: Any, labels: NDArray, n_resamples: int, rng: np.random.RandomState
+) -> float:
+    size = min(labels.size // 2, MOST_RESAMPLED)
+    agreements = []
+    for _ in range(n_resamples):
+        half = np.sort(rng.choice(labels.size, size, replace=False))
+        try:
+            agreements.append(adjusted_rand_score(labels[half], fitted_labels(model, X[half])))
+        except ValueError:  # too few rows for as many clusters
+            continue
+    return float(np.mean(agreements)) if agreements else float("nan")

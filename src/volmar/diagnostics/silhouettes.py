@@ -1,0 +1,92 @@
+"""Silhouettes of a sample of the rows, sorted within clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import silhouette_samples
+from sklearn.utils import check_array, check_random_state
+
+from volmar.base.validation import check_count
+from volmar.diagnostics.column_profiles import sampled_rows
+
+__all__ = ["Silhouettes", "silhouettes"]
+
+
+@dataclass(frozen=True, eq=False)
+class Silhouettes:
+    """Silhouettes of rows, by cluster.
+
+    Attributes
+    ----------
+    clusters : list
+        Labels of the clusters, in order.
+    values : list of ndarray
+        Silhouettes of the sampled rows of each cluster, largest first.
+    shares : ndarray of shape (k,)
+        Share of all rows in each cluster.
+    n_sampled, n_all : int
+        Numbers of sampled and of all rows.
+    """
+
+    clusters: list[Any]
+    values: list[NDArray] = field(repr=False)
+    shares: NDArray
+    n_sampled: int
+    n_all: int
+
+    @property
+    def means(self) -> NDArray:
+        """Mean silhouette of each cluster."""
+        return np.array([one.mean() for one in self.values])
+
+    @property
+    def mean(self) -> float:
+        """Mean silhouette of all rows, an estimate where the rows are a sample."""
+        return float(self.shares @ self.means)
+
+    @property
+    def n_negative(self) -> int:
+        """Number of sampled rows that are nearer to another cluster than to their own."""
+        return int(sum(np.count_nonzero(one < 0) for one in self.values))
+
+
+def silhouettes(
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    max_rows: int = 2000,
+    random_state: int | np.random.RandomState | None = None,
+) -> Silhouettes:
+    """Return the silhouettes of at most about `max_rows` rows, drawn from every cluster.
+
+    A silhouette compares mean distances to clusters, so that drawing more of the rows of a small
+    cluster than of a large one does not bias it.
+    """
+    check_count("max_rows", max_rows, low=2)
+    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    n = rows.shape[0]
+    given = np.asarray(labels)
+    if given.shape != (n,):
+        raise ValueError(
+            f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
+        )
+    names, codes = np.unique(given, return_inverse=True)
+    if not 2 <= names.size < n:
+        raise ValueError(
+            f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and "
+            "silhouettes need at least two, with fewer clusters than rows."
+        )
+    # Ten rows of a small cluster, unless there are too many clusters for that.
+    at_least = int(np.clip(max_rows // names.size, 1, 10))
+    some = sampled_rows(codes, max_rows, check_random_state(random_state), at_least)
+    if some.size == names.size:  # one row a cluster: all silhouettes are 0 by definition
+        values = np.zeros(some.size)
+    else:
+        values = silhouette_samples(rows[some], codes[some])
+    by_cluster = [np.sort(values[codes[some] == c])[::-1] for c in range(names.size)]
+    shares = np.bincount(codes) / n
+    return Silhouettes(names.tolist(), by_cluster, shares, some.size, n)

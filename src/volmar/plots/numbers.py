@@ -1,0 +1,156 @@
+"""Numbers of clusters side by side, drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from volmar.diagnostics import NumberComparison, compare_numbers
+from volmar.diagnostics.alluvium import Flow, alluvium
+from volmar.plots.clusters import COLOURS, MARKERS, new_figure
+
+# Half the width of a block, where the numbers are 1 apart.
+HALF = 0.06
+SCORES = (
+    ("separation", "separation score"),
+    ("silhouette", "silhouette"),
+    ("stability", "stability (halves of the rows)"),
+)
+
+
+class NumberOfClustersDisplay:
+    """Clusterings into 2, 3, ... clusters: how clusters divide, and their scores.
+
+    Above, a block is a cluster, as high as its share of the rows, and bands are the rows that
+    two clusters share. Below are the scores; a filled mark is a number of clusters that are all
+    separated on held-out rows, an empty one has clusters that are not.
+
+    Parameters
+    ----------
+    comparison : NumberComparison
+        Of `volmar.diagnostics.compare_numbers`.
+    reference : array of int of shape (n_rows,), optional
+        Clusters from 0 on of the compared rows: a block has the colour of the cluster that most
+        of its rows are in. By default those of the largest number with separated clusters.
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        Where clusters and scores were drawn.
+    figure_ : matplotlib Figure
+        The figure of `axes_`.
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.plots import NumberOfClustersDisplay
+    >>> X, _ = make_blobs(200, centers=3, random_state=0)
+    >>> numbers = [2, 3, 4]
+    >>> display = NumberOfClustersDisplay.from_estimator(None, X, numbers=numbers, random_state=0)
+    >>> [text.get_text().split(chr(10))[1] for text in display.axes_[0].get_xticklabels()]
+    ['2 separated', '3 separated', '3 separated']
+    """
+
+    def __init__(self, comparison: NumberComparison, reference: ArrayLike | None = None):
+        self.comparison = comparison
+        self.reference = reference
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, figure: Any = None, **parameters: Any
+    ) -> NumberOfClustersDisplay:
+        """Compare numbers of clusters, and draw them.
+
+        Parameters
+        ----------
+        estimator : clusterer or None
+            Need not be fitted; `MSPC` if None.
+        X : array of shape (n, d)
+            Rows.
+        figure : matplotlib Figure, optional
+            Where to draw; a new figure if not given.
+        **parameters
+            Of `volmar.diagnostics.compare_numbers`.
+
+        Returns
+        -------
+        NumberOfClustersDisplay
+        """
+        return cls(compare_numbers(X, estimator, **parameters)).plot(figure=figure)
+
+    def plot(self, *, figure: Any = None) -> NumberOfClustersDisplay:
+        """Draw on `figure`, or on a new one."""
+        if figure is None:
+            figure = new_figure(self.size)
+        axes = figure.subplots(2, 1, height_ratios=(1.6, 1.0))
+        self._draw_flows(axes[0])
+        self._draw_scores(axes[1])
+        for ax in axes:
+            ax.set_xlim(-0.4, len(self.comparison.found) - 0.6)
+            for side in ("top", "right", "left"):
+                ax.spines[side].set_visible(False)
+        self.axes_, self.figure_ = axes, figure
+        return self
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit the comparison."""
+        return max(5.0, 1.1 * len(self.comparison.found) + 1.5), 6.4
+
+    def _draw_flows(self, ax: Any) -> None:
+        given = None if self.reference is None else np.asarray(self.reference)
+        blocks, flows = alluvium(self.comparison, given)
+        for flow in flows:
+            x, low, high = _band(flow)
+            colour = COLOURS[flow.colour % len(COLOURS)]
+            ax.fill_between(x, low, high, color=colour, alpha=0.35, linewidth=0)
+        for block in blocks:
+            ax.bar(
+                block.level,
+                block.bottom - block.top,
+                width=2 * HALF,
+                bottom=block.top,
+                color=COLOURS[block.colour % len(COLOURS)],
+            )
+        found = self.comparison.found
+        words = [
+            f"{one.n_clusters}\n"
+            + ("not tested" if one.n_supported is None else f"{one.n_supported} separated")
+            for one in found
+        ]
+        ax.set_xticks(range(len(found)), words, fontsize="small")
+        ax.tick_params(axis="x", length=0)
+        ax.set_ylim(1.0, 0.0)
+        ax.set_yticks([])
+        ax.spines["bottom"].set_visible(False)
+        n, n_all = self.comparison.rows.size, self.comparison.n_all
+        of = f"{n:,} rows" if n == n_all else f"{n:,} of {n_all:,} rows"
+        ax.set_title(f"{self.comparison.method}, {of}", fontsize="medium")
+
+    def _draw_scores(self, ax: Any) -> None:
+        found = self.comparison.found
+        x = np.arange(len(found))
+        is_real = np.array([one.is_supported for one in found])
+        for i, (name, words) in enumerate(SCORES):
+            y = np.array([getattr(one, name) for one in found])
+            colour, marker = COLOURS[i], MARKERS[i]
+            ax.plot(x, y, color=colour, marker=marker, mfc="white", ms=7, label=words)
+            ax.plot(x[is_real], y[is_real], color=colour, marker=marker, ms=7, ls="")
+        ax.set_xticks(x, [str(one.n_clusters) for one in found])
+        ax.set_xlabel("number of clusters (filled marks: all of them separated)")
+        ax.grid(axis="y", color="0.9")
+        ax.set_axisbelow(True)
+        ax.legend(
+            fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=3, frameon=False
+        )
+
+
+def _band(flow: Flow) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the edges of a band that leaves and arrives horizontally."""
+    t = np.linspace(0.0, 1.0, 30)
+    bend = t * t * (3 - 2 * t)
+    x = flow.level + HALF + (1 - 2 * HALF) * t
+    low, high = (flow.left[i] + (flow.right[i] - flow.left[i]) * bend for i in range(2))
+    return x, low, high

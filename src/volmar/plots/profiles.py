@@ -1,0 +1,295 @@
+"""What is in each cluster, drawn: distributions of columns, and effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from volmar.diagnostics import (
+    ClusterDescription,
+    ColumnProfile,
+    ColumnProfiles,
+    column_profiles,
+    suggested_names,
+)
+from volmar.diagnostics.column_profiles import OTHER, day_text
+from volmar.plots.clusters import COLOURS, new_axes, new_figure, shortened
+
+# Letters of a name that are drawn, and an effect at which colours end.
+MOST_LETTERS, MOST_EFFECT = 22, 3.0
+
+
+class ColumnProfilesDisplay:
+    """Small multiples: a row of panels for each column, a panel for each cluster.
+
+    Numbers and dates have a histogram and their median, a line; text and booleans the shares of
+    their levels. All panels of a row have the same axes.
+
+    Parameters
+    ----------
+    profiles : ColumnProfiles
+        Of `volmar.diagnostics.column_profiles`.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes, of shape (n_columns, n_clusters)
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of `axes_`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from volmar.plots import ColumnProfilesDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = ColumnProfilesDisplay.from_labels(X, y)
+    >>> display.axes_.shape
+    (4, 3)
+    """
+
+    def __init__(self, profiles: ColumnProfiles):
+        self.profiles = profiles
+
+    @classmethod
+    def from_labels(
+        cls, X: Any, labels: ArrayLike, *, figure: Any = None, **parameters: Any
+    ) -> ColumnProfilesDisplay:
+        """Draw the columns of a table in given clusters.
+
+        Parameters
+        ----------
+        X : array, CSR array or DataFrame of shape (n, d)
+            The table.
+        labels : array of shape (n,)
+            Cluster of each row.
+        figure : matplotlib Figure, optional
+            Where to draw; a new figure if not given.
+        **parameters
+            Of `volmar.diagnostics.column_profiles`.
+
+        Returns
+        -------
+        ColumnProfilesDisplay
+        """
+        return cls(column_profiles(X, labels, **parameters)).plot(figure=figure)
+
+    def plot(
+        self, *, max_columns: int = 12, max_clusters: int = 8, figure: Any = None
+    ) -> ColumnProfilesDisplay:
+        """Draw on `figure`, or on a new one.
+
+        Parameters
+        ----------
+        max_columns : int, default=12
+            Columns that are drawn: those with the largest effects, used ones first.
+        max_clusters : int, default=8
+            Clusters that are drawn, the first ones.
+        figure : matplotlib Figure, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        ColumnProfilesDisplay
+        """
+        shown, k = self._shown(max_columns, max_clusters)
+        if not shown:
+            raise ValueError("no column of the table has values that can be drawn.")
+        heights = [_height(one) for one in shown]
+        if figure is None:
+            figure = new_figure(self.size(max_columns=max_columns, max_clusters=max_clusters))
+        axes = figure.subplots(len(shown), k, squeeze=False, height_ratios=heights)
+        for row, one in zip(axes, shown, strict=True):
+            top = float(np.nanmax(one.shares[:k], initial=0.0)) or 1.0
+            for i, ax in enumerate(row):
+                self._draw(ax, one, i, top)
+            name = shortened(one.name, MOST_LETTERS)
+            row[0].set_ylabel(
+                name if one.used else f"{name}\n(left out)",
+                rotation=0,
+                ha="right",
+                va="center",
+                fontsize="small",
+                parse_math=False,
+            )
+        for i, ax in enumerate(axes[0]):
+            label = shortened(str(self.profiles.clusters[i]), MOST_LETTERS)
+            ax.set_title(
+                f"cluster {label}\n{self.profiles.sizes[i]:,} rows",
+                fontsize="small",
+                parse_math=False,
+            )
+        self.axes_, self.figure_ = axes, figure
+        return self
+
+    def size(self, *, max_columns: int = 12, max_clusters: int = 8) -> tuple[float, float]:
+        """Return the width and height in inches that suit as many columns and clusters."""
+        shown, k = self._shown(max_columns, max_clusters)
+        return 1.6 + 1.7 * k, 0.5 + sum(_height(one) for one in shown)
+
+    def _shown(self, max_columns: int, max_clusters: int) -> tuple[list[ColumnProfile], int]:
+        shown = [one for one in self.profiles.columns if one.shares.shape[1]]
+        return shown[:max_columns], min(len(self.profiles.clusters), max_clusters)
+
+    def _draw(self, ax: Any, one: ColumnProfile, i: int, top: float) -> None:
+        shares = np.nan_to_num(one.shares[i])
+        colour = COLOURS[i % len(COLOURS)]
+        ax.set_yticks([])
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        if one.has_numbers:
+            edges = np.arange(shares.size + 1) - 0.5 if one.edges is None else one.edges
+            ax.stairs(shares, edges, fill=True, color=colour)
+            ax.set_ylim(0.0, 1.05 * top)
+            ax.tick_params(axis="x", labelsize="x-small", length=2)
+            if one.edges is None:
+                places = _few(np.arange(shares.size))
+                ax.set_xticks(places, [one.levels[j] for j in places])
+                return
+            ax.set_xlim(edges[0], edges[-1])
+            if one.kind == "date":
+                ends = edges[[0, -1]]
+                ax.set_xticks(ends, [day_text(ends[0]), day_text(ends[1] - 1e-6)])
+                for label, side in zip(ax.get_xticklabels(), ("left", "right"), strict=True):
+                    label.set_ha(side)
+            else:
+                ax.locator_params(axis="x", nbins=3)
+            assert one.quartiles is not None
+            if np.isfinite(one.quartiles[i, 1]):
+                ax.axvline(np.clip(one.quartiles[i, 1], *edges[[0, -1]]), color="0.15", lw=1.0)
+            return
+        places = np.arange(shares.size)
+        grey = [colour if level != OTHER else "0.7" for level in one.levels]
+        ax.barh(places, shares, color=grey, height=0.84, alpha=0.45)
+        for place, level, share in zip(places, one.levels, shares, strict=True):
+            text = f"{shortened(level, 14)} {100 * share:.0f} %"
+            ax.text(
+                0.02,
+                place,
+                text,
+                va="center",
+                fontsize="x-small",
+                parse_math=False,
+            )
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(shares.size - 0.5, -0.5)
+        ax.set_xticks([])
+
+
+def _height(one: ColumnProfile) -> float:
+    """Return the inches that a column needs: a line for each level."""
+    return 0.95 if one.has_numbers else max(0.95, 0.35 + 0.16 * len(one.levels))
+
+
+def _few(places: np.ndarray) -> np.ndarray:
+    """Return at most six of the places, evenly."""
+    return places[:: -(-places.size // 6)]
+
+
+class EffectsDisplay:
+    """A table of colours: how each cluster differs from the others in the leading columns.
+
+    Parameters
+    ----------
+    description : ClusterDescription
+        Of `volmar.diagnostics.describe_clusters`, of two clusters or more.
+
+    Attributes
+    ----------
+    columns_ : list of str
+        The features that are shown.
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from volmar.diagnostics import describe_clusters
+    >>> from volmar.plots import EffectsDisplay
+    >>> iris = load_iris(as_frame=True)
+    >>> display = EffectsDisplay(describe_clusters(iris.data, iris.target)).plot()
+    >>> display.columns_[0]
+    'petal length (cm)'
+    """
+
+    def __init__(self, description: ClusterDescription):
+        self.description = description
+
+    def plot(self, *, max_columns: int = 20, ax: Any = None) -> EffectsDisplay:
+        """Draw on `ax`, or on a new figure.
+
+        Parameters
+        ----------
+        max_columns : int, default=20
+            Number of columns and levels, by their largest effect.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        EffectsDisplay
+        """
+        found = self.description
+        if len(found.clusters) < 2:
+            raise ValueError(
+                "the description has one cluster, and nothing to compare it with. Describe two "
+                "clusters or more."
+            )
+        effect = np.nan_to_num(found.effect, posinf=99.0, neginf=-99.0)
+        order = np.argsort(-np.abs(effect).max(axis=0), kind="stable")[:max_columns]
+        k, p = len(found.clusters), order.size
+        if ax is None:
+            ax = new_axes(self.size(max_columns=max_columns))
+        shown = effect[:, order].T
+        image = ax.imshow(
+            np.clip(shown, -MOST_EFFECT, MOST_EFFECT),
+            cmap="RdBu_r",
+            vmin=-MOST_EFFECT,
+            vmax=MOST_EFFECT,
+            aspect="auto",
+        )
+        for (row, column), value in np.ndenumerate(shown):
+            text = f"{round(value, 1) + 0.0:+.1f}" if abs(value) < 99 else "no overlap"
+            is_real = found.real is not None and found.real[column, order[row]]
+            ax.text(
+                column,
+                row,
+                text + ("*" if is_real else ""),
+                ha="center",
+                va="center",
+                fontsize="x-small",
+                color="white" if abs(value) > 0.62 * MOST_EFFECT else "0.15",
+            )
+        self.columns_ = [self._feature(j) for j in order]
+        names = suggested_names(found)
+        ax.set_yticks(
+            range(p), [shortened(one, 32) for one in self.columns_], fontsize="small",
+            parse_math=False,
+        )  # fmt: skip
+        words = [f"{label}: {shortened(names[label], 40)}" for label in found.clusters]
+        ax.set_xticks(
+            range(k), words, rotation=30, ha="right", rotation_mode="anchor", fontsize="small",
+            parse_math=False,
+        )  # fmt: skip
+        ax.set_title(
+            "effects: difference to the other clusters"
+            + (", * real" if found.real is not None else ""),
+            fontsize="medium",
+        )
+        ax.figure.colorbar(image, ax=ax, label="standard deviations", shrink=0.8)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def size(self, *, max_columns: int = 20) -> tuple[float, float]:
+        """Return the width and height in inches that suit as many columns."""
+        k, p = self.description.effect.shape
+        return 3.2 + 0.75 * min(k, 40), 1.6 + 0.3 * min(p, max_columns)
+
+    def _feature(self, j: int) -> str:
+        found = self.description
+        if found.kinds[j] == "share":
+            return f"{found.columns[j]} = {found.levels[j]}"
+        return found.columns[j] + (" missing" if found.kinds[j] == "missing" else "")

@@ -1,0 +1,176 @@
+"""Silhouettes of rows, sorted within clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from volmar.diagnostics.silhouettes import Silhouettes, silhouettes
+from volmar.plots.clusters import COLOURS, new_axes, shortened
+
+# Empty share of the height between two clusters, and letters of a name that are drawn.
+GAP, MOST_LETTERS = 0.02, 24
+# Clusters that are named at the side.
+MOST_NAMED = 30
+
+
+class SilhouetteDisplay:
+    """Silhouettes of rows as sorted bars, one block a cluster.
+
+    The silhouette of a row compares its mean distance to the rows of the nearest other cluster
+    with that to the rows of its own: near 1 it is well inside, 0 at the border, and below 0 it is
+    nearer to another cluster. Distances are Euclidean in the units of the columns, as in
+    `sklearn.metrics.silhouette_score`: scale the columns first where units differ. Silhouettes
+    favour round clusters of equal width; they are no test of whether clusters are real.
+
+    Parameters
+    ----------
+    clusters : list
+        Labels of the clusters.
+    values : list of ndarray
+        Silhouettes of the rows of each cluster, largest first.
+    shares : ndarray of shape (k,)
+        Share of all rows in each cluster, which is the height of its block.
+    mean : float
+        Mean silhouette of all rows.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.plots import SilhouetteDisplay
+    >>> X, _ = make_blobs(300, centers=3, random_state=0)
+    >>> display = SilhouetteDisplay.from_estimator(MSPC(3, random_state=0).fit(X), X)
+    >>> display.ax_.get_xlabel()
+    'silhouette'
+    """
+
+    def __init__(self, clusters, values, shares, mean):
+        self.clusters = clusters
+        self.values = values
+        self.shares = shares
+        self.mean = mean
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, ax: Any = None, **parameters: Any
+    ) -> SilhouetteDisplay:
+        """Draw the silhouettes of the clusters of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted clusterer or pipeline
+            Its `labels_` are taken where `X` has as many rows, else what it predicts for `X`. Of
+            a pipeline, distances are those of the columns that its last step sees.
+        X : array of shape (n, d)
+            The training rows, or new ones.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+        **parameters
+            `max_rows` and `random_state` of `from_labels`.
+
+        Returns
+        -------
+        SilhouetteDisplay
+        """
+        check_is_fitted(estimator)
+        steps = getattr(estimator, "steps", None)
+        if steps is not None:
+            X, estimator = estimator[:-1].transform(X) if len(steps) > 1 else X, steps[-1][1]
+        labels = getattr(estimator, "labels_", None)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if labels is None or len(labels) != n_rows:
+            labels = estimator.predict(X)
+        return cls.from_labels(X, labels, ax=ax, **parameters)
+
+    @classmethod
+    def from_labels(
+        cls,
+        X: ArrayLike,
+        labels: ArrayLike,
+        *,
+        max_rows: int = 2000,
+        random_state: int | np.random.RandomState | None = 0,
+        ax: Any = None,
+    ) -> SilhouetteDisplay:
+        """Draw the silhouettes of given clusters.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows, dense or CSR.
+        labels : array of shape (n,)
+            Cluster of each row, of two clusters or more.
+        max_rows : int, default=2000
+            About the largest number of rows that are drawn: more take a sample, of at least ten
+            rows of each cluster.
+        random_state : int, RandomState or None, default=0
+            Draws the sample.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        SilhouetteDisplay
+        """
+        found = silhouettes(X, labels, max_rows=max_rows, random_state=random_state)
+        return cls.from_silhouettes(found).plot(ax=ax)
+
+    @classmethod
+    def from_silhouettes(cls, found: Silhouettes) -> SilhouetteDisplay:
+        """Return the display of silhouettes that are computed already, not drawn."""
+        return cls(found.clusters, found.values, found.shares, found.mean)
+
+    def plot(self, *, ax: Any = None) -> SilhouetteDisplay:
+        """Draw on `ax`, or on a new figure."""
+        k = len(self.clusters)
+        if ax is None:
+            ax = new_axes((6.0, float(np.clip(2.2 + 0.35 * k, 3.0, 12.0))))
+        gap = GAP if k <= MOST_NAMED else 0.0
+        top = 0.0
+        places = []
+        for i, (values, share) in enumerate(zip(self.values, self.shares, strict=True)):
+            edges = top + share * np.linspace(0.0, 1.0, len(values) + 1)
+            ax.stairs(
+                values,
+                edges,
+                orientation="horizontal",
+                fill=True,
+                color=COLOURS[i % len(COLOURS)],
+            )
+            places.append(top + share / 2)
+            top += share + gap
+        ax.axvline(0.0, color="0.4", lw=0.8)
+        ax.axvline(self.mean, color="0.15", lw=1.2, ls="--", label=f"mean {self.mean:.2f}")
+        ax.set_ylim(top - gap, 0.0)
+        low = min((float(one.min()) for one in self.values), default=0.0)
+        ax.set_xlim(min(0.0, 1.05 * low), 1.0)
+        if k <= MOST_NAMED:
+            means = [float(one.mean()) for one in self.values]
+            words = [
+                f"{shortened(str(label), MOST_LETTERS)}: {mean:.2f}"
+                for label, mean in zip(self.clusters, means, strict=True)
+            ]
+            # A label may hold dollar signs.
+            ax.set_yticks(places, words, parse_math=False)
+            ax.set_ylabel("cluster: mean silhouette")
+        else:
+            ax.set_yticks([])
+            ax.set_ylabel(f"{k} clusters")
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel("silhouette")
+        ax.legend(fontsize="small", loc="lower right")
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

@@ -1,0 +1,151 @@
+"""The sections "Other numbers of clusters" and "Silhouettes" of the report."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from volmar.diagnostics.alluvium import alluvium
+from volmar.diagnostics.silhouettes import silhouettes
+from volmar.report.figures import as_count, as_figure, shortened
+from volmar.report.outcome import Outcome
+
+__all__ = ["numbers_side_by_side", "silhouette_blocks"]
+
+# Size of the picture of flows, in its own units, and of a block in it.
+WIDTH, HEIGHT, BLOCK, MARGIN = 1000.0, 300.0, 14.0, 30.0
+# Silhouettes that are drawn of a cluster: more bars than pixels say nothing.
+MOST_BARS = 120
+
+
+def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the numbers of clusters with their scores, and the flows between them."""
+    found = outcome.numbers
+    if found is None:
+        return None
+    reference = outcome.codes[found.rows] if outcome.k > 1 else None
+    blocks, flows = alluvium(found, reference)
+    step = (WIDTH - 2 * MARGIN) / max(len(found.found) - 1, 1)
+    rows = [
+        {
+            "k": one.n_clusters,
+            "is_shown": one.n_clusters == outcome.k,
+            "n_supported": "–" if one.n_supported is None else one.n_supported,
+            "is_supported": one.is_supported,
+            "p": "–" if np.isnan(one.p_value) else as_figure(one.p_value, 2),
+            "separation": as_figure(one.separation, 2, pad=True),
+            "silhouette": as_figure(one.silhouette, 2, pad=True),
+            "stability": as_figure(one.stability, 2, pad=True),
+            "sizes": ", ".join(as_count(size) for size in np.sort(one.sizes)[::-1]),
+        }
+        for one in found.found
+    ]
+    return {
+        "rows": rows,
+        "coloured": reference is not None,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "names": [
+            {"x": round(MARGIN + i * step, 1), "text": one["k"], "is_shown": one["is_shown"]}
+            for i, one in enumerate(rows)
+        ],
+        "blocks": [
+            {
+                "x": round(MARGIN + one.level * step - BLOCK / 2, 1),
+                "y": round(HEIGHT * one.top, 1),
+                "height": max(round(HEIGHT * (one.bottom - one.top), 1), 0.5),
+                "colour": one.colour,
+                "title": f"{as_count(one.n_rows)} rows",
+            }
+            for one in blocks
+        ],
+        "flows": [
+            {
+                "path": _band(
+                    MARGIN + one.level * step + BLOCK / 2,
+                    MARGIN + (one.level + 1) * step - BLOCK / 2,
+                    one.left,
+                    one.right,
+                ),
+                "colour": one.colour,
+            }
+            for one in flows
+        ],
+        "note": found.note,
+        "words": _words(outcome),
+    }
+
+
+def _words(outcome: Outcome) -> str:
+    """Say in a sentence which numbers have clusters that are all separated."""
+    found = outcome.numbers
+    assert found is not None
+    real = [one.n_clusters for one in found.found if one.is_supported]
+    if not any(one.n_supported is not None for one in found.found):
+        return "The clusters are too small to test whether they are separated."
+    if not real:
+        return "For no number are all clusters separated from each other on held-out rows."
+    listed = f"{', '.join(map(str, real[:-1]))} and {real[-1]}" if real[1:] else str(real[0])
+    return f"All clusters are separated from each other on held-out rows with {listed} clusters."
+
+
+def _band(left: float, right: float, start: tuple[float, float], end: tuple[float, float]) -> str:
+    a, b, c, d = (f"{HEIGHT * value:.1f}" for value in (*start, *end))
+    x, y, middle = f"{left:.1f}", f"{right:.1f}", f"{(left + right) / 2:.1f}"
+    return f"M{x} {a}C{middle} {a} {middle} {c} {y} {c}V{d}C{middle} {d} {middle} {b} {x} {b}z"
+
+
+def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the silhouettes of a sample of the rows as outlines, one block a cluster."""
+    if outcome.k < 2:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = silhouettes(outcome.X, outcome.codes, random_state=outcome.seed)
+        except ValueError:  # a cluster for each row
+            return None
+    low = min(float(one.min()) for one in found.values)
+    low = min(0.0, -0.1 * np.ceil(-10 * low - 1e-9) if low < 0 else 0.0)
+    span = 1.0 - low
+    blocks = []
+    for i, (values, mean) in enumerate(zip(found.values, found.means, strict=True)):
+        drawn = values
+        if values.size > MOST_BARS:
+            drawn = values[np.linspace(0, values.size - 1, MOST_BARS).astype(int)]
+        share = float(found.shares[i])
+        blocks.append(
+            {
+                "cluster": i,
+                "mean": as_figure(float(mean), 2, pad=True),
+                "negative": int(np.count_nonzero(values < 0)),
+                "path": _outline(drawn, low, span),
+                # Blocks are as high as their share of the rows, and high enough to be seen.
+                "pixels": round(float(np.clip(320 * share, 14, 240))),
+                "name": shortened(str(outcome.clusters[i])),
+            }
+        )
+    ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
+    if low < -0.05:
+        ticks.insert(0, low)
+    return {
+        "blocks": blocks,
+        "zero": round(100 * (0.0 - low) / span, 2),
+        "at_mean": round(100 * (found.mean - low) / span, 2),
+        "mean": as_figure(found.mean, 2, pad=True),
+        "ticks": [(round(100 * (t - low) / span, 2), as_figure(t, 2)) for t in ticks],
+        "n_sampled": found.n_sampled,
+        "is_sample": found.n_sampled < found.n_all,
+        "n_negative": found.n_negative,
+    }
+
+
+def _outline(values: Any, low: float, span: float) -> str:
+    """Return the outline of sorted bars in a box of 100 by 100."""
+    zero = 100 * (0.0 - low) / span
+    height = 100 / values.size
+    at = 100 * (values - low) / span
+    steps = [f"H{x:.1f}V{(j + 1) * height:.4g}" for j, x in enumerate(at)]
+    return f"M{zero:.4g} 0" + "".join(steps) + f"H{zero:.4g}z"
