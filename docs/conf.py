@@ -54,18 +54,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
 }
-# Only the reference and the gallery have sections to navigate.
-pages = (
-    "index",
-    "choosing",
-    "own_table",
-    "ground_floor",
-    "papers",
-    "margin",
-    "theory",
-    "references",
-    "design",
-)
-html_sidebars = {page: [] for page in pages}
+# Every other page is in one of the sections that `index` lists, which the sidebar shows.
+html_sidebars = {"index": [], "genindex": [], "search": []}
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import volmar
 from volmar.base import Clusterer, Result, Status
@@ -14,6 +15,7 @@ from volmar.base.validation import (
     check_number,
     check_sample_weight,
     check_start_labels,
+    with_short_indices,
 )
 
 
@@ -22,9 +24,13 @@ class Halves(Clusterer):
 
     _max_clusters = 2
 
-    def __init__(self, n_clusters=2, *, n_init=4, random_state=None):
+    def __init__(
+        self, n_clusters=2, *, n_init=4, alpha=0.05, max_clusters=None, random_state=None
+    ):
         self.n_clusters = n_clusters
         self.n_init = n_init
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
@@ -213,3 +219,33 @@ def test_a_refused_parameter_leaves_no_old_fit(X):
     with pytest.raises(ValueError, match="tol"):
         model.set_params(tol=-1.0).fit(X)
     assert not hasattr(model, "labels_")
+
+
+# ------------------------------------------------------------------ sparse input
+
+TAKES_SPARSE = [
+    name
+    for name in volmar.__all__
+    if name not in ("__version__", "TableClusterer")  # which takes tables
+    and getattr(volmar, name)().__sklearn_tags__().input_tags.sparse
+]
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
+@pytest.mark.parametrize("name", TAKES_SPARSE)
+def test_64_bit_indices_are_taken(name, kind, rng):
+    X = np.abs(rng.standard_normal((60, 6)))
+    X[:30, :3] = X[30:, 3:] = 0.0
+    y = np.repeat([0, 1], 30)
+    short = kind(X)
+    long = kind(X)
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    here = getattr(volmar, name)(random_state=0).fit(short, y)
+    there = getattr(volmar, name)(random_state=0).fit(long, y)
+    np.testing.assert_array_equal(there.predict(long), here.predict(short))
+    assert long.indices.dtype == long.indptr.dtype == np.int64  # the user's matrix is not touched
+
+
+def test_more_entries_than_32_bits_can_count_stay():
+    wide = sparse.csr_array((np.ones(2), np.array([0, 2**31]), np.array([0, 1, 2])))
+    assert with_short_indices(wide) is wide

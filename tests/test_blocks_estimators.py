@@ -418,6 +418,75 @@ def test_data_frames():
         nameless.predict(lazy.astype(object))
 
 
+@pytest.fixture(scope="module")
+def many_files(tmp_path_factory):
+    """Twelve small Parquet files with columns that are not features, and the same in memory."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X, columns=["one", "two", "three", "four"]).assign(name="a", number=7)
+    folder = tmp_path_factory.mktemp("parquet")
+    for i, rows in enumerate(np.array_split(np.arange(len(X)), 12)):
+        frame.iloc[rows].to_parquet(folder / f"{i:02}.parquet")
+    return folder, frame
+
+
+FEATURES = ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        lambda dd, folder: dd.read_parquet(folder)[FEATURES],
+        lambda dd, folder: dd.read_parquet(folder, columns=FEATURES),
+        lambda dd, folder: dd.read_parquet(folder).drop(columns=["name", "number"]),
+        lambda dd, folder: dd.read_parquet(folder).drop(columns="number").select_dtypes("number"),
+        lambda dd, folder: dd.read_parquet(folder)[FEATURES].repartition(npartitions=5),
+        lambda dd, folder: dd.read_parquet(folder)[FEATURES].set_index("one", drop=False),
+    ],
+    ids=["columns", "columns=", "drop", "select_dtypes", "repartition", "set_index"],
+)
+def test_parquet_files_are_fitted_and_labels_assigned(taken, many_files):
+    dd = pytest.importorskip("dask.dataframe")
+    folder, _ = many_files
+    lazy = taken(dd, folder)
+    frame = lazy.compute()
+    here = clone(MODELS["gep"]).fit(frame)
+    there = clone(MODELS["gep"]).fit(lazy)
+    for labels in (there.labels_, there.result_.labels, there.predict(lazy)):
+        assert labels.npartitions == lazy.npartitions
+        assert labels.divisions == lazy.divisions
+        joined = lazy.assign(cluster=labels).compute()
+        np.testing.assert_array_equal(joined["cluster"], here.labels_)
+        np.testing.assert_array_equal(joined[FEATURES], frame[FEATURES])
+    scores = lazy.assign(score=there.decision_function(lazy)).compute()["score"]
+    np.testing.assert_allclose(scores, here.decision_function(frame), rtol=1e-9, atol=1e-9)
+    assert not hasattr(pickle.loads(pickle.dumps(there)), "labels_")
+
+
+def test_parquet_weights_and_start_labels(many_files):
+    dd = pytest.importorskip("dask.dataframe")
+    folder, frame = many_files
+    table = dd.read_parquet(folder)
+    start = (table["one"] > frame["one"].median()).astype(int)
+    there = clone(MODELS["gep"]).set_params(init=start)
+    there.fit(table[FEATURES], sample_weight=abs(table["two"]))
+    here = clone(MODELS["gep"]).set_params(init=(frame["one"] > frame["one"].median()).astype(int))
+    here.fit(frame[FEATURES], sample_weight=abs(frame["two"]))
+    np.testing.assert_array_equal(there.labels_.compute(), here.labels_)
+
+
+def test_scores_of_several_clusters_have_a_column_each(many_files):
+    dd = pytest.importorskip("dask.dataframe")
+    folder, frame = many_files
+    lazy = dd.read_parquet(folder)[FEATURES]
+    model = MSPC(3, random_state=0).fit(frame[FEATURES])
+    scores = model.decision_function(lazy)
+    assert list(scores.columns) == [0, 1, 2]
+    found = scores.compute()
+    assert found.index.equals(frame.index)
+    np.testing.assert_allclose(found, model.decision_function(frame[FEATURES]), rtol=1e-12)
+
+
 def test_weights_of_a_data_frame():
     frame, lazy = frames()
     there = clone(MODELS["CPMMC"]).fit(lazy, sample_weight=abs(lazy["one"]))
@@ -641,3 +710,56 @@ def test_scans_without_a_cut():
 def test_given_tables_are_used_as_they_are():
     table = as_table(in_blocks(X))
     assert as_rows(table).table is table
+
+
+# ------------------------------------------------------------------ numbers of the clusters
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MSPC(scan="histogram"),
+        MSPC(scan="histogram", solver="mpm"),
+        CPMMC(),
+        CPMMC(mode="paper"),
+        KernelCPMMC(method="nystroem", n_landmarks=15, random_state=0),
+    ],
+)
+def test_the_largest_cluster_is_the_first_without_another_pass(model, weighted):
+    rng = np.random.default_rng(5)
+    truth = (rng.random(600) < 0.3).astype(int)  # the larger group is 0
+    rows = rng.normal(size=(600, 3)) + 9.0 * truth[:, None]
+    weights = np.where(truth == 1, 4.0, 1.0) if weighted else None  # by which it is 1
+    expected = 1 - truth if weighted else truth
+    numbers = []
+    for start in (truth, 1 - truth):
+        passes = []
+        there = clone(model).set_params(init=start)
+        with report_passes(passes.append):
+            there.fit(in_blocks(rows), sample_weight=weights)
+        numbers.append(len(passes))
+        np.testing.assert_array_equal(there.labels_.compute(), expected)
+        np.testing.assert_array_equal(there.predict(rows), expected)
+        np.testing.assert_array_equal(there.result_.labels.compute(), expected)
+        here = clone(model).set_params(init=start).fit(rows, sample_weight=weights)
+        np.testing.assert_array_equal(here.labels_, expected)
+        if hasattr(here, "side_probability_"):
+            np.testing.assert_allclose(there.side_probability_, here.side_probability_, rtol=1e-9)
+            np.testing.assert_allclose(there.msp_, here.msp_, rtol=1e-9)
+        if hasattr(here, "coef_"):
+            np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-6, atol=1e-9)
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize("model", [MSPC(scan="histogram"), CPMMC()])
+def test_ties_in_blocks_go_to_the_first_row(model):
+    rng = np.random.default_rng(5)
+    truth = np.repeat([0, 1], 200)
+    rows = rng.normal(size=(400, 3)) + 9.0 * truth[:, None]
+    weights = rng.permutation(np.tile([0.1, 0.2, 0.3, 0.7], 50))
+    weights = np.concatenate([weights, rng.permutation(weights)])  # the same sum, but for rounding
+    for given in (None, weights):
+        for start in (truth, 1 - truth):
+            there = clone(model).set_params(init=start).fit(in_blocks(rows), sample_weight=given)
+            np.testing.assert_array_equal(there.labels_.compute(), truth)

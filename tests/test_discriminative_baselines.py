@@ -181,7 +181,7 @@ def test_the_best_labelling_stays(rng, n_clusters):
         values = [log_wilks(X, labels, 0.5) for labels in candidates]
         best = candidates[int(np.argmin(values))]
         stays = LDAKMeans(n_clusters, reg=0.5, init=best).fit(X)
-        np.testing.assert_array_equal(stays.labels_, best)
+        assert clustering_error(best, stays.labels_) == 0.0
         assert stays.objective_ == pytest.approx(min(values), abs=1e-10)
         found = LDAKMeans(n_clusters, reg=0.5, n_init=20, random_state=0).fit(X)
         assert found.objective_ >= min(values) - 1e-10

@@ -86,3 +86,26 @@ def test_every_public_name_has_a_docstring(room):
         if callable(getattr(module, name)) and not (getattr(module, name).__doc__ or "").strip()
     ]
     assert not undocumented
+
+
+def test_every_page_stands_in_one_section():
+    """Sections are what the header and the sidebars show; a page in none has an empty sidebar."""
+
+    def entries(page):
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        block = re.search(r"```\{toctree\}\n(.*?)```", text, re.DOTALL).group(1)
+        return [line for line in block.splitlines() if line and not line.startswith(":")]
+
+    sections = entries("index")
+    assert sections == ["guide", "auto_examples/index", "api", "background"]
+    listed = ["index", "guide", "background", *entries("guide"), *entries("background")]
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_every_section_of_the_reference_has_a_caption_in_the_sidebar():
+    reference = (ROOT / "docs" / "api.rst").read_text(encoding="utf-8")
+    sections = re.split(r"^(.+)\n[-~]{3,}$", reference, flags=re.MULTILINE)[1:]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        if ":toctree:" in body:
+            found = re.findall(r"^   :caption: (.+)$", body, re.MULTILINE)
+            assert found == [title], f"the first autosummary of {title!r} needs a :caption:"

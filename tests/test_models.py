@@ -26,7 +26,7 @@ from volmar.graphs import LocalScalingSimilarity
 from volmar.graphs.neighbor_backends import FaissBackend, PyNNDescentBackend
 from volmar.models import ModelError, SavedModel, archive, load_model, save_model
 from volmar.models.classes import class_named
-from volmar.models.decode import Decoder
+from volmar.models.decode import LATER, Decoder
 from volmar.models.encode import Encoder
 from volmar.solvers import Status
 from volmar.tables import Preparation
@@ -889,3 +889,29 @@ def test_an_encoder_keeps_what_it_has_numbered(tmp_path):
     with archive.Archive(tmp_path / "x") as file:
         decoder = Decoder(file, encoder.nodes)
     assert decoder.value({"ref": len(encoder.nodes) - 1}) == [[199]]
+
+
+def test_files_of_before_lack_names_that_came_later(tmp_path):
+    path = tmp_path / "model.zip"
+    model = volmar.NormalizedCut(3, alpha=0.2, random_state=0).fit(X)
+    save_model(path, model)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    (text,) = (name for name in members if name.endswith(".json"))
+
+    def without(value):
+        if isinstance(value, list):
+            return [without(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        return {key: without(one) for key, one in value.items() if key not in LATER}
+
+    members[text] = json.dumps(without(json.loads(members[text]))).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    again = load_model(path).model
+    assert again.alpha == 0.05
+    assert again.max_clusters is None
+    np.testing.assert_array_equal(again.predict(X), model.labels_)
+    np.testing.assert_array_equal(again.fit(X).labels_, model.labels_)

@@ -10,6 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 import volmar
+from volmar import CPMMC, MSPC
+from volmar.base import Clusterer
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
 
@@ -357,3 +359,77 @@ def test_normalized_cut_splits_clusters_before_halves_of_one():
     X = rng.normal(size=(850, 8)) + 9.0 * np.eye(8)[y]
     model = volmar.NormalizedCut(8).fit(X)
     assert adjusted_rand_score(y, model.labels_) == 1.0
+
+
+# ------------------------------------------------------------------ level and limit
+
+CLUSTERERS = [
+    name
+    for name in volmar.__all__
+    if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
+]
+
+
+@pytest.fixture(scope="module")
+def five_groups():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5), [300, 200, 150, 120, 90])
+    return 12.0 * np.eye(5)[truth] + rng.normal(size=(truth.size, 5)), truth
+
+
+@pytest.mark.parametrize("name", CLUSTERERS)
+def test_alpha_and_max_clusters_are_parameters_of_every_clusterer(name, blobs):
+    X, _ = blobs
+    kind = getattr(volmar, name)
+    for value, error in (("x", TypeError), (0.0, ValueError), (0.7, ValueError)):
+        with pytest.raises(error, match="alpha must be"):
+            kind(alpha=value).fit(X)
+    for value, error in ((0, ValueError), (2.5, TypeError), ("all", TypeError)):
+        with pytest.raises(error, match="max_clusters must be"):
+            kind(max_clusters=value).fit(X)
+
+
+@pytest.mark.parametrize("kind", [MSPC, CPMMC])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_limit_leaves_the_strongest_splits(kind, limit, five_groups):
+    X, truth = five_groups
+    free = kind("auto", random_state=0).fit(X)
+    assert adjusted_rand_score(truth, free.labels_) > 0.99
+    with pytest.warns(UserWarning, match=f"max_clusters={limit} ended the splits.*Raise") as told:
+        model = kind("auto", max_clusters=limit, random_state=0).fit(X)
+    assert len(told) == 1
+    assert np.unique(model.labels_).size == limit == model.tree_.n_leaves
+    made = [(node.rank, node.n_rows) for node in model.tree_.splits()]
+    assert made == [(node.rank, node.n_rows) for node in free.tree_.splits()][: limit - 1]
+    open_leaves = [leaf for leaf in model.tree_.leaves() if "limit" in leaf.reason]
+    assert open_leaves
+    assert all(leaf.p_value <= leaf.level for leaf in open_leaves)
+    assert all(np.isfinite(leaf.p_value) for leaf in model.tree_.leaves())
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(five_groups):
+    X, _ = five_groups
+    free = MSPC("auto", random_state=0).fit(X)
+    for limit in (5, 9):
+        model = MSPC("auto", max_clusters=limit, random_state=0).fit(X)
+        np.testing.assert_array_equal(model.labels_, free.labels_)
+        assert str(model.tree_) == str(free.tree_)
+
+
+def test_fast_has_the_limit_too(five_groups):
+    X, _ = five_groups
+    with pytest.warns(UserWarning, match="max_clusters=2 ended the splits"):
+        assert MSPC("fast", max_clusters=2, random_state=0).fit(X).tree_.n_leaves == 2
+
+
+def test_levels_are_those_of_alpha():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 2))
+    X[:200, 0] += 3.2  # two groups that overlap
+    strict = MSPC("auto", alpha=0.001, random_state=0).fit(X)
+    p_value = strict.tree_.root.p_value
+    assert strict.tree_.root.level == 0.001 < p_value
+    assert strict.tree_.n_leaves == 1
+    loose = MSPC("auto", alpha=0.5, random_state=0).fit(X)
+    assert loose.tree_.root.level == 0.5
+    assert loose.tree_.n_leaves > 1

@@ -319,7 +319,8 @@ def test_extension_reproduces_the_coordinate(rng):
     """D^-1 W y / (1 - lambda) = y: on the training matrix the extension is exact."""
     W = random_graph(rng, 30) + np.eye(30)
     model = NormalizedCut(affinity="precomputed").fit(W)
-    expected = model.result_.coordinate - model.result_.threshold
+    result = model.result_
+    expected = result.sign * (result.coordinate - result.threshold)
     np.testing.assert_allclose(model.decision_function(W), expected, atol=1e-9)
 
 

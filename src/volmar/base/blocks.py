@@ -16,6 +16,7 @@ __all__ = [
     "check_block_weights",
     "check_blocks",
     "check_entries",
+    "is_dask_frame",
     "lazily",
     "refuse_blocks",
     "with_dask_vectors",
@@ -120,9 +121,20 @@ def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
     return (given == values[1]).astype(np.int64)
 
 
+def is_dask_frame(X: Any) -> bool:
+    """Whether X is a dask DataFrame, whose predictions have its index and partitions."""
+    return is_dask(X) and hasattr(X, "to_dask_array")
+
+
 def lazily(estimator: Any, method: str, X: Any) -> Any:
-    """Return what a method makes of the blocks of X, as a dask array in the same blocks."""
-    if hasattr(X, "to_dask_array"):
+    """Return what a method makes of the blocks of X, without computing it.
+
+    Of a dask array it is a dask array in the same blocks. Of a dask DataFrame it is a dask Series
+    (or a DataFrame, with a column for each cluster) with the same index and partitions, which
+    ``X.assign`` takes.
+    """
+    frame = X if is_dask_frame(X) else None
+    if frame is not None:
         names = list(getattr(X, "columns", []))
         seen = getattr(estimator, "feature_names_in_", None)
         if seen is not None and names != list(seen):
@@ -138,14 +150,18 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
             f"X must have the {estimator.n_features_in_} features that fit has seen, got shape "
             f"{X.shape}."
         )
-    if len(X.chunks[1]) > 1:
-        X = X.rechunk({1: -1})
     # Those that take rows in blocks predict without them; others may need what they have of each.
     is_light = getattr(estimator, "_takes_blocks", False)
     light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
     few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=_float(X.dtype)))
     call = _BlockCall(light, method, few)
+    if frame is not None:
+        from dask.dataframe.utils import make_meta
+
+        return frame.map_partitions(call.of_frame, meta=call.of_frame(make_meta(frame)))
+    if len(X.chunks[1]) > 1:
+        X = X.rechunk({1: -1})
     if few.ndim == 1:
         return X.map_blocks(call, dtype=few.dtype, drop_axis=1, meta=np.empty(0, few.dtype))
     chunks = (X.chunks[0], (few.shape[1],))
@@ -163,6 +179,14 @@ class _BlockCall:
             return self.few[:0]
         return getattr(self.estimator, self.method)(block)
 
+    def of_frame(self, part: Any) -> Any:
+        """Return what a partition gives, beside its index."""
+        import pandas as pd
+
+        found = self(part.to_numpy())
+        kind = pd.Series if found.ndim == 1 else pd.DataFrame
+        return kind(found, index=part.index)
+
 
 def with_dask_vectors(result: Any) -> Any:
     """Return a result whose vectors over rows in blocks are lazy dask arrays."""
@@ -179,12 +203,12 @@ def without_vectors(estimator: Any) -> Any:
     light = _copied(estimator)
     labels = vars(light).pop("labels_", None)
     if labels is not None and is_dataclass(getattr(light, "result_", None)):
-        n = labels.shape[0]
+        n = labels.shape[0] if isinstance(labels, np.ndarray) else None
+        values = {one.name: getattr(light.result_, one.name) for one in fields(light.result_)}
         longs = {
-            field.name: np.empty(0)
-            for field in fields(light.result_)
-            if np.ndim(getattr(light.result_, field.name)) > 0
-            and getattr(getattr(light.result_, field.name), "shape", (0,))[0] == n
+            name: np.empty(0)
+            for name, value in values.items()
+            if is_dask(value) or (isinstance(value, np.ndarray) and value.shape[:1] == (n,))
         }
         light.result_ = replace(light.result_, **longs)
     return light

@@ -20,6 +20,7 @@ from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
     check_entries,
+    is_dask_frame,
     lazily,
     refuse_blocks,
     with_dask_vectors,
@@ -27,12 +28,16 @@ from volmar.base.blocks import (
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
 from volmar.base.cell_split import CellSplit
+from volmar.base.numbering import cluster_order
 from volmar.base.recursion import RecursiveResult, grow_tree
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
+    check_count,
     check_magnitude,
     check_n_clusters,
+    check_number,
     check_sample_weight,
+    with_short_indices,
 )
 from volmar.base.warn import warn_user
 from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
@@ -52,8 +57,8 @@ from volmar.splits import (
 ONE_HUMP = 0.75
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
-# Probability of any split too many with n_clusters="auto".
-ALPHA = 0.05
+# Levels of the tests: the number of draws is proportional to the reciprocal.
+LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 # Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
 SAMPLED_ROWS = 20_000
 # Clusters with a p-value up to this may be several, and are not merged.
@@ -72,6 +77,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     signature only where it has a meaning.
 
     A subclass for two clusters finds more by splitting again (`_is_recursive`).
+
+    Clusters are numbered by size, the largest is 0, ties go to the cluster of the first row:
+    `_finish` puts the result in this order before `_publish` makes anything of it. Sizes count
+    `sample_weight`.
+
+    Progress is told to scikit-learn's callbacks (scikit-learn 1.9 and later): after
+    ``model.set_callbacks(ProgressBar())``, `fit` reports every start, or every split where a given
+    number of clusters is found by splitting again. There is no `verbose`. With n_clusters="auto"
+    nothing is reported: the number of splits is not known before.
     """
 
     #: Most clusters that the method has a rule for; None for any number.
@@ -90,11 +104,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _accepts_sparse: ClassVar[bool] = True
 
     # Parameters that every clusterer declares in its own __init__.
-    n_clusters: int
+    n_clusters: Any
+    alpha: float
+    max_clusters: int | None
     random_state: Any
 
     tree_: SplitTree
-    labels_: Any
+    labels_: NDArray[np.int64]
     result_: Any
 
     # ------------------------------------------------------------------ for the subclass
@@ -139,6 +155,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
         rows.mean()
 
+    def _renumbered(self, problem: Any, result: Any, order: NDArray, /) -> Any:  # noqa: ARG002
+        """Return a result with cluster ``order[j]`` as cluster j.
+
+        What else `_publish` uses with an entry for each cluster, a subclass puts in order here.
+        """
+        return result.renumbered(order)
+
     def _publish(self, problem: Any, result: Any, /) -> None:
         """Set fitted attributes beyond the common ones."""
 
@@ -149,6 +172,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._forget()
         try:
             self._fit_rows(X, sample_weight)
+            if is_dask_frame(X):
+                # Labels that X.assign takes: its blocks as an array may be others.
+                self._set_lazy_labels(X)
         except BaseException:
             self._forget()
             raise
@@ -164,6 +190,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if auto:
             self._check_finds_number()
         self._check_parameters()
+        check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
+        if self.max_clusters is not None:
+            check_count("max_clusters", self.max_clusters)
         if is_dask(X):
             self._check_two_in_blocks()
         given, X = X, self._validate(X, reset=True)
@@ -215,8 +244,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             result = self._run(problem, int(seeds[step]))
             if best is None or result.objective < best.objective:
                 best = result
-        self._set_result(best)
-        self._publish(problem, best)
+        self._finish(problem, best, weights)
+
+    def _finish(self, problem: Any, result: Any, weights: Any) -> None:
+        """Set everything that was fitted, with the clusters numbered by size."""
+        order = cluster_order(result.labels, weights, int(self.n_clusters))
+        result = self._renumbered(problem, result, order)
+        self._set_result(result)
+        self._publish(problem, result)
 
     def _fit_tree(
         self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
@@ -237,7 +272,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             worth=self._split_worth,
             test=self._test_split if self.n_clusters == "auto" else None,
             make=self._make_split,
-            alpha=ALPHA,
+            alpha=float(self.alpha),
+            max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
             steps=steps,
             seeds=check_random_state(self.random_state),
             at_least=at_least,
@@ -246,7 +282,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         )
         if self.n_clusters == "auto" and self._splits_by_hyperplanes():
             result = self._merge(X, weights, result)
-        self._set_result(result)
+        self._set_result(self._number_leaves(result, weights))
         n_found = self.tree_.n_leaves
         if not isinstance(self.n_clusters, str) and n_found < self.n_clusters:
             reasons = {leaf.reason for leaf in self.tree_.leaves()}
@@ -257,12 +293,24 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"Found {n_found} clusters where n_clusters={self.n_clusters}: {why}",
                 ConvergenceWarning,
             )
+        if result.n_left:
+            warn_user(
+                f"max_clusters={self.max_clusters} ended the splits, and {result.n_left} of the "
+                f"{n_found} clusters could be split further (see tree_). Raise max_clusters, or "
+                "leave it out."
+            )
         if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
             warn_user(
                 f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
                 f"{result.warnings[0]} All warnings are in result_.warnings.",
                 ConvergenceWarning,
             )
+
+    def _number_leaves(self, result: Any, weights: NDArray | None) -> Any:
+        """Return a result with its clusters by size, and give the leaves the same numbers."""
+        order = cluster_order(result.labels, weights, self.tree_.n_leaves)
+        self.tree_.relabel(np.argsort(order))
+        return result.renumbered(order)
 
     def _merge(self, X: Any, weights: NDArray | None, result: RecursiveResult) -> RecursiveResult:
         """Give clusters of the tree one label where there is no valley between them.
@@ -331,6 +379,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if cells is None:
             return None
         sides = cells.predict(X)
+        if cluster_order(sides, weights, 2)[0] == 1:
+            cells = cells.swapped()
+            sides = cells.predict(X)
         own = self._fit_from(X, weights, seed, sides)
         if own is not None and _is_near(own.labels_, sides):
             return own
@@ -364,7 +415,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         for name, value in vars(model).items():
             if name.endswith("_") or name not in vars(self):
                 setattr(self, name, value)
-        self.labels_ = lazily(self, "predict", given)
+        self._set_lazy_labels(given)
+
+    def _set_lazy_labels(self, X: Any) -> None:
+        """Set the labels to the predictions for a dask collection, which are computed later."""
+        self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)
 
     def _check_two_in_blocks(self) -> None:
@@ -387,7 +442,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             # A fit may move rows after the splits.
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
-    def decision_function(self, X: ArrayLike) -> NDArray:
+    def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 
         Parameters
@@ -399,7 +454,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_clusters)
             Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
-            dask array in the same blocks where X is one.
+            dask array in the same blocks where X is one; a Series or DataFrame with its index
+            where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -411,7 +467,26 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             return self.tree_.scores(rows)
         return self._scores(rows)
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
+        """Find the clusters of X, and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, as `fit` takes them.
+        y : ignored
+            For compatibility with scikit-learn.
+        **kwargs : dict
+            Passed to `fit`: sample_weight, where the method has weights.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            `labels_`.
+        """
+        return super().fit_predict(X, y, **kwargs)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Assign rows to the clusters found by `fit`.
 
         Parameters
@@ -422,7 +497,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Cluster of each row. A lazy dask array in the same blocks where X is one.
+            Cluster of each row. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -447,7 +523,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             ensure_min_samples=2 if reset else 1,
         )
         check_magnitude(rows)
-        return rows
+        return with_short_indices(rows)
 
     def __getstate__(self):
         """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""

@@ -124,7 +124,7 @@ class KernelWidth:
 
     cut_: float
     init: Any
-    n_clusters: int
+    n_clusters: Any
     random_state: Any
 
     def _is_width_open(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,17 +35,20 @@ class RecursiveResult(Result):
     status : Status
         MAX_ITER or FAILED where a split ended so, else CONVERGED.
     labels : ndarray of shape (n,)
-        Clusters, numbered from the root down, the first side of a split before the second.
+        Clusters, by size, the largest first.
     warnings : tuple of str
         What the splits warned of, those first that ended early. Others may be no concern: a split
         of three clusters into two is one choice of several.
     n_open : int
         Splits that ended early.
+    n_left : int
+        Clusters that would have been split, had the number of clusters not been limited.
     """
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     warnings: tuple[str, ...] = ()
     n_open: int = 0
+    n_left: int = 0
 
 
 @dataclass
@@ -70,6 +73,7 @@ def grow_tree(
     test: Callable[[Any, NDArray | None, float, int], HeldOutTest] | None = None,
     make: Callable[[Any, NDArray | None, int, HeldOutTest], Any] | None = None,
     alpha: float = 1.0,
+    max_leaves: int | None = None,
     steps: Iterable[int],
     seeds: np.random.RandomState,
     at_least: float = 0.0,
@@ -105,6 +109,8 @@ def grow_tree(
         Probability of any split too many. A part is tested only where all parts that it is in
         were split, and levels go with sizes: the parts that are clusters are apart, their levels
         sum up to `alpha` at most, and any split too many begins with one of them.
+    max_leaves : int, optional
+        Number of parts at which to stop, where others could be split. They are tested as well.
     steps : iterable of int
         0, 1 and so on, one for each split; those for which there is none to make are passed over.
     seeds : RandomState
@@ -179,6 +185,9 @@ def grow_tree(
         for leaf in leaves:
             if not leaf.tried:
                 try_to_split(leaf)
+        if len(leaves) == max_leaves:
+            stuck = True
+            continue
         best = max(leaves, key=importance)
         if not importance(best) >= 0.0:
             stuck = True
@@ -190,12 +199,15 @@ def grow_tree(
         best.node.warnings = tuple(str(one.message) for one in best.caught)
         leaves.remove(best)
         leaves += halves
+    left = [leaf for leaf in leaves if importance(leaf) >= 0.0] if max_leaves is not None else []
+    for leaf in left:
+        leaf.node.reason = f"the limit of {max_leaves} clusters was reached"
     tree = SplitTree(root.node, feature_names)
     _settle(tree)
     labels = np.empty(n, dtype=np.int64)
     for leaf in leaves:
         labels[leaf.rows] = leaf.node.label
-    return tree, _result(tree, labels)
+    return tree, replace(_result(tree, labels), n_left=len(left))
 
 
 def _settle(tree: SplitTree) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.base.notebook import html_card
 from volmar.evidence.wording import level_text, p_value_text
 
 __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
@@ -17,7 +18,7 @@ __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
 N_LEADING, MOST_SIZES = 3, 20
 
 
-@dataclass
+@dataclass(repr=False)
 class SplitNode:
     """A part of the rows, split in two or a cluster.
 
@@ -78,6 +79,11 @@ class SplitNode:
         """The p-value in words, as an upper bound where the draws allow no smaller one."""
         return "" if np.isnan(self.p_value) else p_value_text(self.p_value, self.p_minimum)
 
+    def __repr__(self) -> str:
+        """Name size and role; what is below it is not listed."""
+        role = f"cluster {self.label}" if self.is_leaf else f"split {self.rank}"
+        return f"SplitNode({role}, {self.n_rows} rows)"
+
     @property
     def test_text(self) -> str:
         """The p-value and the level that it was compared with; empty without a test."""
@@ -116,7 +122,7 @@ def scores_in_graph(model: Any, X: Any) -> NDArray:
     return scores
 
 
-@dataclass
+@dataclass(repr=False)
 class SplitTree:
     """The splits of a recursive fit.
 
@@ -153,7 +159,10 @@ class SplitTree:
             stack.extend(reversed(node.children))
 
     def leaves(self) -> list[SplitNode]:
-        """Return the clusters, in the order of their labels where none were merged."""
+        """Return the clusters from the first side of the first split on.
+
+        Their labels are by size, and leaves that were merged share one.
+        """
         return [node for node in self.nodes() if node.is_leaf]
 
     def splits(self) -> list[SplitNode]:
@@ -234,7 +243,8 @@ class SplitTree:
             return np.zeros(n)
         leaves = self.leaves()
         if len(leaves) == 2:
-            return self.root.score(X)
+            f = self.root.score(X)
+            return f if leaves[1].label != 0 else -f
         columns: list[NDArray] = []
         stack = [(self.root, np.full(n, np.inf), np.arange(n))]
         while stack:
@@ -247,11 +257,12 @@ class SplitTree:
                 f = node.score(X if rows.size == n else X[rows])
             first, second = least.copy(), least
             first[rows] = np.minimum(least[rows], -f)
-            second[rows] = np.minimum(least[rows], f)
+            # On the border the first side is ahead, whichever of the two has the lower number.
+            second[rows] = np.minimum(least[rows], np.where(f == 0, -np.finfo(f.dtype).tiny, f))
             stack.append((node.children[1], second, rows[f > 0]))
             stack.append((node.children[0], first, rows[f <= 0]))
         scores = np.column_stack(columns)
-        if self.n_leaves < len(leaves):
+        if leaves[0].label is not None:
             # Of a cluster that is several leaves the nearest one counts.
             labels = np.array([leaf.label for leaf in leaves])
             scores = np.column_stack(
@@ -272,6 +283,46 @@ class SplitTree:
                 stack.append((child, indent + tick, indent + bar))
         note = self.size_note()
         return "\n".join([*lines, note] if note else lines)
+
+    def __repr__(self) -> str:
+        """Count; ``print(tree)`` draws it."""
+        n = len(self.splits())
+        splits = f"{n} split" if n == 1 else f"{n} splits"
+        clusters = "1 cluster" if self.n_leaves == 1 else f"{self.n_leaves} clusters"
+        return f"SplitTree({clusters}, {splits}, {self.root.n_rows} rows)"
+
+    def _repr_html_(self) -> str:
+        """Show the tree in a notebook: a sentence, and a row for each node."""
+        rows: list[list[str | int]] = []
+        stack = [(self.root, 0)]
+        while stack:
+            node, depth = stack.pop()
+            stack.extend((child, depth + 1) for child in reversed(node.children))
+            name = f"cluster {node.label}" if node.is_leaf else f"split {node.rank}"
+            separated = "" if node.is_leaf else f"{node.probability:.2f}"
+            leading = ", ".join(f"{self.name(j)} ({value:+.2g})" for j, value in node.leading)
+            level = "" if np.isnan(node.level) else f"{node.level:.2g}"
+            rows.append(
+                ["\u2003" * depth + name, node.n_rows, separated, node.p_text, level, leading]
+            )
+        header = ["Node", "Rows", "Separation", "p-value", "Level", "Leading features"]
+        shown = [0, 1, *(j for j in range(2, 6) if any(row[j] for row in rows))]
+        return html_card(
+            "Tree of splits",
+            [self._summary()],
+            [header[j] for j in shown],
+            [[row[j] for j in shown] for row in rows],
+        )
+
+    def _summary(self) -> str:
+        n, k = len(self.splits()), self.n_leaves
+        rows = f"{self.root.n_rows:,} rows"
+        if n == 0:
+            return f"{rows} stay one cluster: no split was made."
+        text = f"{rows} fall into {k} clusters by {n} split{'s' if n > 1 else ''}."
+        if self.merged():
+            text += " Leaves with one number are one cluster: there is no valley between them."
+        return f"{text} {self.size_note()}".strip()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the nodes in a list, and their children by number: pickles at any depth."""

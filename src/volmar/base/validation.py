@@ -95,6 +95,20 @@ def check_magnitude(X: Any) -> None:
         )
 
 
+def with_short_indices(X: Any) -> Any:
+    """Return a CSR matrix with 32-bit indices if they fit, sharing its values; others as they are.
+
+    Readers of svmlight files and products of matrices give 64-bit ones, which scikit-learn's
+    k-means does not take, and which need twice the memory.
+    """
+    if not sparse.issparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
+        return X
+    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    short = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+    return type(X)(short, shape=X.shape)
+
+
 def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
     """Return weights as float64 of shape (n_samples,), or None for equal weights."""
     if sample_weight is None:

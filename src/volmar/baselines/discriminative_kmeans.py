@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -89,6 +89,8 @@ def whitening(z: Standardized, reg: float) -> NDArray:
 @dataclass(frozen=True, repr=False)
 class DiscriminativeKMeansResult(Result):
     """Labels and whitened means; the residual "moves" is zero at a fixed point."""
+
+    _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     centers: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -250,13 +252,19 @@ class DiscriminativeKMeans(Clusterer):
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
         Most iterations of a start.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, 0 to n_clusters - 1.
+        Cluster of each training row, by size: 0 is the largest.
     components_ : ndarray of shape (n_varying_features, n_features)
         The whitening A': a row is seen as ``A'(x - mean_)``, with A A' = (Sigma + reg I)^-1.
     mean_ : ndarray of shape (n_features,)
@@ -311,22 +319,31 @@ class DiscriminativeKMeans(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        reg=1.0,
-        init="k-means++",
-        n_init=10,
-        max_iter=300,
-        random_state=None,
-    ):
+        reg: float = 1.0,
+        init: str | ArrayLike = "k-means++",
+        n_init: int = 10,
+        max_iter: int = 300,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.reg = reg
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -342,7 +359,8 @@ class DiscriminativeKMeans(Clusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
@@ -248,13 +249,19 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
         Most iterations of a start.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, 0 to n_clusters - 1.
+        Cluster of each training row, by size: 0 is the largest.
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
     gamma_ : float
@@ -311,18 +318,20 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        kernel="rbf",
-        gamma="auto",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        init="auto",
-        n_init=10,
-        max_iter=300,
-        random_state=None,
-    ):
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str | None = "auto",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        init: str | ArrayLike = "auto",
+        n_init: int = 10,
+        max_iter: int = 300,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
         self.gamma = gamma
@@ -332,9 +341,16 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -350,7 +366,8 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         products = self._expansion(X, self._mean_weights)

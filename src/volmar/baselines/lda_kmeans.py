@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from volmar.base import Clusterer, Result, Status
@@ -115,6 +115,8 @@ class LDAKMeansResult(Result):
         Their means in the subspace.
     """
 
+    _per_cluster: ClassVar = {"centers": 0}
+
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     W: NDArray = field(default_factory=lambda: np.empty((0, 0)))
     centers: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -207,13 +209,19 @@ class LDAKMeans(Clusterer):
         Most alternations of a start.
     tol : float, default=1e-4
         Share of the weight that may still want to move at the end: no row of fewer than 10,000.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, 0 to n_clusters - 1.
+        Cluster of each training row, by size: 0 is the largest.
     components_ : ndarray of shape (min(n_clusters - 1, n_varying_features), n_features)
         The directions, in the units of X.
     mean_ : ndarray of shape (n_features,)
@@ -273,24 +281,33 @@ class LDAKMeans(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        reg=1.0,
-        init="k-means",
-        n_init=10,
-        max_iter=100,
-        tol=1e-4,
-        random_state=None,
-    ):
+        reg: float = 1.0,
+        init: str | ArrayLike = "k-means",
+        n_init: int = 10,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.reg = reg
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -306,7 +323,8 @@ class LDAKMeans(Clusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)

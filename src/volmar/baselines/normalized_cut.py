@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,26 @@ BLOCK_ROWS = 256
 
 @dataclass(frozen=True, repr=False)
 class CutResult(Result):
-    """Labels, with the coordinate that was cut and where."""
+    """Labels, with the coordinate that was cut and where.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Clusters.
+    coordinate : ndarray of shape (n,)
+        The coordinate.
+    threshold : float
+        Where it was cut.
+    sign : float
+        1 where cluster 1 is above the threshold, -1 where it is below.
+    """
+
+    _signed = ("sign",)
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     coordinate: NDArray = field(default_factory=lambda: np.empty(0))
     threshold: float = 0.0
+    sign: float = 1.0
 
 
 def cuts_along(W: Any, order: NDArray) -> NDArray:
@@ -126,13 +141,19 @@ class NormalizedCut(Clusterer):
         "density_scaling" and 7 for the others.
     min_cluster_size : int or float, default=1
         Fewest rows of a cluster, a count or a fraction of all rows of at most 0.5.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Taken for the sake of one interface: the method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -178,22 +199,26 @@ class NormalizedCut(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        affinity="density_scaling",
-        sigma=None,
-        n_neighbors=None,
-        min_cluster_size=1,
-        random_state=None,
-    ):
+        affinity: Any = "density_scaling",
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        min_cluster_size: float = 1,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.sigma = sigma
         self.n_neighbors = n_neighbors
         self.min_cluster_size = min_cluster_size
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -207,10 +232,12 @@ class NormalizedCut(Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
-        return self._spectral_graph.extended(X)[:, 1] - self.result_.threshold
+        result = self.result_
+        return result.sign * (self._spectral_graph.extended(X)[:, 1] - result.threshold)
 
     def _check_parameters(self) -> None:
         if isinstance(self.min_cluster_size, Integral):

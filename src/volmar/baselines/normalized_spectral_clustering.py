@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from volmar.metrics import normalized_cut
 @dataclass(frozen=True, repr=False)
 class SpectralResult(Result):
     """Labels, with the embedding and the k-means centres that they come from."""
+
+    _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     embedding: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -83,13 +85,19 @@ class NormalizedSpectralClustering(Clusterer):
         "density_scaling" and 7 for the others.
     n_init : int, default=10
         Starts of k-means.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of k-means.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
@@ -138,22 +146,26 @@ class NormalizedSpectralClustering(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        affinity="density_scaling",
-        sigma=None,
-        n_neighbors=None,
-        n_init=10,
-        random_state=None,
-    ):
+        affinity: Any = "density_scaling",
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        n_init: int = 10,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.sigma = sigma
         self.n_neighbors = n_neighbors
         self.n_init = n_init
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -167,7 +179,8 @@ class NormalizedSpectralClustering(Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         rows = unit_rows(self._spectral_graph.extended(X))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,8 @@ class SMICResult(Result):
     divisors : ndarray of shape (c,)
         lambda_y / lambda_1 of the same; 1 where lambda_y is not to be divided by.
     """
+
+    _per_cluster: ClassVar = {"shares": 1, "divisors": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     shares: NDArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -225,13 +227,20 @@ class SMIC(Clusterer):
     n_neighbors : int, optional
         Neighbours of the similarities on nearest neighbours; if not given, 7, and log2(n) + 3 for
         "density_scaling".
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Taken for the sake of one interface: the method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row. A cluster that no row goes to is left out, with a warning.
+        Cluster of each training row, by size: 0 is the largest. A cluster that no row goes to is
+        left out, with a warning.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
@@ -303,20 +312,24 @@ class SMIC(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        affinity="local_scaling",
-        sigma=None,
-        n_neighbors=None,
-        random_state=None,
-    ):
+        affinity: Any = "local_scaling",
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.sigma = sigma
         self.n_neighbors = n_neighbors
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -330,7 +343,8 @@ class SMIC(Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         functions = self.result_.shares / self.result_.divisors

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from volmar.base.notebook import html_card
 from volmar.evidence.wording import p_value_text
 
 __all__ = ["LabelJoin", "LabelTestResult", "named_pair"]
@@ -79,7 +80,7 @@ class LabelJoin:
         return f"{names} ({rows}) are not separated ({self.p_text}): merge them."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelTestResult:
     """Which given clusters are separated from each other, and which should be merged.
 
@@ -186,6 +187,27 @@ class LabelTestResult:
     def __str__(self) -> str:
         """Say it in words: the summary, then a sentence for each join."""
         return "\n".join([self.summary, *self.sentences])
+
+    def __repr__(self) -> str:
+        """Name the outcome; ``print`` says it in words."""
+        given = len(self.clusters) + len(self.untested)
+        return f"LabelTestResult({self.n_real} groups of {given} clusters, alpha={self.alpha:g})"
+
+    def _repr_html_(self) -> str:
+        """Show the summary and a row for each border in a notebook."""
+        rows = [
+            [
+                named_pair(*join.tested),
+                " and ".join(f"{n:,}" for n in join.n_tested),
+                f"{join.p_value:.2g}",
+                f"{join.level:.2g}",
+                "separated" if join.is_real else "not separated: merge them",
+            ]
+            for join in self.tree
+        ]
+        header = ["Border", "Rows", "p-value", "Level", ""]
+        notes = self.sentences[len(self.tree) :]
+        return html_card("Test of given clusters", [self.summary, *notes], header, rows)
 
 
 def _rows(count: int) -> str:

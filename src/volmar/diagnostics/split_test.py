@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 
+from volmar.base.notebook import html_card
 from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
 from volmar.diagnostics.stability import refuse_pairwise, seeded
 from volmar.evidence import column_resolutions
@@ -36,7 +37,7 @@ CURVED = 1e-4
 UNSETTLED = 0.12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SplitTestResult:
     """What held-out rows say about a split.
 
@@ -109,6 +110,21 @@ class SplitTestResult:
             "split, the other half has no gap. There may be groups that overlap, or that no such "
             "split shows."
         )
+
+    def __repr__(self) -> str:
+        """Name the outcome; ``print`` says it in words."""
+        return f"SplitTestResult(is_real={self.is_real}, p_value={self.p_value:.4g})"
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the numbers in a notebook."""
+        rows = [
+            ["p-value", p_value_text(self.p_value, self.p_minimum)],
+            ["level", f"{self.alpha:g}"],
+            ["p-values of the tests", ", ".join(f"{p:.2g}" for p in self.p_values)],
+            ["separation of held-out rows", f"{self.separation:.2f}"],
+            ["rows about which the halves disagree", f"{100 * self.disagreement:.0f} %"],
+        ]
+        return html_card("Test of one group against more", [str(self)], rows=rows)
 
 
 def split_test(

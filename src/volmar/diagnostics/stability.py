@@ -16,12 +16,13 @@ from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_array, check_random_state
 
 from volmar.base.callbacks import silent_clone
+from volmar.base.notebook import html_card
 from volmar.base.validation import check_count, check_number
 
 __all__ = ["ResamplingStability", "fitted_labels", "refuse_pairwise", "seeded", "stability"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResamplingStability:
     """Agreement of clusterings of parts of the rows with the clustering of all.
 
@@ -61,6 +62,21 @@ class ResamplingStability:
             f"{self.agreement:.2f} ± {self.spread:.2f}); {100 * unsure:.0f} % of the rows leave "
             f"their cluster in more than one case of five.{failed}"
         )
+
+    def __repr__(self) -> str:
+        """Name the agreement; ``print`` says it in words."""
+        return f"ResamplingStability(agreement={self.agreement:.3g}, spread={self.spread:.2g})"
+
+    def _repr_html_(self) -> str:
+        """Show the sentence, and the confidence in each cluster, in a notebook."""
+        rows: list[list[str | int]] = []
+        for label in np.unique(self.labels):
+            inside = self.labels == label
+            known = self.confidence[inside & ~np.isnan(self.confidence)]
+            stays = float(known.mean()) if known.size else float("nan")
+            rows.append([f"cluster {label}", int(inside.sum()), f"{stays:.2f}"])
+        header = ["Cluster", "Rows", "Mean confidence"]
+        return html_card("Stability under resampling", [str(self)], header, rows)
 
 
 def stability(

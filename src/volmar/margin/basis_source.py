@@ -56,6 +56,12 @@ class Projection:
     coordinates: NDArray
     coefficients: Any = None
 
+    def __neg__(self) -> Projection:
+        """Return the projection of the opposite vector."""
+        return Projection(
+            -self.coordinates, None if self.coefficients is None else -self.coefficients
+        )
+
 
 @dataclass(frozen=True)
 class BasisExpansion:

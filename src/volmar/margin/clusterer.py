@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import check_block_labels, refuse_blocks
+from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -247,7 +248,16 @@ class MarginClusterer(Clusterer):
         else:
             labels = self._hinge_labels(view, problem, labels)
             result = self._descend(problem, labels, float(self.C))
+        if view.source.passes_are_dear and result.labels.size:
+            with view.source.together():
+                np.ptp(result.labels)
+                ask_sizes(result.labels, prepared.weights)
         return self._checked(result, problem)
+
+    def _renumbered(self, prepared: Prepared, result: MarginResult, order: NDArray) -> Any:
+        if order[0] == 1:
+            prepared.balance = prepared.balance[::-1]
+        return result.renumbered(order)
 
     def _reweighted(self, view: View, weights: Any) -> View:
         """Return the rows with weights that give both sides of the start the same."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine import MarginResult
@@ -86,13 +87,19 @@ class CPMMC(JointClusterer):
         Fewest rows of a cluster, more than two of which are found at once: a count (of weights,
         where there are any) or a share of all rows, at most 1 / n_clusters. Half the size of the
         smallest cluster of the start if not given. Without a least size clusters would empty.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, with multiway="recursive" or n_clusters="auto"; what belongs to one hyperplane
         is then found at ``tree_.splits()[i].model``, not here.
@@ -177,24 +184,26 @@ class CPMMC(JointClusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        C=2.0,
-        threshold="adaptive",
-        balance=None,
-        balance_unit="margin",
-        anneal="auto",
-        init="auto",
-        n_init=None,
-        tol=0.01,
-        max_iter=None,
-        mode="default",
-        cut_tol=None,
-        cccp_tol=None,
-        multiway="joint",
-        min_cluster_size=None,
-        random_state=None,
-    ):
+        C: float = 2.0,
+        threshold: str = "adaptive",
+        balance: float | None = None,
+        balance_unit: str = "margin",
+        anneal: str | Sequence[float] = "auto",
+        init: str | ArrayLike = "auto",
+        n_init: int | None = None,
+        tol: float = 0.01,
+        max_iter: int | None = None,
+        mode: str = "default",
+        cut_tol: float | None = None,
+        cccp_tol: float | None = None,
+        multiway: str = "joint",
+        min_cluster_size: float | None = None,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.C = C
         self.threshold = threshold
@@ -210,12 +219,19 @@ class CPMMC(JointClusterer):
         self.cccp_tol = cccp_tol
         self.multiway = multiway
         self.min_cluster_size = min_cluster_size
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
     def _splits_by_hyperplanes(self) -> bool:
         return True
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -231,7 +247,8 @@ class CPMMC(JointClusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _view(self, X: Any, weights: NDArray | None) -> LinearView:
         return LinearView(X, weights)

@@ -55,6 +55,8 @@ class MarginResult(Result):
         Cuts of the last working set.
     """
 
+    _signed = ("scores", "normal", "t")
+
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: NDArray = field(default_factory=lambda: np.empty(0))
     normal: Any = None

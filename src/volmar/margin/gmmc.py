@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,8 @@ class GMMCResult(Result):
     labelled_objective : float
         Value of eq. 23 at the scores. Labels with a value below -objective do not exist.
     """
+
+    _signed = ("scores", "alpha", "intercept")
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     g: NDArray = field(default_factory=lambda: np.empty(0))
@@ -189,13 +192,19 @@ class GMMC(KernelMixin, Clusterer):
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, default=100
         Most iterations; 15 to 35 are usual.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Taken for the sake of one interface: the method is deterministic.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row: 1 where its score is positive.
+        Cluster of each training row, by size: 0 is the largest, and scores are positive in 1.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -274,20 +283,22 @@ class GMMC(KernelMixin, Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        kernel="rbf",
-        gamma="scale",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        C=1.0,
-        balance_weight=None,
-        shift=None,
-        tol=1e-7,
-        max_iter=100,
-        random_state=None,
-    ):
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        C: float | None = 1.0,
+        balance_weight: float | None = None,
+        shift: float | None = None,
+        tol: float = 1e-7,
+        max_iter: int = 100,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
         self.gamma = gamma
@@ -299,9 +310,11 @@ class GMMC(KernelMixin, Clusterer):
         self.shift = shift
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -315,7 +328,8 @@ class GMMC(KernelMixin, Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._expansion(X, self.dual_coef_) + self.intercept_

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
@@ -140,13 +141,19 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
         Most regressions.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -234,24 +241,26 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        kernel="rbf",
-        gamma="auto",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        method="exact",
-        n_landmarks=100,
-        C="scale",
-        bias="gap",
-        min_cluster_size=None,
-        init="auto",
-        n_init=1,
-        tol=1e-3,
-        max_iter=50,
-        random_state=None,
-    ):
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str | None = "auto",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        method: str = "exact",
+        n_landmarks: int = 100,
+        C: float | str = "scale",
+        bias: str = "gap",
+        min_cluster_size: float | None = None,
+        init: str | ArrayLike = "auto",
+        n_init: int = 1,
+        tol: float = 1e-3,
+        max_iter: int = 50,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
         self.gamma = gamma
@@ -267,9 +276,16 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -285,7 +301,8 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     # ------------------------------------------------------------------ parameters
 
@@ -450,6 +467,11 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         return k_means_start(view.start_rows(), prepared.weights, seed)
 
     # ------------------------------------------------------------------ fitted
+
+    def _renumbered(self, prepared: Prepared, result: IterSVRResult, order: NDArray) -> Any:
+        if order[0] == 1:
+            prepared.balance = prepared.balance[::-1]
+        return result.renumbered(order)
 
     def _publish(self, prepared: Prepared, result: IterSVRResult) -> None:
         # In the engine's terms a hyperplane whose margin is 1.

@@ -49,6 +49,8 @@ class IterSVRResult(Result):
         Newton steps of all regressions.
     """
 
+    _signed = ("scores", "normal", "bias", "intercept")
+
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: NDArray = field(default_factory=lambda: np.empty(0))
     normal: NDArray = field(default_factory=lambda: np.empty(0))

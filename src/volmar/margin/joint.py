@@ -50,7 +50,7 @@ class JointClusterer(MarginClusterer):
         return self.multiway == "recursive"
 
     def _is_joint(self) -> bool:
-        many = isinstance(self.n_clusters, Integral) and self.n_clusters > 2
+        many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
         return many and self.multiway == "joint"
 
     # ------------------------------------------------------------------ parameters

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
@@ -126,13 +127,19 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         Relative to the objective, by how much a labelling must be violated to be added.
     max_iter : int, default=50
         Most labellings.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row; where `decision_function` is positive.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -243,23 +250,25 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        kernel="rbf",
-        gamma="auto",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        method="exact",
-        n_landmarks=100,
-        C=30.0,
-        balance=None,
-        init="auto",
-        n_starts=10,
-        tol=0.01,
-        max_iter=50,
-        random_state=None,
-    ):
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str | None = "auto",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        method: str = "exact",
+        n_landmarks: int = 100,
+        C: float = 30.0,
+        balance: float | None = None,
+        init: str | ArrayLike = "auto",
+        n_starts: int = 10,
+        tol: float = 0.01,
+        max_iter: int = 50,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
         self.gamma = gamma
@@ -274,9 +283,16 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         self.n_starts = n_starts
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -293,7 +309,8 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)

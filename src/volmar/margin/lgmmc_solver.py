@@ -76,6 +76,8 @@ class LabelGenerationResult(Result):
         Products with the data.
     """
 
+    _signed = ("scores", "normal")
+
     bound: float = -np.inf
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: NDArray = field(default_factory=lambda: np.empty(0))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import MarginClusterer, Prepared
@@ -97,13 +98,19 @@ class MultivariateMMC(KernelView, MarginClusterer):
     cccp_tol : float, optional
         Share of the objective at which relabelling ends, 0.01 if not given (the paper's 1 %). Only
         with mode="paper".
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -167,31 +174,33 @@ class MultivariateMMC(KernelView, MarginClusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        loss="nmi",
-        beta=1.5,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        method="exact",
-        n_landmarks=100,
-        C=1.2,
-        threshold="adaptive",
-        balance=None,
-        balance_unit="margin",
-        anneal="auto",
-        init="auto",
-        n_init=4,
-        tol=0.01,
-        max_iter=None,
-        mode="default",
-        cut_tol=None,
-        cccp_tol=None,
-        random_state=None,
-    ):
+        loss: str = "nmi",
+        beta: float = 1.5,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        method: str = "exact",
+        n_landmarks: int = 100,
+        C: float = 1.2,
+        threshold: str = "adaptive",
+        balance: float | None = None,
+        balance_unit: str = "margin",
+        anneal: str | Sequence[float] = "auto",
+        init: str | ArrayLike = "auto",
+        n_init: int = 4,
+        tol: float = 0.01,
+        max_iter: int | None = None,
+        mode: str = "default",
+        cut_tol: float | None = None,
+        cccp_tol: float | None = None,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.loss = loss
         self.beta = beta
@@ -214,9 +223,11 @@ class MultivariateMMC(KernelView, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -230,7 +241,8 @@ class MultivariateMMC(KernelView, MarginClusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, UNITS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,8 @@ class SDPMMCResult(ElliptopeResult):
     labelled_objective : float
         Value of that machine. No labels (that satisfy the balance) have one below `lower_bound`.
     """
+
+    _signed = ("scores",)
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: NDArray = field(default_factory=lambda: np.empty(0))
@@ -210,13 +213,19 @@ class SDPMMC(KernelMixin, Clusterer):
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=2000
         Most iterations of the outer descent.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the start, and of random rounding.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -290,24 +299,26 @@ class SDPMMC(KernelMixin, Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        kernel="rbf",
-        gamma="scale",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        center=True,
-        C=1.0,
-        balance="auto",
-        row_balance=False,
-        triangle=False,
-        rounding="centred",
-        mode="default",
-        tol=1e-5,
-        max_iter=2000,
-        random_state=None,
-    ):
+        kernel: str | Callable[..., Any] = "rbf",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        center: bool = True,
+        C: float = 1.0,
+        balance: float | str | None = "auto",
+        row_balance: bool = False,
+        triangle: bool = False,
+        rounding: str = "centred",
+        mode: str = "default",
+        tol: float = 1e-5,
+        max_iter: int = 2000,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
         self.gamma = gamma
@@ -323,9 +334,11 @@ class SDPMMC(KernelMixin, Clusterer):
         self.mode = mode
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -339,7 +352,8 @@ class SDPMMC(KernelMixin, Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._expansion(X, self.dual_coef_) + self.intercept_

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 
@@ -149,13 +150,19 @@ class SKMMC(KernelWidth, MarginClusterer):
     cccp_tol : float, optional
         The paper's :math:`\epsilon` (eq. 15), 0.1 if not given; 0.3 for large data. Only with
         mode="paper".
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts and searches.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -244,26 +251,28 @@ class SKMMC(KernelWidth, MarginClusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        sigma="auto",
-        basis="split",
-        n_basis=None,
-        max_basis=50,
-        C=2.0,
-        threshold="adaptive",
-        balance=None,
-        balance_unit="margin",
-        anneal="auto",
-        init="auto",
-        n_init=4,
-        tol=0.01,
-        max_iter=None,
-        mode="default",
-        cut_tol=None,
-        cccp_tol=None,
-        random_state=None,
-    ):
+        sigma: float | str | None = "auto",
+        basis: str = "split",
+        n_basis: int | None = None,
+        max_basis: int = 50,
+        C: float = 2.0,
+        threshold: str = "adaptive",
+        balance: float | None = None,
+        balance_unit: str = "margin",
+        anneal: str | Sequence[float] = "auto",
+        init: str | ArrayLike = "auto",
+        n_init: int = 4,
+        tol: float = 0.01,
+        max_iter: int | None = None,
+        mode: str = "default",
+        cut_tol: float | None = None,
+        cccp_tol: float | None = None,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.sigma = sigma
         self.basis = basis
@@ -281,9 +290,16 @@ class SKMMC(KernelWidth, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -299,7 +315,8 @@ class SKMMC(KernelWidth, MarginClusterer):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
 from volmar._memory import available_memory
 from volmar.base import SplitTree
@@ -28,6 +31,8 @@ _SPARSE = {
     ("csr", False): sparse.csr_matrix,
     ("csc", False): sparse.csc_matrix,
 }
+# Names that files of earlier versions lack, with the values that those versions meant.
+LATER = {"alpha": 0.05, "max_clusters": None, "n_left": 0, "sign": 1.0}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -247,6 +252,7 @@ class Decoder:
     def _object(self, name: Any, state: Any) -> Any:
         cls = self._class(name)
         parts = {key: self.value(part) for key, part in self._typed(state, dict).items()}
+        parts |= {name: value for name, value in _later(cls).items() if name not in parts}
         fault = attribute_fault(cls, parts)
         if fault:
             raise self._archive.error(f"has a {cls.__name__} that {fault}")
@@ -274,3 +280,13 @@ class Decoder:
                 raise self._archive.error("has a tree of splits that is not one")
             seen.add(id(node))
             stack.extend(node.children)
+
+
+def _later(cls: type) -> dict[str, Any]:
+    """Return the names that a class has got since the first files were written."""
+    own: Iterable[str] = ()
+    if is_dataclass(cls):
+        own = (one.name for one in fields(cls))
+    elif issubclass(cls, BaseEstimator):
+        own = inspect.signature(cls).parameters
+    return {name: LATER[name] for name in own if name in LATER}

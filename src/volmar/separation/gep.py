@@ -42,6 +42,8 @@ class SeparationResult(Result):
         What the race ranked it by (`held_out_scores`).
     """
 
+    _signed = ("w", "threshold")
+
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     w: NDArray = field(default_factory=lambda: np.empty(0))
     threshold: float = 0.0

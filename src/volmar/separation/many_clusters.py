@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -95,6 +96,8 @@ class ManyClusters(Clusterer):
             best = max(
                 results, key=lambda one: pooled_separation(prepared.z, judge, one.labels, k)
             )
+            best = best.renumbered(_matched(self.labels_, best.labels, weights, k))
+            best = self._number_leaves(best, weights)
             self._set_result(best)
             self._publish_multiway(prepared, best, regularized.reg)
 
@@ -199,8 +202,7 @@ class ManyClusters(Clusterer):
             threshold=cut - float(split.coef_[0] @ z.mean),
             reg=model._usual_reg(),
         )
-        model._set_result(result)
-        model._publish(prepared, result)
+        model._finish(prepared, result, weights)
         return model
 
     def _least_size_in_part(self, n: int, weights: NDArray | None) -> Any:
@@ -307,6 +309,12 @@ def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
     both = np.bincount(labels[labels == refined], minlength=k)
     larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
     return bool((both >= KEPT * larger).all())
+
+
+def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+    """Return for each of k leaves of the tree the cluster that has most of its rows."""
+    shared = np.bincount(leaves * k + labels, weights, minlength=k * k).reshape(k, k)
+    return linear_sum_assignment(shared, maximize=True)[1]
 
 
 def _is_wide(X: Any) -> bool:

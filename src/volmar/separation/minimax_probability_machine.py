@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -249,15 +249,15 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        reg=1e-2,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        n_components=None,
-        random_state=None,
-    ):
+        reg: float = 1e-2,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        n_components: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.reg = reg
         self.kernel = kernel
         self.gamma = gamma
@@ -267,7 +267,7 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         self.n_components = n_components
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the plane between two classes.
 
         Parameters
@@ -322,7 +322,8 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one.
+            Positive for `classes_[1]`. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         check_is_fitted(self, "result_")
         if is_dask(X):
@@ -345,7 +346,8 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Classes. A lazy dask array in the same blocks where X is one.
+            Classes. A lazy dask array in the same blocks where X is one,
+            a Series with its index where X is a dask DataFrame.
         """
         if is_dask(X):
             check_is_fitted(self, "result_")
@@ -436,7 +438,7 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: Any, weights: NDArray | None) -> tuple[Any, RowSource]:
         """Return the fitted feature map of the kernel and the rows of its features."""
-        kernel = {
+        kernel: dict[str, Any] = {
             "kernel": self.kernel,
             "gamma": self._resolved_gamma(X, weights),
             "degree": self.degree,

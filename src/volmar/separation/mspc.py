@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
 from volmar.base.blocks import check_block_labels, refuse_blocks
+from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -57,7 +59,8 @@ N_LANDMARKS = 200
 DEFAULT_LEAST = 0.04
 
 
-class Prepared(NamedTuple):
+@dataclass
+class Prepared:
     """What all starts share."""
 
     X: Any  # the rows, or their features under the kernel
@@ -65,6 +68,7 @@ class Prepared(NamedTuple):
     regularized: RegularizedCorrelation
     feature_map: Any
     min_weight: float
+    swapped: Any = None  # labels in blocks, whose moments are known, before clusters were swapped
 
 
 class MSPC(ManyClusters):
@@ -83,11 +87,11 @@ class MSPC(ManyClusters):
     ----------
     n_clusters : int, "auto" or "fast", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
-        more than one group; pure noise stays a single cluster with probability at least 0.95 (see
-        `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask collection it looks
-        at 20,000 rows. "fast" splits as long as the two sides are separated with a probability of
-        3/4 or more, which is the largest value for a symmetric density with one mode; see the
-        notes for where that fails.
+        more than one group; pure noise stays a single cluster with probability at least 1 -
+        `alpha` (see `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask
+        collection it looks at 20,000 rows. "fast" splits as long as the two sides are separated
+        with a probability of 3/4 or more, which is the largest value for a symmetric density with
+        one mode; see the notes for where that fails.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
@@ -137,13 +141,19 @@ class MSPC(ManyClusters):
     mode : {"default", "paper"}, default="default"
         "paper" starts from k-means on X and goes on until no row switches, and has solver="eig"
         threshold XX'q as the paper did.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto" or "fast"; no limit if not
+        given. The strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts, sample and landmarks.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters or "auto" was asked for, found by
         splitting again. Rows may have changed clusters since (`labels_`): those at the borders,
@@ -213,25 +223,27 @@ class MSPC(ManyClusters):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        multiway="recursive",
-        solver="gep",
-        reg=None,
-        init="auto",
-        n_init=16,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=1,
-        kernel_params=None,
-        scan="auto",
-        min_cluster_size=None,
-        max_iter=100,
-        tol=1e-3,
-        mode="default",
-        random_state=None,
-    ):
+        multiway: str = "recursive",
+        solver: str = "gep",
+        reg: float | None = None,
+        init: str | ArrayLike = "auto",
+        n_init: int = 16,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        scan: str = "auto",
+        min_cluster_size: float | None = None,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        mode: str = "default",
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.multiway = multiway
         self.solver = solver
@@ -248,9 +260,16 @@ class MSPC(ManyClusters):
         self.max_iter = max_iter
         self.tol = tol
         self.mode = mode
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None, sample_weight=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the clusters of X.
 
         Parameters
@@ -266,7 +285,8 @@ class MSPC(ManyClusters):
         -------
         self
         """
-        return self._fit(X, sample_weight)
+        self._fit(X, sample_weight)
+        return self
 
     # ------------------------------------------------------------------ parameters
 
@@ -357,7 +377,7 @@ class MSPC(ManyClusters):
         if isinstance(gamma, str):
             check_choice("gamma", gamma, ["scale"])
             gamma = scale_gamma(X)
-        parameters = {
+        parameters: dict[str, Any] = {
             "gamma": None if callable(self.kernel) else gamma,
             "degree": self.degree,
             "coef0": self.coef0,
@@ -379,6 +399,7 @@ class MSPC(ManyClusters):
         if z.rows.passes_are_dear:
             with z.rows.together():
                 result.labels.sum()
+                ask_sizes(result.labels, z.rows.weights)
                 z.rows.moments(result.labels, center=z.moments.center)
         if int(result.labels.sum()) in (0, result.labels.size):
             raise ValueError(
@@ -489,6 +510,11 @@ class MSPC(ManyClusters):
 
     # ------------------------------------------------------------------ fitted
 
+    def _renumbered(self, prepared: Prepared, result: Any, order: NDArray) -> Any:
+        if prepared.z.rows.passes_are_dear and order[0] == 1:
+            prepared.swapped = result.labels
+        return result.renumbered(order)
+
     def _publish(self, prepared: Prepared, result: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):
             self._publish_multiway(prepared, result, self._usual_reg())
@@ -512,8 +538,11 @@ class MSPC(ManyClusters):
     def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
         z = prepared.z
         center = z.moments.center
-        is_smaller = z.rows.passes_are_dear or labels.sum() <= labels.size / 2
-        smaller = labels if is_smaller else ~labels
+        smaller = labels
+        if prepared.swapped is not None:
+            smaller = prepared.swapped
+        elif not z.rows.passes_are_dear and labels.sum() > labels.size / 2:
+            smaller = ~labels
         part = z.rows.moments(smaller, center=center)
         part = part if smaller is labels else z.moments - part
         means, variances = [], []

@@ -42,6 +42,14 @@ class MultiwaySeparationResult(Result):
     offsets: NDArray = field(default_factory=lambda: np.empty(0))
     pairs: NDArray = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
+    @property
+    def _numbers(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("labels", "pairs") if self.pairs.size else ("labels",)
+
+    @property
+    def _per_cluster(self) -> dict[str, int]:  # type: ignore[override]
+        return {} if self.pairs.size else {"directions": 1, "offsets": 0}
+
 
 class Step(NamedTuple):
     """Directions and offsets learnt from labels, what they are worth, and their own labels."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Status(Enum):
@@ -57,6 +59,14 @@ class Result:
         of a direct one.
     """
 
+    #: Fields that hold numbers of clusters.
+    _numbers: ClassVar[tuple[str, ...]] = ("labels",)
+    #: Fields whose sign tells two clusters apart; of more they have one entry each, on the last
+    #: axis.
+    _signed: ClassVar[tuple[str, ...]] = ()
+    #: Fields with an entry for each cluster, two or more, on the given axis.
+    _per_cluster: ClassVar[Mapping[str, int]] = MappingProxyType({})
+
     objective: float
     gap: float = float("nan")
     residuals: Mapping[str, float] = field(default_factory=dict)
@@ -70,8 +80,8 @@ class Result:
     def __repr__(self) -> str:
         """Name every field; arrays by their shape, or a fit's result would fill the screen."""
         parts = []
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
+        for one in fields(self):
+            name, value = one.name, getattr(self, one.name)
             if isinstance(value, np.ndarray):
                 value = f"<array of shape {value.shape}>"
             elif isinstance(value, tuple) and len(value) > 3:
@@ -87,8 +97,32 @@ class Result:
 
     def __reduce__(self):
         """Pickle through plain dicts: a mapping proxy cannot be pickled."""
-        state = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
         return _rebuild, (type(self), state | {"residuals": dict(self.residuals)})
+
+    def renumbered(self, order: NDArray) -> Self:
+        """Return the same answer with other numbers of its clusters: j for what was ``order[j]``.
+
+        Parameters
+        ----------
+        order : ndarray of int of shape (k,)
+            The clusters in their new order.
+        """
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        changed: dict[str, Any] = {}
+        for name in self._numbers:
+            changed[name] = _renumbered(getattr(self, name), order)
+        for name in self._signed:
+            value = getattr(self, name)
+            changed[name] = -value if len(order) == 2 else np.take(value, order, axis=-1)
+        for name, axis in self._per_cluster.items():
+            value = getattr(self, name)  # clusters without rows, which are last, may have no entry
+            changed[name] = np.take(value, order[order < value.shape[axis]], axis=axis)
+        if "scores" in self._signed and len(order) == 2:
+            # A row on the border belongs to cluster 0, whichever that is.
+            changed["labels"] = changed["labels"] * (changed["scores"] != 0)
+        return replace(self, **changed)
 
     def is_certified(self, tol: float) -> bool:
         """Whether the solver converged, its gap (where it has one) and residuals within `tol`."""
@@ -98,3 +132,10 @@ class Result:
 
 def _rebuild(cls: type[Result], state: dict) -> Result:
     return cls(**state)
+
+
+def _renumbered(labels: Any, order: NDArray) -> Any:
+    """Return labels by the new numbers; those of rows in blocks are of two clusters."""
+    if len(order) == 2:
+        return (labels == 0).astype(np.int64)
+    return np.argsort(order)[labels]

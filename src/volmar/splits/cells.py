@@ -44,6 +44,10 @@ class LinearCells:
             np.vstack([np.zeros_like(w), w]), np.array([0.0, -cut]), np.array([False, True])
         )
 
+    def swapped(self) -> LinearCells:
+        """Return the same cells with the first side as the second."""
+        return LinearCells(self.coef, self.intercept, ~self.sides)
+
     def functions(self, X: Any) -> NDArray[np.float64]:
         """Return the values (n, k) of the functions at rows, dense or CSR."""
         return np.asarray(X @ self.coef.T) + self.intercept

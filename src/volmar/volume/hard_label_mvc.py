@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class HardLabelResult(ElliptopeResult):
         labels may be one choice of several, however small the gap: it bounds the value of the
         relaxation, not the labels. `status` is the relaxation's.
     """
+
+    _signed = ("scores",)
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: NDArray = field(default_factory=lambda: np.empty(0))
@@ -119,13 +121,19 @@ class HardLabelMVC(Clusterer):
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=1000
         Most iterations of the outer descent.
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of the start, and of random rounding.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row.
+        Cluster of each training row, by size: 0 is the largest.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -179,21 +187,23 @@ class HardLabelMVC(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        affinity="gaussian",
-        sigma=None,
-        n_neighbors=None,
-        reg=None,
-        C=1.0,
-        balance=1.0,
-        row_balance=False,
-        rounding="centred",
-        mode="default",
-        tol=1e-5,
-        max_iter=1000,
-        random_state=None,
-    ):
+        affinity: Any = "gaussian",
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        reg: float | None = None,
+        C: float = 1.0,
+        balance: float | None = 1.0,
+        row_balance: bool = False,
+        rounding: str = "centred",
+        mode: str = "default",
+        tol: float = 1e-5,
+        max_iter: int = 1000,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.sigma = sigma
@@ -206,9 +216,11 @@ class HardLabelMVC(Clusterer):
         self.mode = mode
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -222,7 +234,8 @@ class HardLabelMVC(Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     def _scores(self, X: Any) -> NDArray:
         y = 2.0 * self.labels_ - 1.0

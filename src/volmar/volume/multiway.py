@@ -6,6 +6,7 @@ import dataclasses
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,9 @@ class MultiwayVolumeResult(Result):
     n_missed : int
         Clusters that k-means left empty at the start, filled by a part of the largest.
     """
+
+    _numbers = ("labels", "start")
+    _per_cluster: ClassVar = {"field": 1, "h": 1}
 
     labels: NDArray = dataclasses.field(default_factory=lambda: np.empty(0, dtype=np.int64))
     field: NDArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))

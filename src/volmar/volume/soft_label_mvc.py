@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,13 +136,19 @@ class SoftLabelMVC(Clusterer):
     max_iter : int, optional
         Most steps of the quadratic programming (100 if not given), or of the repetition in the
         fast mode (20 if not given; 1 stops at the paper's labels).
+    alpha : float, default=0.05
+        Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
+        too many. From 0.001, for which tests take longer, to 0.5.
+    max_clusters : int, optional
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of k-means at the start of more than two clusters. Two are found without chance.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row: 1 where h is not negative.
+        Cluster of each training row, by size: 0 is the largest, and h is positive in 1.
     h_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Soft responses, of norm 1. At a small `reg` all of a cluster are nearly the same. For more
         than two clusters the columns of `field_`, scaled to norm 1.
@@ -229,21 +235,23 @@ class SoftLabelMVC(Clusterer):
 
     def __init__(
         self,
-        n_clusters=2,
+        n_clusters: int | str = 2,
         *,
-        affinity=None,
-        sigma=None,
-        n_neighbors=None,
-        reg=1e-2,
-        balance=None,
-        n_candidates=None,
-        Q="laplacian",
-        mode="fast",
-        multiway="joint",
-        tol=1e-6,
-        max_iter=None,
-        random_state=None,
-    ):
+        affinity: Any = None,
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        reg: float = 1e-2,
+        balance: float | None = None,
+        n_candidates: int | None = None,
+        Q: Any = "laplacian",
+        mode: str = "fast",
+        multiway: str = "joint",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        alpha: float = 0.05,
+        max_clusters: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
         self.sigma = sigma
@@ -256,9 +264,11 @@ class SoftLabelMVC(Clusterer):
         self.multiway = multiway
         self.tol = tol
         self.max_iter = max_iter
+        self.alpha = alpha
+        self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(self, X, y=None):  # noqa: ARG002 -- scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
         """Find the clusters of X.
 
         Parameters
@@ -272,7 +282,8 @@ class SoftLabelMVC(Clusterer):
         -------
         self
         """
-        return self._fit(X)
+        self._fit(X)
+        return self
 
     @property
     def degenerate_(self) -> bool:
@@ -307,7 +318,7 @@ class SoftLabelMVC(Clusterer):
         for name in ("n_candidates", "max_iter"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if isinstance(self.n_clusters, Integral) and self.n_clusters > 2:
+        if isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2:
             self._check_multiway()
 
     def _check_multiway(self) -> None:

@@ -40,6 +40,8 @@ class VolumeResult(SoftResponses):
         Labels that differ between the start and the end.
     """
 
+    _signed = ("h", "field", "balance_multiplier", "start", "second_vector", "chosen_vector")
+
     labels: NDArray = dataclasses.field(default_factory=lambda: np.empty(0, dtype=np.int64))
     start: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     second_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))

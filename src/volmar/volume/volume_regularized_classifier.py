@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -152,15 +152,15 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        affinity="local_scaling",
-        sigma=None,
-        n_neighbors=None,
-        reg=1.0,
-        scale=None,
-        Q="laplacian",
-        tol=1e-8,
-        random_state=None,
-    ):
+        affinity: Any = "local_scaling",
+        sigma: float | str | None = None,
+        n_neighbors: int | None = None,
+        reg: float = 1.0,
+        scale: Any = None,
+        Q: Any = "laplacian",
+        tol: float = 1e-8,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.affinity = affinity
         self.sigma = sigma
         self.n_neighbors = n_neighbors
@@ -170,7 +170,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Spread the labels of some rows over all.
 
         Parameters

@@ -36,8 +36,7 @@ def as_table(X: Any) -> BlockTable:
     """
     if isinstance(X, BlockTable):
         return X
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array(lengths=True)
+    X = _as_array(X)
     if X.ndim != 2:
         raise ValueError(
             f"X must have two dimensions (rows, features), got a dask array with {X.ndim}. "
@@ -50,9 +49,7 @@ def as_table(X: Any) -> BlockTable:
         )
     if len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
-    if any(np.isnan(size) for size in (*X.chunks[0], *X.chunks[1])):
-        X = X.copy()
-        X.compute_chunk_sizes()
+    X = _with_sizes(X)
     if 0 in X.shape:
         raise ValueError(f"X must have a row and a column at least, got {X.shape}.")
     return BlockTable(Blocks(X))
@@ -80,16 +77,14 @@ def as_beside(table: BlockTable, array: Any, name: str) -> RowVector:
         if array.table.rows_of is not table.rows_of:
             raise ValueError(f"{name} is a vector over other rows than those of X.")
         return array
-    if hasattr(array, "to_dask_array"):
-        array = array.to_dask_array(lengths=True)
+    array = _as_array(array)
     chunks = table.rows_of.X.chunks[:1]
     if not is_dask(array):
         array = np.asarray(array)
         if array.shape == (table.n_rows,):
             array = da.from_array(array, chunks=chunks)
-    elif any(np.isnan(size) for size in array.shape):
-        array = array.copy()
-        array.compute_chunk_sizes()
+    else:
+        array = _with_sizes(array)
     if array.shape != (table.n_rows,):
         raise ValueError(
             f"{name} must have one entry for each row, shape ({table.n_rows},), got {array.shape}."
@@ -97,3 +92,20 @@ def as_beside(table: BlockTable, array: Any, name: str) -> RowVector:
     if array.chunks != chunks:
         array = array.rechunk(chunks)
     return table.beside(array)
+
+
+def _as_array(collection: Any) -> Any:
+    """Return a dask DataFrame or Series as a dask array, anything else as it is.
+
+    Not with ``lengths=True``: dask joins small Parquet files by the columns that are read, so that
+    the lengths may be those of other blocks than the array's.
+    """
+    return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
+
+
+def _with_sizes(array: Any) -> Any:
+    """Return a dask array with known chunk sizes: by a pass where they are not."""
+    if any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        array = array.copy()
+        array.compute_chunk_sizes()
+    return array

@@ -1,0 +1,63 @@
+"""Cluster numbers in a stable order: by size, the largest first, ties by the first row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.rows import RowVector
+
+__all__ = ["ask_sizes", "cluster_order"]
+
+# Shares of the total weight that differ by less are equal: sums of the same weights in another
+# order differ by rounding. A power of two, so that no share of few rows lies between two steps.
+RESOLUTION = 2.0**-30
+
+
+def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
+    """Return the numbers of k clusters, the largest cluster first.
+
+    Of clusters of the same size that with the first row comes first; those without rows are last.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,) or RowVector
+        Clusters, 0 to k - 1. Rows in blocks have two.
+    weights : ndarray of shape (n,), RowVector or None
+        Sample weights: a row of weight 2 counts twice.
+    k : int
+        Number of clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.base.numbering import cluster_order
+    >>> cluster_order(np.array([2, 0, 1, 1, 0]), None, 3)
+    array([0, 1, 2])
+    >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
+    array([2, 0, 1])
+    """
+    if isinstance(labels, RowVector):
+        total, second, first_row = ask_sizes(labels, weights)
+        sizes = np.array([total - second, second])
+        first = np.array([first_row > 0, first_row == 0], dtype=np.intp)
+    else:
+        labels = np.asarray(labels).astype(np.intp)
+        sizes = np.bincount(labels, weights, minlength=k)
+        first = np.full(k, labels.size)
+        first[labels[::-1]] = np.arange(labels.size)[::-1]
+    shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
+    return np.lexsort((first, -shares))
+
+
+def ask_sizes(labels: Any, weights: Any) -> tuple[float, float, float]:
+    """Return the weight of all rows in blocks, that of cluster 1, and the label of the first row.
+
+    Asked for inside `together`, a pass for other sums brings them.
+    """
+    first_row = (labels * (labels.table.row_numbers() == 0)).sum()
+    if weights is None:
+        return float(labels.size), float(labels.sum()), float(first_row)
+    return float(weights.sum()), float((weights * labels).sum()), float(first_row)
