@@ -9,13 +9,14 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from typer.testing import CliRunner
 
 from volmar import MSPC
-from volmar.cli import compare, rows, score
+from volmar.cli import compare, match_labels, rows
 from volmar.cli.app import app
 from volmar.cli.compare import Comparison, compare_file, compare_methods
 from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.models import save_model
 from volmar.tables import Preparation, TableError, read_folder, read_table, sample_rows
+from volmar.tables.folder import computed
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +101,51 @@ class TestCsvTypes:
         assert frame["t"].tolist() == ["1", "2", "x", "y"]
         assert frame["e"].isna().all()
 
-    def test_a_word_far_down(self, tmp_path):
-        (tmp_path / "1.csv").write_text("n\n" + "1\n" * 1500 + "word\n")
-        with pytest.raises(TableError, match=r"'word' in a later row.*--drop"):
+    def test_a_word_far_down_is_a_missing_value(self, invoke, tmp_path, rng):
+        values = [f"{x:.3f},{y:.3f}" for x, y in rng.normal(size=(1500, 2))]
+        values[1300] = "1.5,word"
+        (tmp_path / "1.csv").write_text("n,m\n" + "\n".join(values) + "\n")
+        drawn = sample_rows(read_folder(tmp_path))
+        assert drawn.frame["m"][1300] == "word"
+        assert float(drawn.frame["m"][0]) == float(values[0].split(",")[1])
+        result = invoke("cluster", tmp_path)
+        assert result.exit_code == 0, result.stderr
+        assert "'word' in row 1300: taken as missing" in result.stderr
+
+    def test_blocks_of_a_file_are_the_file(self, tmp_path, monkeypatch, rng):
+        frame = pd.DataFrame({"n": np.arange(300), "x": rng.normal(size=300), "ä": 'ö,"ü'})
+        frame.loc[200, "n"] = 2**60 + 1
+        frame.to_csv(tmp_path / "1.csv", index=False)
+        frame.to_csv(tmp_path / "2.csv.gz", index=False)
+        for size in (1 << 26, 1000, 37, len("n,x,ä\n".encode())):
+            monkeypatch.setattr("volmar.tables.folder._TEXT_BLOCK", size)
+            back = read_folder(tmp_path)
+            assert back.npartitions > 100 if size < 100 else back.npartitions < 30
+            want = pd.concat([frame, frame], ignore_index=True)
+            got = pd.concat([part for part in computed(back.to_delayed()) if len(part)])
+            pd.testing.assert_frame_equal(
+                got.reset_index(drop=True), want, check_dtype=False, rtol=0
+            )
+            some = pd.concat(part for part in computed(back[["x"]].to_delayed()) if len(part))
+            np.testing.assert_array_equal(some["x"], want["x"])
+
+    def test_damage_names_the_file(self, tmp_path):
+        rows = "\n".join(f"{i},{i}" for i in range(1500))
+        (tmp_path / "1.csv").write_text("n,m\n" + rows + "\n7,8,9\n")
+        with pytest.raises(TableError, match=r"1\.csv cannot be read: Expected 2 fields"):
             sample_rows(read_folder(tmp_path))
+
+    def test_damage_in_a_later_block(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("volmar.tables.folder._TEXT_BLOCK", 1000)
+        rows = "\n".join(f"{i},{i}" for i in range(1500))
+        (tmp_path / "1.csv").write_text("n,m\n" + rows + "\n7,8,9\n")
+        with pytest.raises(TableError, match=r"1\.csv cannot be read"):
+            sample_rows(read_folder(tmp_path))
+
+    def test_not_utf8_far_down(self, tmp_path):
+        text = b"n,t\n" + b"1,a\n" * 100_000 + b"2,caf\xe9\n"
+        (tmp_path / "1.csv").write_bytes(text)
+        assert read_folder(tmp_path).compute()["t"].iloc[-1] == "caf\xe9"
 
 
 class TestPredict:
@@ -321,12 +363,26 @@ class TestCompare:
         (run,) = [run for run in found.runs if run.method == "MSPC"]
         assert adjusted_rand_score(run.labels, own.labels_) == 1.0
 
+    def test_kinds_of_columns(self, invoke, folder, tmp_path, groups):
+        pd.DataFrame({"label": groups[1]}).to_csv(tmp_path / "labels.csv", index=False)
+        for arguments in (
+            ["compare", folder, "-m", "KMeans", "-k", 3],
+            ["score", folder, "--labels", tmp_path / "labels.csv", "--no-test"],
+        ):
+            result = invoke(*arguments, "--kind", "who=ignore", "--kind", "c=ignore", "--json")
+            assert result.exit_code == 0, result.stderr
+            content = json.loads(result.stdout)
+            assert content.get("columns", 2) == 2
+            result = invoke(*arguments, "--kind", "c=nonsense")
+            assert result.exit_code == 2
+            assert "--kind c=nonsense" in result.stderr
+
     def test_other_suffixes_are_refused_at_once(self, folder, tmp_path):
         with pytest.raises(TableError, match=r"\.parquet"):
             compare_file(str(folder), out=tmp_path / "c.xlsx")
 
 
 def test_ids_of_either_kind_match():
-    known, wanted = score._alike(np.array([3.0, 4.0]), np.array([4, 3]))
+    known, wanted = match_labels._alike(np.array([3.0, 4.0]), np.array([4, 3]))
     assert known.tolist() == ["3", "4"]
     assert wanted.tolist() == ["4", "3"]

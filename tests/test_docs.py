@@ -107,4 +107,5 @@ def test_every_section_of_the_reference_has_a_caption_in_the_sidebar():
     sections = re.split(r"^(.+)\n[-~]{3,}$", reference, flags=re.MULTILINE)[1:]
     for title, body in zip(sections[::2], sections[1::2], strict=True):
         if ":toctree:" in body:
-            assert re.findall(r"^   :caption: (.+)$", body, re.MULTILINE) == [title]
+            found = re.findall(r"^   :caption: (.+)$", body, re.MULTILINE)
+            assert found == [title], f"the first autosummary of {title!r} needs a :caption:"

@@ -199,6 +199,16 @@ class TestKinds:
         refused(lambda: Preparation(kinds={"city": "date"}).fit(frame), "'city'", "2024-12-31")
         refused(lambda: Preparation(kinds={"amount": "date"}).fit(frame), "'amount'", "numbers")
 
+    def test_codes_written_as_text(self):
+        words = [f"{i * 37 % 100:05d}" for i in range(60)]
+        frame = pd.DataFrame({"n": words, "x": np.random.default_rng(0).normal(size=60)})
+        preparation = Preparation().fit(frame)
+        assert preparation.left_out_ == {"n": "numbers with leading zeros are codes"}
+        frame["n"] = [str(10 + i % 40) for i in range(60)]
+        assert Preparation().fit(frame).feature_names_ == ["n", "x"]
+        frame = frame.rename(columns={"n": "zip"})
+        assert Preparation().fit(frame).kinds_["zip"] == "id"
+
     def test_places_of_ordinal_values(self):
         frame = self.table()
         preparation = Preparation(columns=["answer", "size"], scale="none")

@@ -192,6 +192,15 @@ def test_feather(tmp_path, name):
     refused(tmp_path / name, "Feather")
 
 
+def test_text_in_parquet_that_is_not_utf8(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    words = pa.array([b"fine", b"caf\xe9"], type=pa.binary())
+    pq.write_table(pa.table({"a": [1.0, 2.0], "t": words.view(pa.string())}), tmp_path / "a.pq")
+    refused(tmp_path / "a.pq", "Parquet", "UTF8")
+
+
 class TestSparse:
     @pytest.fixture
     def counts(self, tmp_path, rng):

@@ -54,16 +54,23 @@ def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
     seed : int
         Draws the rows of a folder.
     """
-    from volmar.tables import is_folder_of_tables, read_folder, read_table, sample_rows
+    from volmar.tables import (
+        LoadedTable,
+        is_folder_of_tables,
+        read_folder,
+        read_table,
+        sample_rows,
+    )
 
     if not is_folder_of_tables(source):
         with counted("reading"):
             table = read_table(source)
             rows = preparation.fit_transform(table)
         return TableRows(table.name, rows, table.truth, len(rows.kept))
+    name = Path(source).expanduser().resolve().name
     with counted("reading") as tell:
         drawn = sample_rows(read_folder(source), SAMPLE, random_state=seed, progress=tell)
-        rows = preparation.fit_transform(drawn.frame)
+        rows = preparation.fit_transform(LoadedTable(name, drawn.frame))
     places = drawn.places[rows.kept]
     kept = np.zeros(drawn.n_rows, dtype=bool)
     kept[places] = True
@@ -73,5 +80,4 @@ def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
             0, f"{len(drawn.places):,} of {drawn.n_rows:,} rows were drawn at random (--seed)"
         )
     ids = rows.ids if preparation.id_column is not None else places
-    name = Path(source).expanduser().resolve().name
     return TableRows(name, replace(rows, kept=kept, ids=ids, notes=notes), None, drawn.n_rows)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import io
+import warnings
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, listed, need, shown
+from volmar.tables.errors import TableError, need, shown
 from volmar.tables.text import find_layout
 
 __all__ = ["computed", "is_folder_of_tables", "read_folder"]
 
 _INDEX = "__index_level_"  # what pandas calls an index without a name
 _BLOCK = 1 << 27  # bytes of a block before compression, if row groups are smaller
+_TEXT_BLOCK = 1 << 26  # bytes of a block of a text file
 _HEADS, _HEAD_ROWS = 200, 1000  # files and rows of them that tell the types of CSV columns
 _KINDS = {".parquet": "Parquet", ".pq": "Parquet", ".csv": "CSV", ".tsv": "TSV"}
 
@@ -41,8 +44,8 @@ def is_folder_of_tables(source: str | Path) -> bool:
 def read_folder(source: str | Path) -> Any:
     """Return the files of a folder as one dask DataFrame, lazily.
 
-    Columns of CSV files are floats where the beginnings of all files hold numbers there (a
-    later row may have a missing value), and text where they do not.
+    Columns of CSV files are numbers where the beginnings of all files hold numbers there, and
+    text where they do not. A word further down among numbers stays a word.
 
     Parameters
     ----------
@@ -169,38 +172,105 @@ def _read_text(dd: Any, files: list[Path]) -> Any:
             raise TableError(
                 f"{file.name} has other separators than {files[0].name}; save them alike"
             )
-    encodings = {layout.encoding for layout in layouts}
-    encoding = encodings.pop() if len(encodings) == 1 else "utf-8-sig"
-    packed = any(file.suffix.lower() == ".gz" for file in files)
-    options = {**first.options(), "encoding": encoding}
-    options["dtype"] = _dtypes(files, options)
-    if packed:
-        # A compressed file is one block.
-        options |= {"blocksize": None, "compression": "gzip"}
-    try:
-        return dd.read_csv([str(file) for file in files], **options)
-    except (ValueError, OSError) as error:
-        line = " ".join(str(error).split())[:200]
-        raise TableError(f"{files[0].parent}: {line}; save the tables again") from error
+    options = [layout.options() for layout in layouts]
+    meta = _types(files, options)
+    pieces = [
+        (str(file), start, one)
+        for file, one in zip(files, options, strict=True)
+        for start in _starts(file, one["encoding"])
+    ]
+    kinds = {str(name): dtype.kind for name, dtype in meta.dtypes.items()}
+    return dd.from_map(_read_lines, pieces, kinds=kinds, meta=meta, enforce_metadata=False)
 
 
-def _dtypes(files: list[Path], options: dict[str, Any]) -> dict[Any, str]:
-    """Return the dtypes of columns by the first rows of the files: one for all blocks."""
+def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
+    """Return an empty DataFrame whose dtypes suit the first rows of the files."""
     import pandas as pd
 
     step = -(-len(files) // _HEADS)
     heads = []
-    for file in {*files[::step], files[-1]}:
+    for k in sorted({*range(0, len(files), step), len(files) - 1}):
         try:
-            heads.append(pd.read_csv(file, nrows=_HEAD_ROWS, **options))
+            heads.append(pd.read_csv(files[k], nrows=_HEAD_ROWS, **options[k]))
         except (ValueError, OSError) as error:
             line = " ".join(str(error).split())[:200]
-            raise TableError(f"{file.name} cannot be read: {line}; save it again") from error
-    kinds: dict[Any, str] = {}
+            raise TableError(f"{files[k].name} cannot be read: {line}; save it again") from error
+    meta = {}
     for name in heads[0].columns:
-        known = [head[name].dtype.kind for head in heads if head[name].notna().any()]
-        kinds[name] = "float64" if all(kind in "iuf" for kind in known) else "str"
-    return kinds
+        kinds = {head[name].dtype.kind for head in heads if head[name].notna().any()}
+        is_whole = bool(kinds) and kinds <= set("iu")
+        dtype = "int64" if is_whole else "float64" if kinds <= set("iuf") else "str"
+        meta[name] = pd.Series([], dtype=dtype)
+    return pd.DataFrame(meta)
+
+
+def _starts(file: Path, encoding: str) -> range:
+    """Return where blocks of a text file begin; one that cannot be cut at a line is a block."""
+    is_whole = file.suffix.lower() == ".gz" or encoding.startswith("utf-16")
+    size = file.stat().st_size
+    return range(1) if is_whole else range(0, max(size, 1), _TEXT_BLOCK)
+
+
+def _read_lines(
+    piece: tuple[str, int, dict[str, Any]],
+    *,
+    kinds: dict[str, str],
+    columns: list[str] | None = None,
+) -> Any:
+    """Read the lines that begin in a block of a text file; dask names the columns it needs."""
+    import pandas as pd
+
+    path, start, options = Path(piece[0]), piece[1], dict(piece[2])
+    wanted = list(kinds) if columns is None else list(columns)
+    if start:
+        # As a table of its own: a row that is too long must not become an index.
+        options |= {"header": None, "names": list(kinds), "index_col": False}
+    options["low_memory"] = False  # one type for all rows of a column
+    if columns is not None and wanted != list(kinds):
+        options["usecols"] = wanted
+    options["dtype"] = {name: "str" for name in wanted if kinds[name] not in "iuf"}
+    is_packed = path.suffix.lower() == ".gz"
+    content = path if is_packed else _lines_from(path, start, options["encoding"])
+    if not is_packed and not content:
+        return pd.DataFrame({name: [] for name in wanted})
+    try:
+        frame = _parsed(content, options)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        line = " ".join(str(error).replace("Error tokenizing data. C error:", "").split())[:200]
+        raise TableError(f"{path.name} cannot be read: {line}; correct that file") from error
+    return frame[wanted]
+
+
+def _lines_from(path: Path, start: int, encoding: str) -> bytes:
+    """Return the lines that begin in the block from `start` on."""
+    with path.open("rb") as file:
+        if encoding.startswith("utf-16"):
+            return file.read()
+        ends = []
+        for place in (start, start + _TEXT_BLOCK):
+            file.seek(max(place - 1, 0))
+            if place:
+                file.readline()
+            ends.append(file.tell())
+        file.seek(ends[0])
+        return file.read(ends[1] - ends[0])
+
+
+def _parsed(content: bytes | Path, options: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    def read(encoding: str) -> Any:
+        source = content if isinstance(content, Path) else io.BytesIO(content)
+        return pd.read_csv(source, **{**options, "encoding": encoding})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            return read(options["encoding"])
+        except UnicodeDecodeError:
+            return read("latin-1")
+        except pd.errors.ParserWarning as error:
+            raise ValueError(str(error)) from error
 
 
 def computed(tasks: Sequence[Any]) -> list[Any]:
@@ -212,22 +282,5 @@ def computed(tasks: Sequence[Any]) -> list[Any]:
     except (ValueError, OSError) as error:
         if isinstance(error, TableError):
             raise
-        raise TableError(_why(error)) from error
-
-
-def _why(error: Exception) -> str:
-    text = str(error)
-    if "Mismatched dtypes" in text:
-        # dask's table of these columns: name, found, expected.
-        rows = re.findall(r"^\| (.+?) +\| (.+?) +\| .+\|$", text, flags=re.MULTILINE)
-        odd = [f"{shown(name)} ({kind})" for name, kind in rows if name != "Column"]
-        return (
-            f"the folder: some files hold other values than numbers in the columns {listed(odd)}; "
-            "mend these files, or leave the columns out with --drop"
-        )
-    if found := re.search(r"could not convert string to float: (.*)", text):
-        return (
-            f"the folder: a column without text at the beginning holds {found[1][:100]} in a "
-            "later row; leave such fields empty, or leave the column out with --drop"
-        )
-    return f"a block of the folder cannot be read: {' '.join(text.split())[:300]}; mend that file"
+        line = " ".join(str(error).split())[:300]
+        raise TableError(f"a block of the folder cannot be read: {line}") from error

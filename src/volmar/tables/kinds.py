@@ -177,10 +177,12 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
     words = [str(value).strip() for value in different]
     if layout := date_layout(words):
         return ColumnKind("date", layout=layout)
-    if _are_numbers(known):
-        return ColumnKind("numeric")
     if _CODE.search(name):
         return ColumnKind("id", "its name is that of a code")
+    if any(word[0] == "0" and word[1:].isdigit() for word in words if len(word) > 1):
+        return ColumnKind("id", "numbers with leading zeros are codes")
+    if _are_numbers(known):
+        return ColumnKind("numeric")
     is_id = bool(_ID.search(name)) and n_different >= 0.95 * len(known)
     if n_different > MAX_CATEGORIES or n_different == len(known):
         many = f"{n_different:,} different values"

@@ -178,13 +178,16 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
 
 def _read_arrow(path: Path, suffix: str) -> Any:
     try:
-        import pandas as pd
+        import pandas  # noqa: F401
         import pyarrow as pa  # type: ignore[import-untyped]
+        from pyarrow import feather, parquet
     except ImportError as error:
         raise need("pandas and pyarrow") from error
     is_parquet = suffix in _PARQUET
     try:
-        frame = pd.read_parquet(path, engine="pyarrow") if is_parquet else pd.read_feather(path)
+        table = (parquet if is_parquet else feather).read_table(path)
+        table.validate(full=True)  # text that is not UTF-8 would come up later
+        frame = table.to_pandas()
     except (ValueError, OSError, MemoryError, pa.ArrowException) as error:
         kind = "Parquet" if is_parquet else "Feather"
         raise TableError(f"{path.name} cannot be read as {kind}: {_line(error)}") from error

@@ -1,0 +1,126 @@
+"""Labels of a file for the rows of a table: by their ids, else by their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from volmar.cli.console import UsageError
+
+__all__ = ["match_labels"]
+
+
+def match_labels(
+    option: str, path: Path, given: Any, rows: Any, notes: list[str]
+) -> NDArray[np.str_]:
+    """Return a label for each prepared row, as text.
+
+    Parameters
+    ----------
+    option : str
+        The option that gave the labels, for messages.
+    path : Path
+        Where they are from, for messages.
+    given : DataFrame or ndarray
+        What was read from there.
+    rows : Prepared
+        The prepared rows, with their ids.
+    notes : list of str
+        Gets a line where labels are left out.
+    """
+    from volmar.tables.write import id_heading
+
+    where = f"{option} {Path(path).name}"
+    frame = given if hasattr(given, "columns") else _as_frame(where, given)
+    id_name = id_heading(rows.id_name)
+    by_id = id_name in frame.columns and len(frame.columns) > 1
+    column = frame[_label_column(where, frame, id_name if by_id else None)]
+    if column.isna().any():
+        raise UsageError(
+            f"{where} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
+            "these rows out of both tables."
+        )
+    codes, values = column.factorize()
+    labels = _texts(np.asarray(values))[codes]
+    if by_id:
+        found = labels[_places(where, frame[id_name], rows, id_name, notes)]
+    elif len(labels) == len(rows.kept):
+        found = labels[rows.kept]
+    elif len(labels) == len(rows.ids):
+        found = labels
+    else:
+        raise UsageError(
+            f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
+            "in the same order, or both tables a column of ids and --id its name."
+        )
+    n_unseen = len(values) - len(np.unique(found))
+    if n_unseen and len(labels) == len(rows.kept):  # of a sample
+        notes.append(f"{n_unseen} of the {len(values)} labels of {where} are on no row scored")
+    return found
+
+
+def _as_frame(where: str, array: Any) -> Any:
+    import pandas as pd
+
+    if sparse.issparse(array):
+        raise UsageError(f"{where} is a libsvm file. Give the labels as CSV, in a column label.")
+    return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+
+
+def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
+    # "cluster" is what rows with their labels have (volmar cluster --append).
+    if named := [name for name in ("label", "cluster") if name in frame.columns]:
+        return named[0]
+    others = [name for name in frame.columns if name != id_name]
+    if len(others) == 1:
+        return others[0]
+    known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
+    raise UsageError(
+        f"{where} has no column label, and {len(others)} that could be it ({known}). Call the "
+        "one that holds the labels label."
+    )
+
+
+def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
+    """Return where in a file the labels of the rows are, by their ids."""
+    import pandas as pd
+
+    known, wanted = _alike(ids.to_numpy(), np.asarray(rows.ids))
+    index = pd.Index(known)
+    if not index.is_unique:
+        twice = known[index.duplicated()][0]
+        raise UsageError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
+    places = index.get_indexer(wanted)
+    lost = wanted[places < 0]
+    if len(lost):
+        raise UsageError(
+            f"{where} has no label for {len(lost)} of {len(wanted)} rows, the first {id_name} "
+            f"{_text(lost[0])!r}. Give every row a label."
+        )
+    # Of a folder, rows that were not drawn have labels, too.
+    n_spare = len(index) - len(set(wanted.tolist()))
+    if n_spare and len(index) != len(rows.kept):
+        notes.append(f"{where} has labels of {n_spare} rows that are not scored")
+    return places
+
+
+def _alike(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
+    """Return ids of two tables so that they can be compared: whole numbers, else text."""
+    if first.dtype.kind in "iu" and second.dtype.kind in "iu":
+        return first, second
+    return _texts(first), _texts(second)
+
+
+def _texts(values: NDArray) -> NDArray[np.str_]:
+    return np.array([_text(value) for value in values.tolist()])
+
+
+def _text(value: Any) -> str:
+    """Return an id or a label as text; 7 and 7.0 are the same."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
