@@ -206,8 +206,10 @@ class TestKinds:
         assert preparation.left_out_ == {"n": "numbers with leading zeros are codes"}
         frame["n"] = [str(10 + i % 40) for i in range(60)]
         assert Preparation().fit(frame).feature_names_ == ["n", "x"]
-        frame = frame.rename(columns={"n": "zip"})
-        assert Preparation().fit(frame).kinds_["zip"] == "id"
+        for name in ("zip", "ZIP_code", "postcode", "home_phone", "phone_number", "billing-zip"):
+            assert Preparation().fit(frame.rename(columns={"n": name})).kinds_[name] == "id", name
+        for name in ("n_phones", "zipped", "ship", "phone_minutes", "grid", "valid"):
+            assert Preparation().fit(frame.rename(columns={"n": name})).kinds_[name] == "numeric"
 
     def test_places_of_ordinal_values(self):
         frame = self.table()

@@ -13,6 +13,7 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from volmar._threads import one_thread
 from volmar.splits.cells import LinearCells
 from volmar.splits.searched import SearchedRows
 from volmar.splits.valleys import Valley, deepest_valleys
@@ -143,7 +144,7 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
 
 def _partition(T: NDArray, k: int, seed: int) -> tuple[NDArray, NDArray] | None:
     """Return discriminants (r, k) and their offsets (k,); None where k-means finds fewer."""
-    with warnings.catch_warnings(), config_context(assume_finite=True):
+    with warnings.catch_warnings(), config_context(assume_finite=True), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         labels = KMeans(k, n_init=N_INIT, max_iter=MAX_ITER, random_state=seed).fit_predict(T)
     if np.bincount(labels, minlength=k).min() == 0:

@@ -29,8 +29,8 @@ FEW_WORDS = 0.05
 EXPECTED_TIES = 20.0
 _ID = re.compile(r"(^|[ _.-])(id|ids|uuid|guid|key|index|idx|rownum|row|nr)$|[a-z]Id$|[a-z]ID$")
 _CODE = re.compile(
-    r"(^|[ _.-])(zip|zip ?code|postcode|postal( ?code)?|plz|phone|telephone|fax|ssn|iban|isbn|ean|"
-    r"barcode|sku|ip|ip ?address)$",
+    r"(^|[ _.-])(zip|zip[ _-]?code|post[ _-]?code|postal([ _-]?code)?|plz|(phone|telephone|fax)"
+    r"([ _-]?(no|nr|number))?|ssn|iban|isbn|ean|barcode|sku|ip|ip[ _-]?address)$",
     re.IGNORECASE,
 )
 
