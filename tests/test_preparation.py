@@ -208,6 +208,8 @@ class TestKinds:
         assert Preparation().fit(frame).feature_names_ == ["n", "x"]
         for name in ("zip", "ZIP_code", "postcode", "home_phone", "phone_number", "billing-zip"):
             assert Preparation().fit(frame.rename(columns={"n": name})).kinds_[name] == "id", name
+        frame["phone"] = ["Android", "iPhone", "none"] * 20
+        assert Preparation().fit(frame).kinds_["phone"] == "categorical"
         for name in ("n_phones", "zipped", "ship", "phone_minutes", "grid", "valid"):
             assert Preparation().fit(frame.rename(columns={"n": name})).kinds_[name] == "numeric"
 

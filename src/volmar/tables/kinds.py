@@ -177,7 +177,7 @@ def _kind_of_text(name: str, series: Any) -> ColumnKind:
     words = [str(value).strip() for value in different]
     if layout := date_layout(words):
         return ColumnKind("date", layout=layout)
-    if _CODE.search(name):
+    if _CODE.search(name) and all(any(map(str.isdigit, word)) for word in words):
         return ColumnKind("id", "its name is that of a code")
     if any(word[0] == "0" and word[1:].isdigit() for word in words if len(word) > 1):
         return ColumnKind("id", "numbers with leading zeros are codes")
