@@ -602,3 +602,16 @@ class TestSourceColumns:
         assert {"city", "member", "flag", "since (weekday)", "seen (month)"} <= set(names)
         assert not {"customer_id", "name", "nested", "zip"} & set(names)
         assert (columns["since (weekday)"] == frame["since"].dt.strftime("%a").to_numpy()).all()
+
+
+def test_the_report_says_that_categories_lead(tmp_path):
+    from volmar import TableClusterer
+
+    frame, _ = latent_classes(600, 8, 0)
+    frame["noise"] = np.random.default_rng(0).normal(size=600)
+    clusterer = TableClusterer().fit(frame)
+    assert clusterer.n_clusters_ == 2
+    clusterer.report(tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    head = html[: html.index('id="plane"')]
+    assert "lead the clusters: these columns agree with each other" in head

@@ -40,8 +40,8 @@ class Led:
 def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     """Return the columns of categories that lead the clusters, None where numbers do.
 
-    Columns of categories are those of `Outcome.categorical`; where it is not given, those with
-    features "column=value".
+    Columns of categories are those of `Outcome.categorical` and `Outcome.category_features`;
+    where neither is given, those with features "column=value".
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     driving : Drivers or None
         The features that count most in the clusters.
     """
-    of_feature = [_category(str(name), outcome.categorical) for name in outcome.feature_names]
+    of_feature = [_categories(str(name), outcome) for name in outcome.feature_names]
     if outcome.k < 2 or not any(of_feature):
         return None
     if driving is not None and driving.values.size:
@@ -69,22 +69,24 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
     return None
 
 
-def _category(name: str, columns: tuple[str, ...] | None) -> str | None:
-    """Return the column of categories that a feature is made of."""
-    if columns is None:
-        return name.split("=", 1)[0] if "=" in name else None
-    return next((c for c in columns if name == c or name.startswith(f"{c}=")), None)
+def _categories(name: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the columns of categories that a feature is made of."""
+    if name in outcome.category_features:
+        return tuple(outcome.category_features[name])
+    if outcome.categorical is None:
+        return (name.split("=", 1)[0],) if "=" in name else ()
+    return tuple(c for c in outcome.categorical if name == c or name.startswith(f"{c}="))[:1]
 
 
 def _weights(
-    of_feature: list[str | None], features: NDArray, values: NDArray
+    of_feature: list[tuple[str, ...]], features: NDArray, values: NDArray
 ) -> tuple[list[str], float]:
     """Return the columns of categories by their weight, and their share of all of it."""
     weight: dict[str, float] = {}
     for j, value in zip(features.tolist(), values.tolist(), strict=True):
-        column = of_feature[j] if j < len(of_feature) else None
-        if column is not None:
-            weight[column] = weight.get(column, 0.0) + value
+        columns = of_feature[j] if j < len(of_feature) else ()
+        for column in columns:
+            weight[column] = weight.get(column, 0.0) + value / len(columns)
     total = float(values.sum())
     share = sum(weight.values()) / total if total > 0 else 0.0
     return sorted(weight, key=lambda column: -weight[column]), share

@@ -170,6 +170,8 @@ class Outcome:
     categorical : tuple of str, optional
         Columns of the source that are used as categories. Not given, features named
         "column=value" are taken to be made of them.
+    category_features : dict of str to tuple of str
+        Features that several columns of categories make together, and these columns.
     columns : DataFrame, array or CSR array of n rows, optional
         Columns of the source for the rows of `X`, used or not, in their own units. Without it,
         the page shows the columns of `X`.
@@ -211,6 +213,7 @@ class Outcome:
     best_split: BestSplit | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     categorical: tuple[str, ...] | None = None
+    category_features: dict[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Any = None
     column_names: list[str] | None = None
     used: list[bool] | None = None

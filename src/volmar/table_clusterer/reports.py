@@ -126,6 +126,7 @@ class TableReports:
             used=None if judged.columns is None else self._used(judged.names),
             left_out=dict(self.preparation_.left_out_),
             categorical=tuple(self.preparation_.texts_),
+            category_features=self.preparation_.category_features_,
         )
         return judged_outcome(known, judged, times)
 

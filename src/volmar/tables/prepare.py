@@ -99,6 +99,8 @@ class Preparation:
         Columns in use as categories.
     used_ : list of str
         Both.
+    category_features_ : dict of str to tuple of str
+        Features that are scores of categories, and the columns that lead each of them.
     categories_ : dict of str to list of str
         Values of the columns of categories in use.
     offsets_, scales_ : ndarray of shape (d,)
@@ -206,6 +208,14 @@ class Preparation:
     def used_(self) -> list[str]:
         """Columns that make features."""
         return [*self.numbers_, *self.texts_]
+
+    @property
+    def category_features_(self) -> dict[str, tuple[str, ...]]:
+        """Features that are scores of categories, and the columns that lead each of them."""
+        if self.scores_ is None:
+            return {}
+        names = self.feature_names_[len(self.numbers_) :]
+        return {n: tuple(c) for n, c in zip(names, self.scores_.leading, strict=True)}
 
     # fitting
 
