@@ -14,3 +14,15 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture
 def rng():
     return np.random.default_rng(20130101)
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a file with given contents."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write

@@ -6,33 +6,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from volmar.tables import LoadedTable, Preparation, TableError, read_table, source_columns
-
-
-@pytest.fixture
-def put(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-def refused(action, *words):
-    """Run something that must fail with one line that has all the words."""
-    with pytest.raises(TableError) as caught:
-        action()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 500
-    for word in words:
-        assert word in message, message
-    return message
-
-
-def prepared(path, **options):
-    return Preparation(**options).fit_transform(read_table(path))
+from table_files import prepared, refused
+from volmar.tables import LoadedTable, Preparation, read_table, source_columns
 
 
 def latent_classes(n, n_columns, seed, *, purity=0.8, n_values=3, n_classes=2):

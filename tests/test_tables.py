@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from table_files import prepared, refused
 from volmar.tables import (
     Preparation,
     TableError,
@@ -23,32 +24,6 @@ from volmar.tables import (
     write_atomically,
     write_labels,
 )
-
-
-@pytest.fixture
-def put(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-def refused(action, *words):
-    """Run something that must fail with one line that has all the words."""
-    with pytest.raises(TableError) as caught:
-        action()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 500
-    for word in words:
-        assert word in message, message
-    return message
-
-
-def prepared(path, **options):
-    return Preparation(**options).fit_transform(read_table(path))
 
 
 class TestReading:
