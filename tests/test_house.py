@@ -38,7 +38,7 @@ MAP = [
 ]
 # On these lines rooms do not know each other.
 STRANGERS = {"volume", "margin", "separation", "baselines"}
-GROUND = {"_version", "_memory"}
+GROUND = {"_version", "_memory", "_threads"}
 LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
@@ -108,7 +108,7 @@ def test_no_room_reaches_further_down_the_map():
     wrong = [
         f"{path.relative_to(SOURCE)}:{line} imports {target}"
         for path in SOURCE.rglob("*.py")
-        if path.name not in {"__init__.py", "_version.py", "_memory.py"} or path.parent != SOURCE
+        if path.stem not in {"__init__", *GROUND} or path.parent != SOURCE
         for target, line in imported_rooms(path)
         if reaches_too_far(
             path.stem if path.parent == SOURCE else path.relative_to(SOURCE).parts[0], target
