@@ -101,6 +101,16 @@ class TestNumbers:
         frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
         refused(lambda: Preparation().fit(frame), "'a'", "rename")
 
+    def test_names_of_rows_in_the_index(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(20, 2)), index=[f"city {i}" for i in range(20)])
+        frame.iloc[3, 0] = np.nan
+        got = Preparation(missing="drop").fit_transform(frame)
+        assert got.id_name == "row"
+        assert got.ids.tolist() == [f"city {i}" for i in range(20) if i != 3]
+        assert Preparation().fit_transform(frame.rename_axis("city")).id_name == "city"
+        numbered = Preparation().fit_transform(frame.set_axis(range(5, 25)))
+        np.testing.assert_array_equal(numbered.ids, np.arange(20))
+
     def test_ids(self, put):
         got = prepared(put("a.csv", "k,a\n1,1\n,2\n1,3\n"), id_column="k")
         assert got.ids.tolist() == [1, None, 1]

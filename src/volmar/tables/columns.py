@@ -154,6 +154,14 @@ class Columns:
         moved = np.array([*(place[word] for word in words), -1], dtype=np.intp)
         return moved[codes], found
 
+    def row_names(self) -> tuple[NDArray[Any], str]:
+        """Return the index of a DataFrame, or row numbers from 0, and what they are called."""
+        index = self.data.index if self.is_frame else None
+        # What counts rows in any way is a row number: rows may have been taken out.
+        if index is None or index.nlevels > 1 or index.dtype.kind in "iu":
+            return np.arange(self.n_rows), "row"
+        return index.to_numpy(), "row" if index.name is None else str(index.name)
+
     def ids(self, name: str) -> NDArray[Any]:
         """Return the column that names the rows."""
         (j,) = self.find([name], "--id")

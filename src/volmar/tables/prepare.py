@@ -74,7 +74,8 @@ class Preparation:
     drop : list of str, default=None
         Columns to leave out.
     id_column : str, default=None
-        The column that names the rows; not a feature. None numbers the rows from 0.
+        The column that names the rows; not a feature. None takes the index of a DataFrame where
+        it has names or dates, and otherwise numbers the rows from 0.
     kinds : dict of str to str, default=None
         The kind of a column where the guess is wrong: "numeric", "ordinal", "categorical",
         "boolean", "date", "text", "id" or "ignore" (the last three are left out).
@@ -244,8 +245,8 @@ class Preparation:
     def _fit(self, table: Columns) -> _Parts:
         if table.n_rows < 2:
             raise TableError(
-                f"{table.source} has {table.n_rows} row, and at least 2 are needed to compare "
-                "rows; give a table with more rows"
+                f"{table.source} has {table.n_rows} row{'' if table.n_rows == 1 else 's'}, and at "
+                "least 2 are needed to compare rows; give a table with more rows"
             )
         notes = list(table.notes)
         self.warnings_: list[str] = []
@@ -496,7 +497,10 @@ class Preparation:
     def _finish(
         self, table: Columns, parts: _Parts, notes: list[str], warnings: list[str]
     ) -> Prepared:
-        ids = np.arange(table.n_rows) if self.id_column is None else table.ids(self.id_column)
+        if self.id_column is None:
+            ids, id_name = table.row_names()
+        else:
+            ids, id_name = table.ids(self.id_column), self.id_column
         if self.id_column is not None and len(set(ids.tolist())) < len(ids):
             notes.append(f"some values of the id column {shown(self.id_column)} come repeatedly")
         has_noise = parts.filled is not None or self.scores_ is not None
@@ -505,7 +509,7 @@ class Preparation:
         return Prepared(
             self._scaled(parts),
             ids if parts.kept.all() else ids[parts.kept],
-            "row" if self.id_column is None else self.id_column,
+            id_name,
             list(self.feature_names_),
             parts.kept,
             notes,

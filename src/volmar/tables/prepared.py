@@ -20,8 +20,8 @@ class Prepared:
     X : ndarray, csr_array or dask array of shape (n, d)
         Float64; sparse if the table was and nothing is scaled, a dask array by `prepare_blocks`.
     ids : ndarray or None
-        The id column, or row numbers from 0, of the kept rows. For blocks None, which stands
-        for all row numbers, or a dask array.
+        The id column, the index of a DataFrame or row numbers from 0, of the kept rows. For
+        blocks None, which stands for all row numbers, or a dask array.
     id_name : str
         "row" or the name of the id column.
     feature_names : list of str
