@@ -520,6 +520,12 @@ class TestNewTables:
         assert model.transform(gaps).ids.tolist() == [1]
         refused(lambda: Preparation().transform(frame), "not fitted")
 
+    def test_a_preparation_of_before(self, rng):
+        frame = pd.DataFrame(rng.normal(size=(20, 2)))
+        model = Preparation().fit(frame)
+        del model.number_kinds_
+        refused(lambda: model.transform(frame), "earlier version", "again")
+
     def test_arrays_by_place(self, rng):
         X = rng.normal(size=(30, 3))
         X[:, 1] = 2

@@ -184,6 +184,11 @@ class Preparation:
         """
         if not hasattr(self, "feature_names_"):
             raise TableError("the preparation is not fitted; call fit first")
+        if not hasattr(self, "number_kinds_"):
+            raise TableError(
+                "the preparation was saved by an earlier version, which did not know kinds of "
+                "columns; fit the model again and save it"
+            )
         table = as_columns(data)
         notes = list(table.notes)
         return self._finish(table, self._new_parts(table, notes), notes, [])
