@@ -500,3 +500,19 @@ def test_an_outcome_needs_rows_and_labels_only(tmp_path):
         warnings.simplefilter("error")
         write_report(outcome, tmp_path / "page.html")
     assert "three clusters" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_search_reports_settled_rows():
+    """Rows in clusters that stay whole, of all rows, never fewer than before."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(9 * j, 1, (150, 3)) for j in range(3)])
+    news = []
+    clusterer = TableClusterer().fit(X, progress=lambda *one: news.append(one))
+    assert clusterer.n_clusters_ == 3
+    found = [(done, total) for stage, done, total in news if stage == "looking for groups"]
+    assert found[0] == (0, 0)
+    done = [one for one, total in found[1:] if total == 450]
+    assert done == sorted(done)
+    assert done[0] == 0
+    assert done[-1] == 450
+    assert "_tell" not in vars(clusterer.model_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, ClassVar
@@ -102,6 +102,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
+    #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
+    _tell: Callable[[int, int], None] | None = None
 
     # Parameters that every clusterer declares in its own __init__.
     n_clusters: Any
@@ -279,6 +281,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             at_least=at_least,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
+            tell=self._tell if self.n_clusters == "auto" else None,
         )
         if self.n_clusters == "auto" and self._splits_by_hyperplanes():
             result = self._merge(X, weights, result)

@@ -79,6 +79,7 @@ def grow_tree(
     at_least: float = 0.0,
     pairwise: bool = False,
     feature_names: Any = None,
+    tell: Callable[[int, int], None] | None = None,
 ) -> tuple[SplitTree, RecursiveResult]:
     r"""Split the part whose split is the best, until there are enough.
 
@@ -121,6 +122,8 @@ def grow_tree(
         Whether X is a pairwise matrix.
     feature_names : sequence of str, optional
         Names for printing.
+    tell : callable, optional
+        Called with the number of rows in parts that stay whole, and that of all rows.
     """
     n = X.shape[0]
 
@@ -185,6 +188,9 @@ def grow_tree(
         for leaf in leaves:
             if not leaf.tried:
                 try_to_split(leaf)
+                if tell is not None:
+                    settled = [one for one in leaves if one.tried and importance(one) < 0.0]
+                    tell(sum(one.rows.size for one in settled), n)
         if len(leaves) == max_leaves:
             stuck = True
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -264,8 +264,8 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         X = rows.dithered(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with times.stage("looking for groups"):
-                model.fit(X)
+            with times.stage("looking for groups") as tell:
+                _fit(model, X, tell)
                 labels = model.labels_ if X is rows.X else model.predict(rows.X)
             with times.stage("testing") as tell:
                 evidence = evidence_of(
@@ -511,3 +511,15 @@ def _spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:
     out = np.full((len(kept), *values.shape[1:]), missing, dtype=values.dtype)
     out[kept] = values
     return out
+
+
+def _fit(model: Any, X: Any, tell: Callable[[int, int], None]) -> None:
+    """Fit a clusterer; ours reports the share of the rows that is settled."""
+    if not isinstance(model, Clusterer):
+        model.fit(X)
+        return
+    model._tell = tell
+    try:
+        model.fit(X)
+    finally:
+        del model._tell
