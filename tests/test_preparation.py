@@ -309,6 +309,25 @@ class TestCategories:
         np.testing.assert_allclose(values, np.linalg.eigvalsh(C)[::-1], atol=1e-10)
         np.testing.assert_allclose(C @ vectors, vectors * values, atol=1e-10)
 
+    def test_more_values_than_rows(self):
+        """The eigenvectors of few rows are those of the moments."""
+        from volmar.tables.agreement import _Block, _eigen
+
+        frame, _ = latent_classes(60, 40, 0)
+        blocks = [
+            _Block.of(name, pd.factorize(frame[name], sort=True)[0], 3).indicators
+            for name in frame
+        ]
+        values, vectors = _eigen(blocks)
+        A = np.hstack(blocks)
+        np.testing.assert_allclose(
+            values, np.linalg.eigvalsh(A.T @ A / 60)[::-1][: values.size], atol=1e-9
+        )
+        np.testing.assert_allclose(A.T @ (A @ vectors) / 60, vectors * values, atol=1e-9)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(values.size), atol=1e-9)
+        rows = Preparation().fit_transform(frame)
+        assert np.isfinite(rows.dithered(0)).all()
+
     def test_scores_of_new_rows(self):
         frame, _ = latent_classes(500, 8, 1)
         preparation = Preparation().fit(frame)

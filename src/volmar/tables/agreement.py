@@ -153,8 +153,15 @@ class _Block:
 def _eigen(blocks: list[NDArray]) -> tuple[NDArray, NDArray]:
     """Return eigenvalues, from large to small, and eigenvectors of the indicators' moments."""
     A = np.hstack(blocks)
-    values, vectors = np.linalg.eigh(A.T @ A / len(A))
-    return values[::-1], vectors[:, ::-1]
+    n, width = A.shape
+    if width <= n:
+        values, vectors = np.linalg.eigh(A.T @ A / n)
+        return values[::-1], vectors[:, ::-1]
+    # As many values as there are rows have an eigenvalue above 0.
+    values, scores = np.linalg.eigh(A @ A.T / n)
+    known = values > 1e-10 * max(values[-1], 1.0)
+    values, scores = values[known][::-1], scores[:, known][:, ::-1]
+    return values, A.T @ scores / np.sqrt(n * values)
 
 
 def _scores(

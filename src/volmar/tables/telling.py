@@ -94,15 +94,16 @@ def different_categories(
     note_left_out(notes, single, np.zeros(len(single), bool), [0] * len(single), 1)
     left_out = dict.fromkeys(single, "one value only")
     kept: list[CodedColumn] = []
+    names: dict[bytes, str] = {}
     for name, code, values in coded:
         if len(values) < 2:
             continue
-        same = next((one for one in kept if _same_groups(one[1], code)), None)
-        if same is None:
+        first = names.setdefault(_in_order_of_rows(code).tobytes(), name)
+        if first == name:
             kept.append((name, code, values))
         else:
-            left_out[name] = f"says the same as {same[0]}"
-            _note_same(notes, name, same[0])
+            left_out[name] = f"says the same as {first}"
+            _note_same(notes, name, first)
     return kept, left_out
 
 
@@ -110,12 +111,10 @@ def _note_same(notes: list[str], name: str, first: str) -> None:
     notes.append(f"column {shown(name)} says the same as {shown(first)}, and was left out")
 
 
-def _same_groups(one: NDArray[np.intp], other: NDArray[np.intp]) -> bool:
-    """Tell whether two columns of categories divide the rows alike."""
-    n_one, n_other = np.unique(one).size, np.unique(other).size
-    if n_one != n_other:
-        return False
-    return np.unique((one + 1) * (int(other.max()) + 2) + other + 1).size == n_one
+def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return codes numbered as they come: equal for columns that divide the rows alike."""
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
