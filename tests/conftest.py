@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,3 +27,13 @@ def put(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def benchmarks_here(monkeypatch):
+    """Import the benchmarks of this checkout, and run their draws in this process."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]

@@ -2,22 +2,14 @@
 
 import importlib
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pandas")
-ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # draws stay in this process
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("benchmarks_here")
 
 
 @pytest.fixture

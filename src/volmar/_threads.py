@@ -12,7 +12,7 @@ def one_thread() -> Any:
     """Return a context in which OpenMP and BLAS use one thread.
 
     For many fits to a few thousand rows: threads wait for each other at the end of each step, in
-    a loop that takes a core. Beside other work a small k-means takes a hundred times as long.
+    a loop that takes a core. Beside other work a small k-means takes many times as long.
     """
     return _controller().limit(limits=1)
 

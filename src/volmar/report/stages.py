@@ -1,4 +1,4 @@
-"""The stages of a run: how long each took, and news of them for whoever watches."""
+"""The stages of a run: how long each took, and reports of progress."""
 
 from __future__ import annotations
 
