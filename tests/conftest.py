@@ -1,15 +1,13 @@
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 # Two workers on two cores: BLAS threads on top of that only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture

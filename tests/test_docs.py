@@ -5,13 +5,12 @@ import importlib
 import pkgutil
 import re
 import sys
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import volmar
 
-ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(volmar.__path__, "volmar.")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
 from volmar.table_clusterer import clusterer_names
 
-ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "volmar"
 
 # The map of docs/design.md, from the ground up. A room may import from its own line and above.

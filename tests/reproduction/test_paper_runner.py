@@ -15,8 +15,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-
-import volmar
 from paper_experiments import (
     ESTIMATORS,
     PATIENT,
@@ -25,6 +23,8 @@ from paper_experiments import (
     made_up,
     own,
 )
+
+import volmar
 from volmar import NormalizedSpectralClustering
 from volmar.datasets import load
 from volmar.graphs import make_similarity

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("jinja2")
 
 from test_cluster_report import CHROMIUM, Browser, Reader
+
 from volmar.papers import (
     Axis,
     Claim,

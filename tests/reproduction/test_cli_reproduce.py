@@ -10,10 +10,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import paper_experiments
 import pytest
 from typer.testing import CliRunner
 
-import paper_experiments
 import volmar
 from volmar.cli import reproduce as reproduce_module
 from volmar.cli.app import app

@@ -3,17 +3,16 @@
 import importlib
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from volmar.evidence.dip import dip_p_value, dip_statistic, dip_test, modal_search
 
-ROOT = Path(__file__).resolve().parents[1]
 SIZES = [4, 7, 11, 40, 1500, 30_000, 72_000, 10**6]
 
 TIED = st.lists(st.integers(0, 6), min_size=1, max_size=12)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-
 from paper_results import CORRELATION, CURVES, TABLE, curve_results, msp_results, results_of
+
 from volmar.papers import (
     Claim,
     Side,

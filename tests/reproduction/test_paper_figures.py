@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from paper_experiments import FIGURE
+
 from volmar import NormalizedSpectralClustering, SoftLabelMVC
 from volmar.datasets import load
 from volmar.graphs import gaussian_similarity

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.label_tests import chain, three
 from scipy import sparse
 from sklearn.cluster import HDBSCAN, AgglomerativeClustering, KMeans
 from sklearn.datasets import make_circles, make_moons
@@ -13,20 +14,12 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from volmar.diagnostics import LabelTestResult, label_test
 from volmar.diagnostics import label_borders as borders
+from volmar.diagnostics import label_test
 from volmar.diagnostics import label_views as views
-from volmar.diagnostics.label_result import LabelJoin
 
 # The function has taken the place of its module in the room.
 MODULE = importlib.import_module("volmar.diagnostics.label_test")
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
-
-
-def three(distance=5.0, n=600, seed=0):
-    """Three round groups at equal distances in the plane."""
-    y = np.arange(n) % 3
-    return distance * CORNERS[y] + np.random.default_rng(seed).normal(size=(n, 2)), y
 
 
 def two(n=300, distance=7.0, seed=0):
@@ -326,40 +319,6 @@ def test_p_values_that_cannot_change_the_outcome_are_not_computed():
 
 
 # ---------------------------------------------------------------------- the result
-
-
-def chain(k):
-    """Return a result by hand: every cluster joined to the one before, every second one merged."""
-    joins = [
-        LabelJoin(
-            tuple(range(i)),
-            (i,),
-            10 * i,
-            10,
-            ((i - 1,), (i,)),
-            (10, 10),
-            0.9 if i % 2 else 0.001,
-            0.01,
-            float(i),
-            0.5,
-            is_curved=False,
-        )
-        for i in range(1, k)
-    ]
-    ordered = sorted(joins, key=lambda join: join.is_real)
-    side = {i: (i,) for i in range(k)}
-    tree = []
-    for join in ordered:
-        left, right = side[join.tested[0][0]], side[join.tested[1][0]]
-        sizes = (10 * len(left), 10 * len(right), join.tested, join.n_tested)
-        rest = (join.p_value, join.level, join.distance, join.depth, join.is_curved)
-        tree.append(LabelJoin(left, right, *sizes, *rest))
-        together = left + right
-        side.update(dict.fromkeys(together, together))
-    labels = np.repeat(np.arange(k), 10)
-    return LabelTestResult(
-        tuple(tree), tuple(range(k)), (10,) * k, (), (), 0, 0.05, labels - labels % 2
-    )
 
 
 def test_a_chain_of_500_clusters_prints_and_pickles():

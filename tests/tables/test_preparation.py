@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from helpers.table_files import prepared, refused
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from table_files import prepared, refused
 from volmar.tables import LoadedTable, Preparation, read_table, source_columns
 
 

@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 pytest.importorskip("jinja2")
 
-import volmar
 from test_cluster_report import (
     CHROMIUM,
     HOSTILE,
@@ -25,6 +24,8 @@ from test_cluster_report import (
     simple,
     written,
 )
+
+import volmar
 from volmar import MSPC
 from volmar.datasets import make_two_moons
 from volmar.diagnostics import LabelJoin, LabelTestResult, split_test

@@ -1,9 +1,9 @@
 """The stored run of the papers' tables: whole, within its tolerances, and what the page shows."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from volmar.papers import (
     Store,
@@ -14,7 +14,7 @@ from volmar.papers import (
 )
 from volmar.report import to_markdown
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 RESULTS = DOCS / "reproduction"
 COMMAND = "volmar reproduce --all"
 

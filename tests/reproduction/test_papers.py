@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-
 from paper_experiments import (
     ON_ROWS,
     PARAMETER,
@@ -16,6 +15,7 @@ from paper_experiments import (
     made_up,
     own,
 )
+
 from volmar import MSPC
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from helpers.table_files import prepared, refused
 
-from table_files import prepared, refused
 from volmar.tables import (
     Preparation,
     TableError,

@@ -3,12 +3,10 @@
 import importlib
 import inspect
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
+from helpers import ROOT
 
 
 @pytest.fixture(autouse=True)

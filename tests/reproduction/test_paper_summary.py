@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from paper_results import (
     CORRELATION,
     CURVES,
@@ -17,6 +15,8 @@ from paper_results import (
     msp_results,
     results_of,
 )
+from scipy import stats
+
 from volmar.papers import (
     CellResult,
     Results,

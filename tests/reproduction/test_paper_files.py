@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
-
-from conftest import ROOT
+from helpers import ROOT
 from paper_experiments import PARAMETER, SIZES, SMALL, own
+
 from volmar import metrics
 from volmar.datasets import list_datasets
 from volmar.datasets.tasks import find_task

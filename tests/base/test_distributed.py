@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
@@ -706,7 +707,7 @@ def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
 
 
 def test_the_example_runs_as_it_stands():
-    script = Path(__file__).resolve().parents[1] / "examples" / "clusters_on_a_cluster.py"
+    script = ROOT / "examples" / "clusters_on_a_cluster.py"
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.test_label_test import chain, three
+from helpers.label_tests import chain, three
 
 from volmar.diagnostics import label_test
 from volmar.plots import LabelTestDisplay
