@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from volmar.base.callbacks import fit_steps, silent_clone
+from volmar._clones import silent_clone
+from volmar.base.callbacks import fit_steps
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph

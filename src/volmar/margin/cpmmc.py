@@ -42,7 +42,7 @@ class CPMMC(JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto" splits again,
         whatever `multiway` is, but only where held-out rows confirm that there is more than one
-        group (see `volmar.diagnostics.split_test` and `tree_`).
+        group (see `volmar.evidence.split_test` and `tree_`).
     C : float, default=2.0
         Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
         C of the rows are inside the margin there. Large values chase thin gaps.

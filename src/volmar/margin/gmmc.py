@@ -161,7 +161,7 @@ class GMMC(KernelMixin, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
         positive semidefinite, at least after centring and `shift`.

@@ -94,7 +94,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.diagnostics.split_test`).
+        there is more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.

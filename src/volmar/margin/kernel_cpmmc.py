@@ -43,7 +43,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto": as many as held-out
         rows confirm, by splitting again; a split is tested by the distances of rows to its
-        border (see `volmar.diagnostics.split_test` and `tree_`).
+        border (see `volmar.evidence.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
     gamma : float, str or None, default="auto"

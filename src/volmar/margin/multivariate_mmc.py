@@ -41,7 +41,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. The losses are defined for 2; more are found by splitting again: the
         part whose split separates best is split next (see `tree_`). "auto": only where held-out
-        rows confirm that there is more than one group (see `volmar.diagnostics.split_test`).
+        rows confirm that there is more than one group (see `volmar.evidence.split_test`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One less the normalised mutual information, one less the Rand index, one less the F measure
         of pairs, or the error rate.

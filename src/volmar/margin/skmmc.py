@@ -101,7 +101,7 @@ class SKMMC(KernelWidth, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     sigma : float or str, default="auto"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
         root of the mean squared distance of two rows, the middle of the paper's grid. "auto"

@@ -30,7 +30,7 @@ __all__ = [
 
 # Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
 ROOMS = (
-    *("rows", "graphs", "operators", "solvers", "splits", "base"),
+    *("rows", "graphs", "operators", "solvers", "evidence.splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
 )
 # What a `TableClusterer` is made of beside the rooms.
@@ -55,7 +55,7 @@ def _modules() -> frozenset[str]:
     of_rooms = frozenset(
         f"volmar.{room}.{module.name}"
         for room in ROOMS
-        for module in iter_modules([str(Path(home) / room) for home in volmar.__path__])
+        for module in iter_modules([str(Path(home, *room.split("."))) for home in volmar.__path__])
         if not module.ispkg
     )
     return (of_rooms | OF_TABLES).difference(NOT_THESE)

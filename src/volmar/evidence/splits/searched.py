@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from volmar._memory import require_memory
-from volmar.evidence import column_resolutions, dithered
+from volmar.evidence.dither import column_resolutions, dithered
 
 __all__ = ["SearchedRows", "n_searched", "searched_rows"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence import Border, column_resolutions, dithered
-from volmar.evidence.border_walk import rows_kept
-from volmar.splits.held_out import Candidate, SeenRows
+from volmar.evidence.border_walk import Border, rows_kept
+from volmar.evidence.dither import column_resolutions, dithered
+from volmar.evidence.splits.held_out import Candidate, SeenRows
 
 # Rows that walk to a border. In many dimensions a walk is the longer the nearer it starts, because
 # the nearest row of the other side lies sideways: a shallow valley that more rows would show.

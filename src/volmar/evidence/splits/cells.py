@@ -27,7 +27,7 @@ class LinearCells:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.splits import LinearCells
+    >>> from volmar.evidence.splits.cells import LinearCells
     >>> cells = LinearCells.hyperplane(np.array([1.0, 0.0]), 2.0)
     >>> cells.decision_function(np.array([[5.0, 1.0], [0.0, 1.0]]))
     array([ 3., -2.])

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from volmar.evidence.densities import missing_mass
-from volmar.evidence.folded import FoldedSample, folded_sample
+from volmar.evidence.modes.densities import missing_mass
+from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = ["Valley", "binned", "deepest_valleys", "valleys_of"]
 

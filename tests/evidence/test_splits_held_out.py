@@ -11,19 +11,20 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import SoftLabelMVC
-from volmar.evidence import Border, combine_p_values
-from volmar.evidence.humps import HumpTest
-from volmar.splits import (
+from volmar.evidence import (
     DIRECTION,
     LINEAR,
+    Border,
     Candidate,
+    combine_p_values,
     fitted_border,
     held_out_test,
     walk_candidate,
 )
-from volmar.splits import held_out as module
-from volmar.splits.curved import MOST_WALKS
-from volmar.splits.held_out import PAIR, fisher_p_value
+from volmar.evidence.modes.humps import HumpTest
+from volmar.evidence.splits import held_out as module
+from volmar.evidence.splits.curved import MOST_WALKS
+from volmar.evidence.splits.held_out import PAIR, fisher_p_value
 
 
 def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):

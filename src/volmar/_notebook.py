@@ -47,7 +47,7 @@ def html_card(
 
     Examples
     --------
-    >>> from volmar.base.notebook import html_card
+    >>> from volmar._notebook import html_card
     >>> "<p>a &lt; b</p>" in html_card("Test", ["a < b"])
     True
     """

@@ -99,7 +99,7 @@ def dip_statistic(x: ArrayLike) -> Dip:
 
     Examples
     --------
-    >>> from volmar.evidence.dip import dip_statistic
+    >>> from volmar.evidence.modes.dip import dip_statistic
     >>> dip_statistic([0, 1, 2, 3, 4]).value
     0.1
     >>> dip_statistic([0, 0, 0, 9, 9, 9]).value
@@ -141,7 +141,7 @@ def dip_test(x: ArrayLike) -> DipTest:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence.dip import dip_test
+    >>> from volmar.evidence.modes.dip import dip_test
     >>> rng = np.random.default_rng(0)
     >>> dip_test(rng.normal(size=200)).p_value > 0.5
     True
@@ -287,7 +287,7 @@ def _null_quantiles(n: int) -> tuple[Floats, Floats]:
 
 @cache
 def _table() -> _Table:
-    with (files("volmar.evidence") / "dip_table.csv").open(encoding="utf-8") as file:
+    with (files("volmar.evidence.modes") / "dip_table.csv").open(encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     # Columns: n, the number of draws, then one for each p-value.
     numbers = np.array([[float(cell or "nan") for cell in row] for row in rows])

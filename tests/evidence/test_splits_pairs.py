@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from volmar.evidence import hump_test
-from volmar.splits import clearest_pairs, make_split, merged_labels, searched_rows
-from volmar.splits import searched as searched_module
-from volmar.splits.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
-from volmar.splits.valleys import Valley, deepest_valleys
+from volmar.evidence import clearest_pairs, hump_test, make_split, merged_labels, searched_rows
+from volmar.evidence.modes.valleys import Valley, deepest_valleys
+from volmar.evidence.splits import searched as searched_module
+from volmar.evidence.splits.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
 
 
 def equidistant(k, distance, *, n=1000, d=8, seed=0):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.splits.pairs import pairwise_valleys
-from volmar.splits.searched import n_searched, searched_rows
+from volmar.evidence.splits.pairs import pairwise_valleys
+from volmar.evidence.splits.searched import n_searched, searched_rows
 
 __all__ = ["merged_labels"]
 
@@ -29,7 +29,7 @@ def merged_labels(
     """Return a new label for each cluster; those without a valley between them get the same.
 
     Each pair of clusters is projected on the difference of their linear discriminants inside its
-    convex region (`volmar.splits.pairs.in_region`). The pair with the shallowest valley is merged
+    convex region (`in_region`). The pair with the shallowest valley is merged
     if there is none to speak of, and all pairs are looked at again. Held-out rows have confirmed
     the splits of the tree, so that a valley which may be chance is no reason to merge: clusters
     that lie side by side would be joined in a chain.

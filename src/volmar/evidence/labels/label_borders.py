@@ -9,22 +9,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
-from volmar.diagnostics.label_views import (
+from volmar.evidence.combine import combine_p_values
+from volmar.evidence.dither import dithered, dithered_scores
+from volmar.evidence.labels.label_views import (
     WIDE,
     Discriminants,
     SplitView,
     thresholds,
     without_far_rows,
 )
-from volmar.evidence import (
-    combine_p_values,
-    dithered,
-    dithered_scores,
-    has_way_around,
-    hump_test,
-)
-from volmar.evidence.humps import deepest_valley, valleys_at
-from volmar.splits import fitted_border
+from volmar.evidence.modes.humps import deepest_valley, hump_test, valleys_at
+from volmar.evidence.splits.curved import fitted_border
+from volmar.evidence.way_around import has_way_around
 
 __all__ = ["BorderTest", "border_test", "is_blocked"]
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar.evidence.mixture import two_group_index
-from volmar.splits.searched import SearchedRows
-from volmar.splits.valleys import binned, valleys_of
+from volmar.evidence.modes.mixture import two_group_index
+from volmar.evidence.modes.valleys import binned, valleys_of
+from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["two_group_direction"]
 
@@ -21,7 +21,7 @@ N_ROUNDS, N_IMPROVED, REGS = 3, 6, (1.0, 0.1)
 
 
 def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""Find the direction with the largest `volmar.evidence.mixture.two_group_index`.
+    r"""Find the direction with the largest `volmar.evidence.modes.mixture.two_group_index`.
 
     Starts are single columns, principal and random directions. A direction is improved by cutting
     the rows along it, in the deepest valley or where two means fit best, and taking the linear

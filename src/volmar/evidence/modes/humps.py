@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 from scipy.optimize import isotonic_regression
 
-from volmar.evidence.densities import GRID, fill, missing_mass
-from volmar.evidence.dip import _sample
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.folded import FoldedSample, folded_sample
+from volmar.evidence.modes.densities import GRID, fill, missing_mass
+from volmar.evidence.modes.dip import _sample
+from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = [
     "HumpTest",
@@ -314,7 +314,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence import hump_test
+    >>> from volmar.evidence.modes.humps import hump_test
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=200)
     >>> hump_test(x, rng).p_value > 0.05

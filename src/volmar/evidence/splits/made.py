@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from volmar.evidence import column_resolutions, dithered_scores
-from volmar.splits.cells import LinearCells
-from volmar.splits.pairs import clearest_pairs
-from volmar.splits.searched import searched_rows
-from volmar.splits.two_groups import two_group_direction
-from volmar.splits.valleys import deepest_valleys
+from volmar.evidence.dither import column_resolutions, dithered_scores
+from volmar.evidence.modes.valleys import deepest_valleys
+from volmar.evidence.splits.cells import LinearCells
+from volmar.evidence.splits.pairs import clearest_pairs
+from volmar.evidence.splits.searched import searched_rows
+from volmar.evidence.splits.two_groups import two_group_direction
 
 __all__ = ["make_split"]
 

@@ -14,9 +14,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._threads import one_thread
-from volmar.splits.cells import LinearCells
-from volmar.splits.searched import SearchedRows
-from volmar.splits.valleys import Valley, deepest_valleys
+from volmar.evidence.modes.valleys import Valley, deepest_valleys
+from volmar.evidence.splits.cells import LinearCells
+from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["CellPair", "clearest_pairs", "in_region", "pairwise_valleys"]
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.validation import check_count, check_magnitude, check_number
-from volmar.diagnostics.label_borders import BorderTest, border_test, is_blocked
-from volmar.diagnostics.label_result import LabelJoin, LabelTestResult
-from volmar.diagnostics.label_views import Discriminants, SplitView, split_view
-from volmar.evidence import column_resolutions
-from volmar.evidence.humps import N_DRAWS
+from volmar._checks import check_count, check_magnitude, check_number
+from volmar.evidence.dither import column_resolutions
+from volmar.evidence.labels.label_borders import BorderTest, border_test, is_blocked
+from volmar.evidence.labels.label_result import LabelJoin, LabelTestResult
+from volmar.evidence.labels.label_views import Discriminants, SplitView, split_view
+from volmar.evidence.modes.humps import N_DRAWS
+from volmar.evidence.splits.held_out import LARGE
 from volmar.metrics.contingency import encode_labels
-from volmar.splits.held_out import LARGE
 
 __all__ = ["label_test"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.densities import fill
+from volmar.evidence.modes.densities import fill
 
 __all__ = ["two_group_index"]
 

@@ -13,16 +13,15 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.notebook import html_card
-from volmar.base.validation import check_choice, check_count, check_magnitude, check_number
-from volmar.diagnostics.stability import refuse_pairwise, seeded
-from volmar.evidence import column_resolutions
-from volmar.evidence.humps import deepest_valley
+from volmar._checks import check_choice, check_count, check_magnitude, check_number
+from volmar._clones import refuse_pairwise, seeded
+from volmar._notebook import html_card
+from volmar.evidence.dither import column_resolutions
+from volmar.evidence.modes.humps import deepest_valley
+from volmar.evidence.splits.curved import MOST_WALKS, fitted_border
+from volmar.evidence.splits.held_out import LARGE, LINEAR, N_SPLITS, Candidate, held_out_test
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
-from volmar.splits import LINEAR, Candidate, fitted_border, held_out_test
-from volmar.splits.curved import MOST_WALKS
-from volmar.splits.held_out import LARGE, N_SPLITS
 
 __all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
 

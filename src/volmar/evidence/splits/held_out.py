@@ -11,20 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from volmar.evidence import (
-    column_resolutions,
-    combine_p_values,
-    dip_test,
-    dithered,
-    dithered_scores,
-    has_way_around,
-    hump_test,
-)
-from volmar.evidence.humps import deepest_valley
-from volmar.splits.along import separation_along
-from volmar.splits.pairs import CellPair, clearest_pairs
-from volmar.splits.searched import SearchedRows, searched_rows
-from volmar.splits.two_groups import two_group_direction
+from volmar.evidence.combine import combine_p_values
+from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
+from volmar.evidence.modes.dip import dip_test
+from volmar.evidence.modes.humps import deepest_valley, hump_test
+from volmar.evidence.splits.along import separation_along
+from volmar.evidence.splits.pairs import CellPair, clearest_pairs
+from volmar.evidence.splits.searched import SearchedRows, searched_rows
+from volmar.evidence.splits.two_groups import two_group_direction
+from volmar.evidence.way_around import has_way_around
 
 __all__ = [
     "DIRECTION",

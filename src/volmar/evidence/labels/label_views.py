@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from volmar.evidence import dithered_scores
+from volmar.evidence.dither import dithered_scores
 from volmar.rows.standardized import CONSTANT
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from volmar.base.notebook import html_card
+from volmar._notebook import html_card
 from volmar.evidence.wording import p_value_text
 
 __all__ = ["LabelJoin", "LabelTestResult", "named_pair"]
