@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from volmar.base.blocks import refuse_blocks
 from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.joint import JointClusterer
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import View
+from volmar.margin.multiway.clusterer import JointClusterer
 from volmar.rows import BlockTable
 
 

@@ -14,11 +14,8 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
-from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
-from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
@@ -27,7 +24,14 @@ from volmar.margin.unequal_sizes import (
     shares_of_sides,
     size_start,
 )
-from volmar.margin.views import LinearView, View
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.relaxations.lgmmc_solver import (
+    LabelGenerationResult,
+    generate_labels,
+    row_weights,
+)
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Beyond these prices nothing changes but rounding: all rows weigh alike, or the margin is hard.

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from volmar._memory import require_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
-from volmar.margin.views import ExactKernelView, FeatureView
+from volmar.margin.feature_space.views import ExactKernelView, FeatureView
 from volmar.rows import BlockTable, NystroemMap, drawn_rows, features_of
 
 __all__ = ["KernelView"]
