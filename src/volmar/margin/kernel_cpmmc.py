@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine.descent import MarginResult
@@ -196,7 +197,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 2.0,
         threshold: str = "adaptive",
         balance: float | None = None,

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine.descent import MarginResult
@@ -184,7 +185,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 1.2,
         threshold: str = "adaptive",
         balance: float | None = None,
