@@ -16,8 +16,8 @@ from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
-from volmar.margin.gmmc_problem import GMMCProblem
-from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.

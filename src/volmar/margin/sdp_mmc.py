@@ -16,7 +16,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
-from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope_rounding import (

@@ -18,12 +18,12 @@ from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
 from volmar.graphs.bandwidth import parse_sigma
-from volmar.margin.basis_search import FAR
-from volmar.margin.basis_source import BasisExpansion, BasisSource
 from volmar.margin.clusterer import MarginClusterer, Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import Hyperplane, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.basis_search import FAR
+from volmar.margin.feature_space.basis_source import BasisExpansion, BasisSource
+from volmar.margin.feature_space.views import Hyperplane, View
 from volmar.rows import BlockTable, as_rows
 
 # Digits of a width that follows from the rows by a rule.

@@ -32,6 +32,7 @@ __all__ = [
 ROOMS = (
     *("rows", "graphs", "operators", "solvers", "evidence.splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
+    *("margin.engine", "margin.feature_space", "margin.multiway", "margin.relaxations"),
 )
 # What a `TableClusterer` is made of beside the rooms.
 OF_TABLES = frozenset(
@@ -51,7 +52,7 @@ NOT_THESE = frozenset({"volmar.base.blocks"})
 
 @cache
 def _modules() -> frozenset[str]:
-    """Modules of the rooms, as they lie on the disk; rooms inside rooms hold no models."""
+    """Modules of the rooms, as they lie on the disk."""
     of_rooms = frozenset(
         f"volmar.{room}.{module.name}"
         for room in ROOMS

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.engine import MarginResult, maximise_margin
-from volmar.margin.multiclass import MulticlassHinge, MulticlassProblem
-from volmar.margin.nearest_mean import NearestMean
-from volmar.margin.sources import CutSource
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.multiway.nearest_mean import NearestMean
+from volmar.margin.multiway.problem import MulticlassHinge, MulticlassProblem
 from volmar.solvers import Status
 
 __all__ = ["maximise_margins"]

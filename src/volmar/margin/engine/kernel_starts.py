@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.graph import build_graph
-from volmar.margin.sources import CutSource
-from volmar.margin.starts import principal_start
+from volmar.margin.engine.starts import principal_start
+from volmar.margin.feature_space.sources import CutSource
 
 __all__ = ["kernel_k_means_start", "spectral_start"]
 

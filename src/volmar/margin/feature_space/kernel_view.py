@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from volmar._memory import require_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
-from volmar.margin.views import ExactKernelView, FeatureView
+from volmar.margin.feature_space.views import ExactKernelView, FeatureView
 from volmar.rows import BlockTable, NystroemMap, drawn_rows, features_of
 
 __all__ = ["KernelView"]
@@ -60,11 +60,7 @@ class KernelView(KernelMixin):
             )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
-            self.kernel,
             landmarks=drawn_rows(X.shape[0], weights, count, rng),
-            gamma=self._resolved_gamma(X, weights),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
+            **self._kernel_arguments(X, weights),
         ).fit(X)
         return FeatureView(feature_map, features_of(feature_map, X), weights)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.engine import MarginResult
-from volmar.margin.losses import Violated
-from volmar.margin.problem import MarginProblem
-from volmar.margin.working_set import WorkingCuts
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import WorkingCuts
 from volmar.solvers import CuttingPlaneResult, Status
 
 __all__ = ["cutting_planes_outside", "relabelling_outside"]

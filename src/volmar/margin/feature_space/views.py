@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base.kernel import KernelExpansion
-from volmar.margin.engine import MarginResult
-from volmar.margin.sources import CutSource, KernelSource, LinearSource
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
 from volmar.rows import BlockTable, MappedRows, as_rows, features_of
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.losses import Loss, Violated
-from volmar.margin.sources import CutSource
+from volmar.margin.engine.losses import Loss, Violated
+from volmar.margin.feature_space.sources import CutSource
 
 __all__ = ["Cut", "MarginProblem", "Placed"]
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.kernel import KernelExpansion
-from volmar.margin.engine import MarginResult, maximise_margin
-from volmar.margin.kernel_starts import kernel_k_means_start
-from volmar.margin.losses import HingeLoss
-from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import LinearSource
-from volmar.margin.starts import best_start, principal_start
-from volmar.margin.views import ExactKernelView, View
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.kernel_starts import kernel_k_means_start
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.starts import best_start, principal_start
+from volmar.margin.feature_space.sources import LinearSource
+from volmar.margin.feature_space.views import ExactKernelView, View
 from volmar.rows import as_rows
 
 __all__ = [

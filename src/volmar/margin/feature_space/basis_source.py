@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
 from volmar.base.validation import check_choice, check_count, check_number
-from volmar.margin.basis_search import (
+from volmar.margin.feature_space.basis_search import (
     Field,
     KernelRows,
     Pilot,
@@ -25,8 +25,8 @@ from volmar.margin.basis_search import (
     shifted,
     squares,
 )
-from volmar.margin.block_images import BlockImages, HeldRows, KernelFeatures
-from volmar.margin.sources import CutSource
+from volmar.margin.feature_space.block_images import BlockImages, HeldRows, KernelFeatures
+from volmar.margin.feature_space.sources import CutSource
 from volmar.rows import BlockRows, BlockTable
 
 __all__ = ["BasisExpansion", "BasisSource", "Projection"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.margin.engine import MarginResult, maximise_margin
-from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import CutSource
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space.sources import CutSource
 from volmar.solvers import Status
 
 __all__ = [

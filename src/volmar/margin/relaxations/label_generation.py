@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from volmar.margin.sources import CutSource
+from volmar.margin.feature_space.sources import CutSource
 
 __all__ = ["Labelling", "balanced_labels", "climb", "largest_possible_square", "measure"]
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.margin.clusterer import ANNEALING_STEP, SAMPLE, MarginClusterer, Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.multiclass_descent import maximise_margins
-from volmar.margin.nearest_mean import balanced_weights
-from volmar.margin.starts import k_way_start, principal_scores
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.starts import k_way_start, principal_scores
+from volmar.margin.multiway.descent import maximise_margins
+from volmar.margin.multiway.nearest_mean import balanced_weights
 
 __all__ = ["JointClusterer"]
 

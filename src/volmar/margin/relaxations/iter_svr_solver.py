@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.bias_rules import Cut
+from volmar.margin.relaxations.bias_rules import Cut
 from volmar.solvers import Result, Status
 from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
 from volmar.solvers.l1_spaces import RegressionSpace

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.sources import CutSource, KernelSource
+from volmar.margin.feature_space.sources import CutSource, KernelSource
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 __all__ = ["Subspace"]

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.label_generation import (
+from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.relaxations.label_generation import (
     Labelling,
     balanced_labels,
     climb,
     largest_possible_square,
     measure,
 )
-from volmar.margin.sources import CutSource
-from volmar.margin.subspace import Subspace
 from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
@@ -52,7 +52,7 @@ class LabelGenerationResult(Result):
         lower it. Finding the worst is NP-hard, so that a violation of 0 is no proof.
     bound : float
         Certified lower bound of the relaxation, and so of the problem over single labellings: the
-        eigenvalue bound of `volmar.margin.label_generation.largest_possible_square` at `alpha`.
+        eigenvalue bound of `largest_possible_square` at `alpha`.
     labels : ndarray of shape (n,)
         1 where the score is positive.
     scores : ndarray of shape (n,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from volmar.margin.problem import Cut, MarginProblem
+from volmar.margin.engine.problem import Cut, MarginProblem
 from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
 
 __all__ = ["WorkingCuts"]

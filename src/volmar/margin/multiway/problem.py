@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.cluster_sizes import size_prices
-from volmar.margin.losses import Violated
-from volmar.margin.problem import Cut, MarginProblem, Placed
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import Cut, MarginProblem, Placed
+from volmar.margin.multiway.cluster_sizes import size_prices
 
 __all__ = ["EVENLY", "MulticlassHinge", "MulticlassProblem"]
 

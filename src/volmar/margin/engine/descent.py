@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.losses import Violated
-from volmar.margin.problem import MarginProblem
-from volmar.margin.working_set import WorkingCuts
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import WorkingCuts
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
 __all__ = ["MarginResult", "Point", "maximise_margin"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from volmar.margin.losses import Violated
+from volmar.margin.engine.losses import Violated
 
 __all__ = ["ErrorLoss", "FBetaLoss", "NMILoss", "RandLoss"]
 

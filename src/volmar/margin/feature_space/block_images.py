@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.basis_search import rbf, shifted, squares
+from volmar.margin.feature_space.basis_search import rbf, shifted, squares
 from volmar.rows import BlockRows, BlockTable, RowVector
 from volmar.rows.blocks.sums import Picked
 from volmar.rows.blocks.tile import Tile

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.cluster_sizes import shares_of_clusters, size_prices
-from volmar.margin.sources import CutSource
+from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 
 __all__ = ["NearestMean", "balanced_weights"]
 
