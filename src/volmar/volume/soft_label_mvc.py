@@ -215,7 +215,7 @@ class SoftLabelMVC(Clusterer):
     >>> model = SoftLabelMVC().fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
-    >>> model.result_.is_certified(1e-6)
+    >>> model.result_.is_stationary(1e-6)
     True
 
     Three pairs of moons side by side, six clusters:
