@@ -109,32 +109,6 @@ def with_short_indices(X: Any) -> Any:
     return type(X)(short, shape=X.shape)
 
 
-def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
-    """Return weights as float64 of shape (n_samples,), or None for equal weights."""
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        weights = np.full(n_samples, float(sample_weight))
-    else:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight must have one weight a row, shape ({n_samples},), got shape "
-            f"{weights.shape}."
-        )
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        worst = weights[~(np.isfinite(weights) & (weights >= 0))][0]
-        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
-    if not np.any(weights > 0):
-        raise ValueError("sample_weight must have a positive entry, got only zeros.")
-    if not 1e-100 < weights.max() < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {weights.max():.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )
-    return weights
-
-
 def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters: int) -> NDArray:
     """Return given start labels as consecutive ints from 0, every cluster present."""
     given = np.asarray(labels)
