@@ -9,7 +9,6 @@ from volmar.tables.prepared import Prepared
 from volmar.tables.read import LoadedTable, read_table
 from volmar.tables.sample import RowSample, sample_rows
 from volmar.tables.source import source_columns
-from volmar.tables.whole_file import write_atomically
 from volmar.tables.write import open_labels, write_labels
 from volmar.tables.write_columns import open_columns, written_kind
 from volmar.tables.write_rows import open_rows, write_rows
@@ -31,7 +30,6 @@ __all__ = [
     "read_table",
     "sample_rows",
     "source_columns",
-    "write_atomically",
     "write_labels",
     "write_rows",
     "written_kind",
