@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from volmar.diagnostics.conditions import StabilityReport as StabilityReport
     from volmar.diagnostics.conditions import stability_report as stability_report
     from volmar.diagnostics.describe_clusters import describe_clusters as describe_clusters
-    from volmar.diagnostics.label_result import LabelJoin as LabelJoin
-    from volmar.diagnostics.label_result import LabelTestResult as LabelTestResult
-    from volmar.diagnostics.label_test import label_test as label_test
-    from volmar.diagnostics.split_test import SplitTestResult as SplitTestResult
-    from volmar.diagnostics.split_test import split_test as split_test
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
+    from volmar.evidence import LabelJoin as LabelJoin
+    from volmar.evidence import LabelTestResult as LabelTestResult
+    from volmar.evidence import SplitTestResult as SplitTestResult
+    from volmar.evidence import label_test as label_test
+    from volmar.evidence import split_test as split_test
 else:
     attach(
         __name__,
@@ -37,8 +37,8 @@ else:
         compare_numbers="NumberComparison NumberOfClusters compare_numbers",
         conditions="StabilityReport stability_report",
         describe_clusters="describe_clusters",
-        label_result="LabelJoin LabelTestResult",
-        label_test="label_test",
-        split_test="SplitTestResult split_test",
         stability="ResamplingStability stability",
+        **{
+            "volmar.evidence": "LabelJoin LabelTestResult SplitTestResult label_test split_test",
+        },
     )

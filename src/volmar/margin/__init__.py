@@ -6,18 +6,20 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar.margin.cpmmc import CPMMC as CPMMC
-    from volmar.margin.engine import MarginResult as MarginResult
-    from volmar.margin.engine import maximise_margin as maximise_margin
+    from volmar.margin.engine.descent import MarginResult as MarginResult
+    from volmar.margin.engine.descent import maximise_margin as maximise_margin
+    from volmar.margin.engine.problem import MarginProblem as MarginProblem
     from volmar.margin.gmmc import GMMC as GMMC
     from volmar.margin.gmmc import GMMCResult as GMMCResult
-    from volmar.margin.gmmc_problem import GMMCProblem as GMMCProblem
     from volmar.margin.iter_svr import IterSVR as IterSVR
-    from volmar.margin.iter_svr_solver import IterSVRResult as IterSVRResult
     from volmar.margin.kernel_cpmmc import KernelCPMMC as KernelCPMMC
     from volmar.margin.lgmmc import LGMMC as LGMMC
-    from volmar.margin.lgmmc_solver import LabelGenerationResult as LabelGenerationResult
     from volmar.margin.multivariate_mmc import MultivariateMMC as MultivariateMMC
-    from volmar.margin.problem import MarginProblem as MarginProblem
+    from volmar.margin.relaxations.gmmc_problem import GMMCProblem as GMMCProblem
+    from volmar.margin.relaxations.iter_svr_solver import IterSVRResult as IterSVRResult
+    from volmar.margin.relaxations.lgmmc_solver import (
+        LabelGenerationResult as LabelGenerationResult,
+    )
     from volmar.margin.sdp_mmc import SDPMMC as SDPMMC
     from volmar.margin.sdp_mmc import SDPMMCProblem as SDPMMCProblem
     from volmar.margin.sdp_mmc import SDPMMCResult as SDPMMCResult
@@ -26,16 +28,18 @@ else:
     attach(
         __name__,
         cpmmc="CPMMC",
-        engine="MarginResult maximise_margin",
         gmmc="GMMC GMMCResult",
-        gmmc_problem="GMMCProblem",
         iter_svr="IterSVR",
-        iter_svr_solver="IterSVRResult",
         kernel_cpmmc="KernelCPMMC",
         lgmmc="LGMMC",
-        lgmmc_solver="LabelGenerationResult",
         multivariate_mmc="MultivariateMMC",
-        problem="MarginProblem",
         sdp_mmc="SDPMMC SDPMMCProblem SDPMMCResult",
         skmmc="SKMMC",
+        **{
+            "volmar.margin.engine.descent": "MarginResult maximise_margin",
+            "volmar.margin.engine.problem": "MarginProblem",
+            "volmar.margin.relaxations.gmmc_problem": "GMMCProblem",
+            "volmar.margin.relaxations.iter_svr_solver": "IterSVRResult",
+            "volmar.margin.relaxations.lgmmc_solver": "LabelGenerationResult",
+        },
     )

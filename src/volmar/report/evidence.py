@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from volmar.base import SplitTree
+from volmar.evidence.splits.held_out import FEWEST_ROWS
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.outcome import Evidence, too_few_rows
-from volmar.splits.held_out import FEWEST_ROWS
 
 __all__ = ["evidence_of", "sentences_of"]
 
@@ -36,8 +36,8 @@ def evidence_of(
 
     With ``n_clusters="auto"`` the splits were tested as they were made, and the tree has their
     p-values. With a number two questions are asked of held-out rows: whether there is more than
-    one group (`volmar.diagnostics.split_test`), and at which borders between the given clusters
-    there is a gap (`volmar.diagnostics.label_test`).
+    one group (`volmar.evidence.split_test`), and at which borders between the given clusters
+    there is a gap (`volmar.evidence.label_test`).
 
     Parameters
     ----------

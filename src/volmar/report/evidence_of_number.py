@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from volmar.base.callbacks import silent_clone
-from volmar.diagnostics import LabelJoin, LabelTestResult, label_test, split_test
-from volmar.diagnostics.label_result import named_pair
-from volmar.diagnostics.split_test import FEWEST_ROWS, UNSETTLED
-from volmar.diagnostics.stability import refuse_pairwise
+from volmar._clones import refuse_pairwise, silent_clone
+from volmar.evidence import LabelJoin, LabelTestResult, label_test, split_test
+from volmar.evidence.labels.label_result import named_pair
+from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.outcome import LEVEL, Evidence, too_few_rows
 from volmar.rows import drawn_rows
@@ -114,7 +113,7 @@ def _borders(
     if len(clusters) > MOST_CLUSTERS:
         raise ValueError(
             f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
-            "volmar.diagnostics.label_test takes more."
+            "volmar.evidence.label_test takes more."
         )
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 
