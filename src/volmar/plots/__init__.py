@@ -1,12 +1,10 @@
-"""Pictures of clusterings and of the papers' figures (``pip install volmar[plot]``)."""
+"""Pictures of clusterings (``pip install volmar[plot]``)."""
 
 from volmar.plots.clusters import ClusterDisplay
 from volmar.plots.convergence import ConvergenceDisplay, ConvergenceLine
 from volmar.plots.eigen import EigenDisplay
 from volmar.plots.label_joins import LabelTestDisplay
-from volmar.plots.measures import MeasuresDisplay
 from volmar.plots.numbers import NumberOfClustersDisplay
-from volmar.plots.paper_figure import PaperFigureDisplay, has_picture
 from volmar.plots.profiles import ColumnProfilesDisplay, EffectsDisplay
 from volmar.plots.projection import ProjectionDisplay
 from volmar.plots.silhouette import SilhouetteDisplay
@@ -20,11 +18,8 @@ __all__ = [
     "EffectsDisplay",
     "EigenDisplay",
     "LabelTestDisplay",
-    "MeasuresDisplay",
     "NumberOfClustersDisplay",
-    "PaperFigureDisplay",
     "ProjectionDisplay",
     "SilhouetteDisplay",
     "TreeDisplay",
-    "has_picture",
 ]

@@ -5,7 +5,6 @@ from volmar.report.evidence import evidence_of, sentences_of
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.page import Section, Table, write_page
 from volmar.report.pictures import save_pictures
-from volmar.report.reproduction import to_markdown, write_reproduction
 from volmar.report.save_report import save_report
 
 __all__ = [
@@ -19,8 +18,6 @@ __all__ = [
     "save_pictures",
     "save_report",
     "sentences_of",
-    "to_markdown",
     "write_page",
     "write_report",
-    "write_reproduction",
 ]

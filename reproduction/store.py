@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from volmar.papers.experiment import Cell
+from reproduction.experiment import Cell
 
 # A cell without its data may run another day; one that the estimator refused would be refused
 # again.
