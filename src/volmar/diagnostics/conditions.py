@@ -11,8 +11,8 @@ from scipy import linalg
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
+from volmar._checks import check_count, check_number
 from volmar._memory import largest_asymmetry, require_memory
-from volmar.base.validation import check_count, check_number
 from volmar.diagnostics.axisymmetry import find_axis
 from volmar.diagnostics.submatrix_information import closest_partitions
 from volmar.operators import SPDOperator

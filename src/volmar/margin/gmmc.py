@@ -16,8 +16,8 @@ from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_count, check_number
 from volmar.base.warn import warn_user
-from volmar.margin.gmmc_problem import GMMCProblem
-from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.relaxations.gmmc_problem import GMMCProblem
 from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
@@ -161,7 +161,7 @@ class GMMC(KernelMixin, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
         positive semidefinite, at least after centring and `shift`.
