@@ -1,5 +1,12 @@
 """Row sources: everything a linear-time method asks of X, and the feature maps that feed them."""
 
+from volmar.rows.anywhere import (
+    in_one_pass,
+    is_in_memory,
+    moments_of_sides,
+    prefetch,
+    take_rows,
+)
 from volmar.rows.blocks import (
     BlockRows,
     BlockTable,
@@ -42,7 +49,12 @@ __all__ = [
     "drawn_rows",
     "evenly_scaled",
     "features_of",
+    "in_one_pass",
     "is_dask",
+    "is_in_memory",
+    "moments_of_sides",
+    "prefetch",
     "scale_gamma",
     "standardized",
+    "take_rows",
 ]
