@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-.PHONY: demo test lint bench docs reproduction clean
+.PHONY: demo test lint bench house docs reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
@@ -21,6 +21,10 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks $(NAME)
+
+# Sizes and rules of the code; CHECKOUT=folder measures another one.
+house: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.house $(CHECKOUT)
 
 docs: $(VENV)/.ready
 	rm -rf docs/api docs/auto_examples

@@ -25,7 +25,6 @@ MAP = [
     {"rows", "graphs", "operators", "solvers"},
     {"metrics", "distributed"},
     {"evidence"},
-    {"splits"},
     {"base"},
     {"volume", "margin", "separation", "baselines"},
     {"diagnostics", "selection"},
@@ -38,7 +37,7 @@ MAP = [
 ]
 # On these lines rooms do not know each other.
 STRANGERS = {"volume", "margin", "separation", "baselines"}
-GROUND = {"_version", "_memory", "_threads"}
+GROUND = {"_version", "_checks", "_clones", "_memory", "_notebook", "_threads"}
 LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]

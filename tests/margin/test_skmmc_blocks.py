@@ -12,12 +12,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
 from volmar.distributed import checkpoint, report_passes
-from volmar.margin import basis_search
-from volmar.margin.basis_source import BasisSource
-from volmar.margin.block_images import GROUP, BlockImages, HeldRows
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import HingeLoss
-from volmar.margin.problem import MarginProblem
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space import basis_search
+from volmar.margin.feature_space.basis_source import BasisSource
+from volmar.margin.feature_space.block_images import GROUP, BlockImages, HeldRows
 from volmar.rows import as_table
 
 N = 3000

@@ -1,5 +1,6 @@
 """Soft-label maximum volume: every formula against brute force or an independent solver."""
 
+import dataclasses
 import itertools
 
 import cvxpy as cp
@@ -127,13 +128,17 @@ def test_sqp_agrees_with_a_generic_solver(case, name):
 def test_certificate_sees_every_violation(rng):
     Q = laplacian_of("moons", 50)
     problem = VolumeProblem(as_operator(Q), 1e-2, 1 / 50)
-    h = sqp(problem, start_of(Q), np.linalg.eigvalsh(Q)[:3]).h
-    good = problem.certificate(h)
-    assert max(good.as_dict().values()) < 1e-9
-    assert problem.certificate(2 * h).norm == pytest.approx(1.0)
-    assert problem.certificate(np.abs(h)).balance == pytest.approx(np.abs(h).sum() - 1 / 50)
+    found = sqp(problem, start_of(Q), np.linalg.eigvalsh(Q)[:3])
+    h = found.h
+    assert found.check(problem).is_stationary(1e-9)
+    assert not dataclasses.replace(found, h=np.abs(h)).check(problem).is_stationary(1e-9)
+    assert found.check(problem).objective == pytest.approx(found.objective, rel=1e-12)
+    assert problem.certificate(2 * h).residuals["norm"] == pytest.approx(1.0)
+    unbalanced = problem.certificate(np.abs(h)).residuals["balance"]
+    assert unbalanced == pytest.approx(np.abs(h).sum() - 1 / 50)
     moved = h + 1e-3 * rng.standard_normal(50)
-    assert problem.certificate(moved / np.linalg.norm(moved)).stationarity > 1e-4
+    moved /= np.linalg.norm(moved)
+    assert problem.certificate(moved).residuals["stationarity"] > 1e-4
 
 
 def test_certificate_refuses_a_multiplier_of_the_wrong_sign():

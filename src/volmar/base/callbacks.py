@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sklearn.base import clone
-
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9
@@ -19,13 +17,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupportMixin", "fit_steps", "silent_clone", "with_callbacks"]
-
-
-def silent_clone(estimator: Any) -> Any:
-    """Clone without the callbacks, which hear of the whole fit and not of each of its parts."""
-    copy = clone(estimator)
-    return copy.set_callbacks() if hasattr(copy, "set_callbacks") else copy
+__all__ = ["CallbackSupportMixin", "fit_steps", "with_callbacks"]
 
 
 def fit_steps(estimator: Any, X: Any, n_steps: int, name: str = "start") -> Iterator[int]:

@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from volmar._checks import check_sample_weight
+from volmar._clones import silent_clone
 from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
@@ -26,7 +28,7 @@ from volmar.base.blocks import (
     with_dask_vectors,
     without_vectors,
 )
-from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
+from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.cell_split import CellSplit
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import RecursiveResult, grow_tree
@@ -36,13 +38,10 @@ from volmar.base.validation import (
     check_magnitude,
     check_n_clusters,
     check_number,
-    check_sample_weight,
     with_short_indices,
 )
 from volmar.base.warn import warn_user
-from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
-from volmar.solvers import Result, Status
-from volmar.splits import (
+from volmar.evidence import (
     LINEAR,
     HeldOutTest,
     held_out_test,
@@ -51,6 +50,8 @@ from volmar.splits import (
     separation_along,
     walk_candidate,
 )
+from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
+from volmar.solvers import Result, Status
 
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.

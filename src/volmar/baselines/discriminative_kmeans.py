@@ -239,7 +239,7 @@ class DiscriminativeKMeans(Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     reg : float, default=1.0
         Regulariser, on the scale of the covariance: :math:`\lambda` = `reg` times the total weight

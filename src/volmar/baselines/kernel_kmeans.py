@@ -226,7 +226,7 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".

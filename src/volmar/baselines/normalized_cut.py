@@ -127,7 +127,7 @@ class NormalizedCut(Clusterer):
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`): by the root of its size over its normalised
         cut. "auto": only where held-out rows confirm the split, by their distances to its border
-        (see `volmar.diagnostics.split_test`).
+        (see `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="density_scaling"
         How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest

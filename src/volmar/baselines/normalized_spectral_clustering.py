@@ -70,7 +70,7 @@ class NormalizedSpectralClustering(Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     affinity : str, callable or Similarity, default="density_scaling"
         How similar rows are: "density_scaling" (locally scaled and weighted by the density, see

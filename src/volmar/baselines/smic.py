@@ -213,7 +213,7 @@ class SMIC(Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     affinity : str, callable or Similarity, default="local_scaling"
         The kernel K: "local_scaling" (on the graph of nearest neighbours), "density_scaling" (the

@@ -11,10 +11,8 @@ from volmar.diagnostics.compare_numbers import (
 )
 from volmar.diagnostics.conditions import StabilityReport, stability_report
 from volmar.diagnostics.describe_clusters import describe_clusters
-from volmar.diagnostics.label_result import LabelJoin, LabelTestResult
-from volmar.diagnostics.label_test import label_test
-from volmar.diagnostics.split_test import SplitTestResult, split_test
 from volmar.diagnostics.stability import ResamplingStability, stability
+from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult, label_test, split_test
 
 __all__ = [
     "BoundTerms",

@@ -20,12 +20,12 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine import MarginResult, maximise_margin
-from volmar.margin.losses import HingeLoss, Loss
-from volmar.margin.nested import relabelling_outside
-from volmar.margin.problem import MarginProblem
-from volmar.margin.starts import best_start, k_means_start, principal_start, random_start
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.losses import HingeLoss, Loss
+from volmar.margin.engine.nested import relabelling_outside
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.starts import best_start, k_means_start, principal_start, random_start
+from volmar.margin.engine.unequal_sizes import (
     BALANCE,
     HALVES,
     SCREENING_C,
@@ -35,7 +35,7 @@ from volmar.margin.unequal_sizes import (
     shares_of_sides,
     unequal_start,
 )
-from volmar.margin.views import View
+from volmar.margin.feature_space.views import View
 from volmar.rows import BlockTable, drawn_rows
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 

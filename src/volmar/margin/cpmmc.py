@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.margin.clusterer import Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.joint import JointClusterer
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import LinearView, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.multiway.clusterer import JointClusterer
 
 
 class CPMMC(JointClusterer):
@@ -42,7 +42,7 @@ class CPMMC(JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto" splits again,
         whatever `multiway` is, but only where held-out rows confirm that there is more than one
-        group (see `volmar.diagnostics.split_test` and `tree_`).
+        group (see `volmar.evidence.split_test` and `tree_`).
     C : float, default=2.0
         Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
         C of the rows are inside the margin there. Large values chase thin gaps.
@@ -148,7 +148,7 @@ class CPMMC(JointClusterer):
     objective, gap and residuals are those of the weighted problem.
 
     With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The prices b are 0
-    unless a cluster would be too small (see `volmar.margin.cluster_sizes.size_prices`), and no
+    unless a cluster would be too small (see `size_prices`), and no
     part of the hinge. The objective belongs to the start, whose shares and offsets it has: it does
     not compare starts. C = 2 and the default least size were set on spoken letters, waves,
     letters K to P and artificial groups. `threshold`, `balance`, `balance_unit` and `mode` have no

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
@@ -20,20 +21,20 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
-from volmar.margin.engine import MarginResult
-from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
-from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.starts import k_means_start, principal_start, random_start
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
+from volmar.margin.engine.starts import k_means_start, principal_start, random_start
+from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
     own_sizes,
     shares_of_sides,
 )
-from volmar.margin.views import LinearView, View
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
@@ -94,7 +95,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.diagnostics.split_test`).
+        there is more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.
@@ -249,7 +250,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float | str = "scale",
         bias: str = "gap",
         min_cluster_size: float | None = None,

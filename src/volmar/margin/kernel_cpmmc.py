@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.joint import JointClusterer
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import View
+from volmar.margin.multiway.clusterer import JointClusterer
 from volmar.rows import BlockTable
 
 
@@ -43,7 +44,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto": as many as held-out
         rows confirm, by splitting again; a split is tested by the distances of rows to its
-        border (see `volmar.diagnostics.split_test` and `tree_`).
+        border (see `volmar.evidence.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
     gamma : float, str or None, default="auto"
@@ -196,7 +197,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 2.0,
         threshold: str = "adaptive",
         balance: float | None = None,

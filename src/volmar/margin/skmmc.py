@@ -18,12 +18,12 @@ from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
 from volmar.graphs.bandwidth import parse_sigma
-from volmar.margin.basis_search import FAR
-from volmar.margin.basis_source import BasisExpansion, BasisSource
 from volmar.margin.clusterer import MarginClusterer, Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import Hyperplane, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.basis_search import FAR
+from volmar.margin.feature_space.basis_source import BasisExpansion, BasisSource
+from volmar.margin.feature_space.views import Hyperplane, View
 from volmar.rows import BlockTable, as_rows
 
 # Digits of a width that follows from the rows by a rule.
@@ -100,7 +100,7 @@ class SKMMC(KernelWidth, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     sigma : float or str, default="auto"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
         root of the mean squared distance of two rows, the middle of the paper's grid. "auto"

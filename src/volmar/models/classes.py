@@ -30,8 +30,9 @@ __all__ = [
 
 # Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
 ROOMS = (
-    *("rows", "graphs", "operators", "solvers", "splits", "base"),
+    *("rows", "graphs", "operators", "solvers", "evidence.splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
+    *("margin.engine", "margin.feature_space", "margin.multiway", "margin.relaxations"),
 )
 # What a `TableClusterer` is made of beside the rooms.
 OF_TABLES = frozenset(
@@ -51,11 +52,11 @@ NOT_THESE = frozenset({"volmar.base.blocks"})
 
 @cache
 def _modules() -> frozenset[str]:
-    """Modules of the rooms, as they lie on the disk; rooms inside rooms hold no models."""
+    """Modules of the rooms, as they lie on the disk."""
     of_rooms = frozenset(
         f"volmar.{room}.{module.name}"
         for room in ROOMS
-        for module in iter_modules([str(Path(home) / room) for home in volmar.__path__])
+        for module in iter_modules([str(Path(home, *room.split("."))) for home in volmar.__path__])
         if not module.ispkg
     )
     return (of_rooms | OF_TABLES).difference(NOT_THESE)

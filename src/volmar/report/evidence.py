@@ -11,16 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from volmar._clones import refuse_pairwise, silent_clone
 from volmar.base import SplitTree
-from volmar.base.callbacks import silent_clone
 from volmar.diagnostics import LabelJoin, LabelTestResult, label_test, split_test
-from volmar.diagnostics.label_result import named_pair
-from volmar.diagnostics.split_test import FEWEST_ROWS, UNSETTLED
-from volmar.diagnostics.stability import refuse_pairwise
+from volmar.evidence.labels.label_result import named_pair
+from volmar.evidence.splits.held_out import FEWEST_ROWS as FEWEST_OF_TREE
+from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.outcome import LEVEL, Evidence
 from volmar.rows import drawn_rows
-from volmar.splits.held_out import FEWEST_ROWS as FEWEST_OF_TREE
 
 __all__ = ["evidence_of", "sentences_of"]
 
@@ -47,8 +46,8 @@ def evidence_of(
 
     With ``n_clusters="auto"`` the splits were tested as they were made, and the tree has their
     p-values. With a number two questions are asked of held-out rows: whether there is more than
-    one group (`volmar.diagnostics.split_test`), and at which borders between the given clusters
-    there is a gap (`volmar.diagnostics.label_test`).
+    one group (`volmar.evidence.split_test`), and at which borders between the given clusters
+    there is a gap (`volmar.evidence.label_test`).
 
     Parameters
     ----------
@@ -264,7 +263,7 @@ def _borders(
     if len(clusters) > MOST_CLUSTERS:
         raise ValueError(
             f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
-            "volmar.diagnostics.label_test takes more."
+            "volmar.evidence.label_test takes more."
         )
     return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
 

@@ -182,7 +182,7 @@ class Outcome:
     numbers : NumberComparison, optional
         Other numbers of clusters, by `volmar.diagnostics.compare_numbers`.
     joins : LabelTestResult, optional
-        Which clusters are separated, by `volmar.diagnostics.label_test`; drawn by `save_pictures`.
+        Which clusters are separated, by `volmar.evidence.label_test`; drawn by `save_pictures`.
     """
 
     title: str = "Clusters"

@@ -89,7 +89,7 @@ class MSPC(ManyClusters):
     n_clusters : int, "auto" or "fast", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.diagnostics.split_test` and the tree's `p_value`). Of a dask
+        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Of a dask
         collection it looks at 20,000 rows. "fast" splits as long as the two sides are separated
         with a probability of 3/4 or more, which is the largest value for a symmetric density with
         one mode; see the notes for where that fails.

@@ -85,7 +85,7 @@ class HardLabelMVC(Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="gaussian"
         How similar rows are, as in `SoftLabelMVC`. The Gaussian's are positive semi-definite;
         what others (k-NN graphs, mostly) lack to be so is added to their diagonal, which changes

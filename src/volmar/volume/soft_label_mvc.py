@@ -88,7 +88,7 @@ class SoftLabelMVC(Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     affinity : str, callable or Similarity, optional
         How similar rows are: "density_scaling" (default of the fast mode: locally scaled and
@@ -215,7 +215,7 @@ class SoftLabelMVC(Clusterer):
     >>> model = SoftLabelMVC().fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
-    >>> model.result_.is_certified(1e-6)
+    >>> model.result_.is_stationary(1e-6)
     True
 
     Three pairs of moons side by side, six clusters:
