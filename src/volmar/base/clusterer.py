@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from volmar._checks import check_sample_weight
 from volmar._clones import silent_clone
 from volmar.base.blocks import (
     check_block_weights,
@@ -37,7 +38,6 @@ from volmar.base.validation import (
     check_magnitude,
     check_n_clusters,
     check_number,
-    check_sample_weight,
     with_short_indices,
 )
 from volmar.base.warn import warn_user

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
+from volmar._checks import fix_signs
 from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
@@ -86,7 +87,7 @@ class LDAProblem:
         # that are points along a direction.
         within = np.maximum(1.0 - singular[:m] ** 2, eps)
         U = U[:, :m] * np.where(singular[:m] > eps, 1.0 / np.sqrt(within), 0.0)
-        U *= np.where(U[np.abs(U).argmax(axis=0), np.arange(m)] < 0, -1.0, 1.0)
+        U = fix_signs(U)
         W = linalg.solve_triangular(self.lower, U, lower=True, trans="T")
         centres = means.T @ W
         centres[mass == 0] = np.nan
