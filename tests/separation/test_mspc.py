@@ -342,6 +342,22 @@ def test_kernel_form_exact_and_by_landmarks(n):
     assert not hasattr(model, "coef_")
 
 
+def test_kernel_rules_and_seeds_are_those_of_other_methods():
+    X, _ = make_two_circles(1200, factor=0.3, random_state=0)
+    by_rule = MSPC(kernel="rbf", gamma="4*scale", random_state=0).fit(X[:300])
+    scale = 1.0 / (X.shape[1] * X[:300].var())
+    by_number = MSPC(kernel="rbf", gamma=4 * scale, random_state=0).fit(X[:300])
+    assert by_rule.objective_ == pytest.approx(by_number.objective_, rel=1e-6)
+    landmarks = [
+        MSPC(kernel="rbf", random_state=np.random.RandomState(seed))
+        .fit(X)
+        ._planes.feature_map.landmarks_
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(landmarks[0], landmarks[1])
+    assert not np.array_equal(landmarks[0], landmarks[2])
+
+
 def test_a_large_sample_is_raced_on_a_part(rng):
     n = 30_000
     truth = rng.random(n) < 0.5
