@@ -33,21 +33,5 @@ if TYPE_CHECKING:
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled
     from volmar.rows.standardized import standardized as standardized
-else:
-    attach(
-        __name__,
-        anywhere="in_one_pass is_in_memory moments_of_sides prefetch take_rows",
-        blocks="BlockRows BlockTable RowVector as_beside as_table is_dask",
-        cholesky="CholeskyMap",
-        convert="as_rows features_of scale_gamma",
-        dense="DenseRows",
-        draw="drawn_rows",
-        kernel="Kernel",
-        kernel_pca="KernelPCAMap",
-        mapped="MappedRows",
-        moments="Moments",
-        nystroem="NystroemMap",
-        protocol="BinSums RowSource",
-        sparse="SparseRows",
-        standardized="Standardized evenly_scaled standardized",
-    )
+
+attach(__name__)
