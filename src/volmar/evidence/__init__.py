@@ -11,7 +11,7 @@ from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.labels.label_result import LabelJoin, LabelTestResult
 from volmar.evidence.labels.label_test import label_test
 from volmar.evidence.modes.dip import Dip, DipTest, dip_statistic, dip_test
-from volmar.evidence.modes.humps import HumpTest, hump_test, valley_mass
+from volmar.evidence.modes.humps import HumpTest, hump_test
 from volmar.evidence.splits.along import separation_along
 from volmar.evidence.splits.cells import LinearCells
 from volmar.evidence.splits.curved import fitted_border, walk_candidate
@@ -66,6 +66,5 @@ __all__ = [
     "separation_along",
     "split_test",
     "two_group_direction",
-    "valley_mass",
     "walk_candidate",
 ]

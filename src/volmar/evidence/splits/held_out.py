@@ -336,7 +336,7 @@ class _Judged:
 
     @property
     def p_value(self) -> float:
-        """Combined over what was looked at; the rest counts as 1."""
+        """Combined over the tests that were made; the rest counts as 1."""
         return self._combined(self.p_values)
 
     @property
