@@ -489,7 +489,7 @@ def test_bad_precomputed(rng):
         SMIC(affinity="precomputed", sigma=1.0).fit(K)
     with pytest.raises(ValueError, match="negative entries"):
         SMIC(affinity="precomputed").fit(K - 3)
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(ValueError, match="must be symmetric"):
         SMIC(affinity="precomputed").fit(np.triu(K))
     model = SMIC(affinity="precomputed").fit(K)
     with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):

@@ -117,7 +117,7 @@ def test_bad_input():
         laplacian(random_graph(0), kind="sym")
     with pytest.raises(ValueError, match="negative entries"):
         laplacian(-random_graph(0))
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(ValueError, match="must be symmetric"):
         degrees([[0.0, 1.0], [0.0, 0.0]])
 
 

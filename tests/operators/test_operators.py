@@ -12,13 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import kneighbors_graph
 
 from volmar import _memory
+from volmar._checks import fix_signs
 from volmar.operators import DenseOperator, LowRankOperator, SparseOperator, as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.lanczos import largest_eigenpairs
-from volmar.operators.protocol import fix_signs
 from volmar.operators.two_level import TwoLevel
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from volmar._checks import check_weight_range
 from volmar.rows import BlockRows, BlockTable, RowVector, as_beside, as_table, is_dask
 from volmar.rows.blocks.sums import Squares
 
@@ -97,16 +98,7 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
         weights.sum()
         np.count_nonzero(weights)
     low, high = weights.min(), weights.max()
-    if not (np.isfinite(low) and np.isfinite(high)) or low < 0:
-        worst = low if not low >= 0 else high
-        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
-    if not high > 0:
-        raise ValueError("sample_weight must have a positive entry, got only zeros.")
-    if not 1e-100 < high < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )
+    check_weight_range(low, high)
     return weights
 
 

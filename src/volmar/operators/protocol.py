@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._checks import fix_signs
+
 FloatArray = NDArray[np.floating]
 # Eigenvalues, eigenvectors and the method that found them; None where it did not converge.
 Found = tuple[FloatArray, FloatArray, str] | None
@@ -194,15 +196,3 @@ def complete_pairs(
     return certified_pairs(
         operator, np.concatenate([values, found[0]]), np.hstack([known, found[1]]), found[2]
     )
-
-
-def fix_signs(vectors: FloatArray) -> FloatArray:
-    """Flip columns so that the entry of largest magnitude is positive.
-
-    Entries within a hair of the largest count as equal and the first of them decides: rounding
-    must not choose between the two ends of a symmetric eigenvector.
-    """
-    magnitude = np.abs(vectors)
-    leader = np.argmax(magnitude >= (1 - 1e-6) * magnitude.max(axis=0), axis=0)
-    signs = np.sign(vectors[leader, np.arange(vectors.shape[1])])
-    return vectors * np.where(signs == 0, 1.0, signs)

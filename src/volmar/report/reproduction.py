@@ -11,8 +11,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from volmar._files import write_atomically
 from volmar._version import __version__
-from volmar.report.environment import page_environment, write_whole
+from volmar.report.environment import page_environment
 from volmar.report.figures import as_count
 from volmar.report.reproduction_parts import Grid, Part, make_page
 
@@ -129,7 +130,8 @@ def write_reproduction(
     )
     written = folder / f"{stem}.md", folder / f"{stem}.html"
     for path, text in zip(written, (markdown, html), strict=True):
-        write_whole(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text, force=True)
     return written
 
 

@@ -14,13 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar._checks import check_sample_weight
 from volmar.base.blocks import lazily, refuse_blocks
 from volmar.base.validation import (
     check_choice,
     check_count,
     check_magnitude,
     check_number,
-    check_sample_weight,
 )
 from volmar.rows import (
     BlockTable,
