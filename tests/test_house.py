@@ -30,7 +30,6 @@ MAP = [
     {"diagnostics", "selection"},
     {"datasets"},
     {"tables", "models"},
-    {"papers"},
     {"plots", "report"},
     {"table_clusterer"},
     {"cli"},

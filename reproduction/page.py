@@ -8,17 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from reproduction.page_parts import Grid, Part, make_page
 from volmar._files import write_atomically
 from volmar._version import __version__
 from volmar.report.environment import page_environment
 from volmar.report.figures import as_count
-from volmar.report.reproduction_parts import Grid, Part, make_page
 
 if TYPE_CHECKING:
-    from volmar.papers import Reproduction
+    from reproduction.verdict import Reproduction
 
 __all__ = ["to_markdown", "write_reproduction"]
 
@@ -118,7 +118,7 @@ def write_reproduction(
     folder = Path(folder)
     links = {name: os.path.relpath(picture, folder) for name, picture in pictures.items()}
     markdown = to_markdown(reproductions, command=command, pictures=links)
-    environment = page_environment()
+    environment = _environment()
     environment.filters["count"] = as_count
     html = environment.get_template("reproduction.html").render(
         **make_page(reproductions),
@@ -133,6 +133,15 @@ def write_reproduction(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text, force=True)
     return written
+
+
+def _environment() -> Any:
+    """Return the environment of volmar's reports, with the template of this page."""
+    from jinja2 import ChoiceLoader, PackageLoader
+
+    environment = page_environment()
+    environment.loader = ChoiceLoader([PackageLoader("reproduction"), environment.loader])
+    return environment
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
-from volmar.papers.experiment import (
+from reproduction.experiment import (
     COLUMNS,
     VIEWS,
     Axis,
@@ -66,7 +66,7 @@ OWN = (
 
 def list_experiments() -> list[str]:
     """Names of the experiments that `load_experiment` knows."""
-    folder = files("volmar.papers") / "experiments"
+    folder = files("reproduction") / "experiments"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name[0] != "_")
 
 
@@ -75,7 +75,7 @@ def load_experiment(name: str) -> Experiment:
 
     Examples
     --------
-    >>> from volmar.papers import load_experiment
+    >>> from reproduction import load_experiment
     >>> experiment = load_experiment("mvc-jmlr-2013-table-2")
     >>> list(experiment.methods)
     ['KM', 'NSC', 'MVC-SL', 'LGMMC', 'GMMC']
@@ -84,7 +84,7 @@ def load_experiment(name: str) -> Experiment:
         raise ValueError(
             f"no experiment is named {name!r}; there are: {', '.join(list_experiments())}."
         )
-    text = (files("volmar.papers") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
+    text = (files("reproduction") / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
     return parse_experiment(name, text)
 
 
@@ -327,7 +327,7 @@ def published_cells(paper: str, table: str) -> list[tuple[str, str]]:
 
 @cache
 def _printed_rows(paper: str, table: str) -> list[dict[str, str]]:
-    with (files("volmar.papers") / "published.csv").open(encoding="utf-8") as file:
+    with (files("reproduction") / "published.csv").open(encoding="utf-8") as file:
         return [
             row for row in csv.DictReader(file) if (row["paper"], row["table"]) == (paper, table)
         ]

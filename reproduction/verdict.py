@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from volmar.papers.claims import Claim, check_statement
-from volmar.papers.experiment import COLUMNS, Experiment
-from volmar.papers.measures import Spread
-from volmar.papers.store import NO_DATA, CellResult
-from volmar.papers.summary import (
+from reproduction.claims import Claim, check_statement
+from reproduction.experiment import COLUMNS, Experiment
+from reproduction.measures import Spread
+from reproduction.store import NO_DATA, CellResult
+from reproduction.summary import (
     Line,
     Point,
     Results,
@@ -80,46 +80,50 @@ class Reproduction:
     versions: Mapping[str, str]
     quick: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        results: Collection[CellResult],
+        *,
+        n_cells: int | None = None,
+    ) -> Reproduction:
+        """Sum up the results of an experiment.
 
-def reproduction(
-    experiment: Experiment, results: Collection[CellResult], *, n_cells: int | None = None
-) -> Reproduction:
-    """Sum up the results of an experiment.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What was wanted.
-    results : collection of CellResult
-        What is there of it.
-    n_cells : int, optional
-        Number of cells that were wanted; all cells of `experiment` if not given.
-    """
-    n_cells = sum(1 for _ in experiment.cells()) if n_cells is None else n_cells
-    ordered = Results(experiment, results)
-    is_data = experiment.view == "data"
-    lines = () if is_data else tuple(make_lines(ordered))
-    points = tuple(_msp_points(ordered) if experiment.groups else ordered.points())
-    claims = tuple(
-        check_statement(statement, experiment, points, lines)
-        for statement in experiment.statements
-    )
-    failed = [r for r in results if r.failed]
-    n_without = sum(r.status.startswith(NO_DATA) for r in results)
-    return Reproduction(
-        experiment=experiment,
-        lines=lines,
-        points=points,
-        claims=claims,
-        verdict=_verdict(experiment, lines, claims, n_cells - len(results), n_without),
-        n_cells=n_cells,
-        n_done=len(results),
-        n_failed=len(failed),
-        failures=_grouped([r.status for r in failed]),
-        seconds=sum(r.seconds for r in results),
-        versions=_joined([r.versions for r in results]),
-        quick=experiment.quick,
-    )
+        Parameters
+        ----------
+        experiment : Experiment
+            What was wanted.
+        results : collection of CellResult
+            What is there of it.
+        n_cells : int, optional
+            Number of cells that were wanted; all cells of `experiment` if not given.
+        """
+        n_cells = sum(1 for _ in experiment.cells()) if n_cells is None else n_cells
+        ordered = Results(experiment, results)
+        is_data = experiment.view == "data"
+        lines = () if is_data else tuple(make_lines(ordered))
+        points = tuple(_msp_points(ordered) if experiment.groups else ordered.points())
+        claims = tuple(
+            check_statement(statement, experiment, points, lines)
+            for statement in experiment.statements
+        )
+        failed = [r for r in results if r.failed]
+        n_without = sum(r.status.startswith(NO_DATA) for r in results)
+        return cls(
+            experiment=experiment,
+            lines=lines,
+            points=points,
+            claims=claims,
+            verdict=_verdict(experiment, lines, claims, n_cells - len(results), n_without),
+            n_cells=n_cells,
+            n_done=len(results),
+            n_failed=len(failed),
+            failures=_grouped([r.status for r in failed]),
+            seconds=sum(r.seconds for r in results),
+            versions=_joined([r.versions for r in results]),
+            quick=experiment.quick,
+        )
 
 
 def _grouped(errors: Sequence[str]) -> tuple[str, ...]:

@@ -8,19 +8,19 @@ import pytest
 from helpers import ROOT
 from paper_experiments import PARAMETER, SIZES, SMALL, own
 
-from volmar import metrics
-from volmar.datasets import list_datasets
-from volmar.datasets.tasks import find_task
-from volmar.graphs import make_similarity
-from volmar.papers import (
+from reproduction import (
+    Reproduction,
     list_experiments,
     load_experiment,
     parse_experiment,
     published,
     published_cells,
-    reproduction,
 )
-from volmar.papers import runner as runner_module
+from reproduction import runner as runner_module
+from volmar import metrics
+from volmar.datasets import list_datasets
+from volmar.datasets.tasks import find_task
+from volmar.graphs import make_similarity
 
 # ------------------------------------------------------------------------- the declared files
 
@@ -106,7 +106,7 @@ def test_every_printed_cell_is_run_or_has_a_reason(name):
         assert unprinted == ({"MVC-SL-kernel"} if name == "mvc-jmlr-2013-table-5" else set())
     figures = published(experiment.paper, experiment.table)
     n_cells = sum(1 for _ in experiment.cells(1))
-    empty = reproduction(experiment, [], n_cells=n_cells)
+    empty = Reproduction.of(experiment, [], n_cells=n_cells)
     assert (empty.n_done, empty.n_cells) == (0, n_cells)
     assert empty.verdict.status == ("shown" if experiment.view == "data" else "incomplete")
     if experiment.view not in ("data", "correlation"):
@@ -126,7 +126,7 @@ def test_the_packaged_figures_are_the_transcribed_ones():
     transcribed = ROOT.parent / "shared" / "papers" / "tables.csv"
     if not transcribed.is_file():
         pytest.skip("needs the transcribed tables beside the repository")
-    packaged = ROOT / "src" / "volmar" / "papers" / "published.csv"
+    packaged = ROOT / "reproduction" / "published.csv"
     assert packaged.read_bytes() == transcribed.read_bytes()
 
 

@@ -12,10 +12,10 @@ from statistics import mean, stdev, variance
 import numpy as np
 from scipy import stats
 
-from volmar.papers.experiment import COLUMNS, Experiment
-from volmar.papers.files import published, published_cells
-from volmar.papers.measures import Spread
-from volmar.papers.store import NO_DATA, CellResult
+from reproduction.experiment import COLUMNS, Experiment
+from reproduction.files import published, published_cells
+from reproduction.measures import Spread
+from reproduction.store import NO_DATA, CellResult
 
 LEVEL = 0.05
 ON_BOTH = "correlation of MSP and accuracy"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reproduction.experiment import Cell
 from volmar._files import write_atomically
-from volmar.papers.experiment import Cell
 
 # A cell without its data may run another day; one that the estimator refused would be refused
 # again.

@@ -22,10 +22,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import volmar
+from reproduction.experiment import Cell
+from reproduction.measures import take_measures
+from reproduction.store import NO_DATA, CellResult, Store
 from volmar import datasets, graphs, metrics
-from volmar.papers.experiment import Cell
-from volmar.papers.measures import take_measures
-from volmar.papers.store import NO_DATA, CellResult, Store
 
 # Cells that wait in a worker's queue, for each worker: enough to keep it busy.
 QUEUE = 4

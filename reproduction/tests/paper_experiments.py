@@ -1,7 +1,7 @@
 """Small experiments that several files of tests share."""
 
 import volmar
-from volmar.papers import (
+from reproduction import (
     CellResult,
 )
 

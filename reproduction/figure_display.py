@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reproduction.experiment import COLUMNS
+from reproduction.measures_display import MeasuresDisplay
 from volmar.datasets import load
-from volmar.papers.experiment import COLUMNS
 from volmar.plots.clusters import COLOURS, MARKERS, ClusterDisplay, new_figure
-from volmar.plots.measures import MeasuresDisplay
 
 if TYPE_CHECKING:
-    from volmar.papers import Line, Point, Reproduction, Side
+    from reproduction.summary import Line, Point, Side
+    from reproduction.verdict import Reproduction
 
 # Thin yellow lines do not show on white.
 LINE_COLOURS = tuple(colour for colour in COLOURS if colour != "#F0E442")
@@ -58,9 +59,8 @@ class PaperFigureDisplay:
 
     Examples
     --------
-    >>> from volmar.papers import load_experiment, reproduction
-    >>> from volmar.plots import PaperFigureDisplay
-    >>> data = reproduction(load_experiment("mvc-jmlr-2013-figure-3"), [])
+    >>> from reproduction import PaperFigureDisplay, Reproduction, load_experiment
+    >>> data = Reproduction.of(load_experiment("mvc-jmlr-2013-figure-3"), [])
     >>> [ax.get_title() for ax in PaperFigureDisplay(data).plot().axes_]
     ['two-gaussians', 'two-moons', 'two-circles']
     """

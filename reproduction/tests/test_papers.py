@@ -16,10 +16,7 @@ from paper_experiments import (
     own,
 )
 
-from volmar import MSPC
-from volmar.datasets import data_folder, load
-from volmar.metrics import clustering_error
-from volmar.papers import (
+from reproduction import (
     Cell,
     Results,
     Store,
@@ -30,7 +27,10 @@ from volmar.papers import (
     run_cell,
     run_cells,
 )
-from volmar.papers import runner as runner_module
+from reproduction import runner as runner_module
+from volmar import MSPC
+from volmar.datasets import data_folder, load
+from volmar.metrics import clustering_error
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Experiments without data, and made-up results of their cells."""
 
-from volmar.papers import (
+from reproduction import (
     CellResult,
     Results,
     make_lines,

@@ -1,6 +1,6 @@
 """How long experiments take: measured in a stored run, kept with the package.
 
-``python -m volmar.papers.expected FOLDER`` writes the file anew from the results in FOLDER.
+``python -m reproduction.expected FOLDER`` writes the file anew from the results in FOLDER.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from volmar.papers.experiment import Experiment
-from volmar.papers.files import list_experiments, load_experiment
-from volmar.papers.runner import stored_results
-from volmar.papers.store import NO_DATA, Store
+from reproduction.experiment import Experiment
+from reproduction.files import list_experiments, load_experiment
+from reproduction.runner import stored_results
+from reproduction.store import NO_DATA, Store
 
 FILE = "expected.csv"
 
@@ -29,7 +29,7 @@ class Expected:
 
 def read_expected() -> dict[str, Expected]:
     """Read what is known, by the names of the experiments that have cells of their own."""
-    with (files("volmar.papers") / FILE).open(encoding="utf-8") as file:
+    with (files("reproduction") / FILE).open(encoding="utf-8") as file:
         return {
             row["experiment"]: Expected(float(row["seconds"]), float(row["quick_seconds"]))
             for row in csv.DictReader(file)
@@ -70,4 +70,4 @@ def write_expected(folder: Path, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_expected(Path(sys.argv[1]), Path(str(files("volmar.papers") / FILE)))
+    write_expected(Path(sys.argv[1]), Path(str(files("reproduction") / FILE)))

@@ -7,19 +7,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from volmar.papers import (
+from reproduction import (
     Axis,
     Experiment,
     Line,
     Panel,
+    PaperFigureDisplay,
     Point,
     Reproduction,
     Side,
     Spread,
     Summary,
     Verdict,
+    has_picture,
 )
-from volmar.plots import PaperFigureDisplay, has_picture
 
 SETS = [f"set-{i}" for i in range(15)]
 METHODS = ["KM", "NSC", "MVC-SL", "MVC-HL", "LGMMC", "GMMC", "MMC"]

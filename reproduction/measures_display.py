@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from volmar.papers import Panel, Point
+from reproduction.experiment import Panel
+from reproduction.summary import Point
 from volmar.plots.clusters import COLOURS, MARKERS, new_figure
 
 # Width and height of a row of panels, in inches.
@@ -42,8 +43,7 @@ class MeasuresDisplay:
 
     Examples
     --------
-    >>> from volmar.papers import Panel, Point, Spread
-    >>> from volmar.plots import MeasuresDisplay
+    >>> from reproduction import MeasuresDisplay, Panel, Point, Spread
     >>> name = "iterations"
     >>> points = [
     ...     Point("two-moons", name, "hindsight", size, name, Spread.of([2.0, 3.0, size / 20]))

@@ -5,18 +5,18 @@ from functools import cache
 import pytest
 from helpers import ROOT
 
-from volmar.papers import (
+from reproduction import (
+    Reproduction,
     Store,
     list_experiments,
     load_experiment,
-    reproduction,
     stored_results,
 )
-from volmar.report import to_markdown
+from reproduction.page import to_markdown
 
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "reproduction"
-COMMAND = "volmar reproduce --all"
+COMMAND = "python -m reproduction --all"
 
 
 @cache
@@ -28,7 +28,7 @@ def stored(source):
 @cache
 def shown(name):
     experiment = load_experiment(name)
-    return reproduction(experiment, list(stored(experiment.source).values()))
+    return Reproduction.of(experiment, list(stored(experiment.source).values()))
 
 
 def test_every_cell_of_every_experiment_is_there():

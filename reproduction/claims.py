@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from volmar.papers.experiment import COLUMNS, Experiment, Statement
-from volmar.papers.summary import Line, Point
+from reproduction.experiment import COLUMNS, Experiment, Statement
+from reproduction.summary import Line, Point
 
 TIE = 1e-9
 # Data set and series to places to levels.

@@ -17,18 +17,18 @@ from paper_results import (
 )
 from scipy import stats
 
-from volmar.papers import (
+from reproduction import (
     CellResult,
+    Reproduction,
     Results,
     Summary,
     load_experiment,
     make_lines,
     parse_experiment,
     published,
-    reproduction,
 )
-from volmar.papers import summary as summary_module
-from volmar.papers.store import NO_DATA
+from reproduction import summary as summary_module
+from reproduction.store import NO_DATA
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_times_are_compared_as_ratios(table, printed):
     # A printed time of nothing is no unit.
     assert nothing.hindsight.difference is None
     assert line_of(times, results, "right").verdict == "not printed"
-    shown = reproduction(times, results)
+    shown = Reproduction.of(times, results)
     assert shown.verdict.status == "shown"
     # Ratios 0.25 and 2: the median is 1.125.
     assert (
@@ -447,7 +447,7 @@ def test_golden_lines_of_a_made_up_table_2():
     for cell in experiment.cells(2):
         value = figures.get((cell.dataset, cell.method), (50.0, None))[0] / 100
         results.append(CellResult(cell, value, 1.0, "converged", {"volmar": "1"}))
-    shown = reproduction(experiment, results, n_cells=len(results))
+    shown = Reproduction.of(experiment, results, n_cells=len(results))
     for line in shown.lines:
         if line.paper.mean is not None and line.method in experiment.methods:
             assert line.verdict == "reproduced"
@@ -475,7 +475,7 @@ def test_correlations_are_those_of_the_groups(correlation):
     assert everything.hindsight.difference == pytest.approx(100 * wanted - 70)
     assert two.verdict == "not run"
     assert two.reason.startswith("fewer than three data sets have run, or all gave the same")
-    shown = reproduction(correlation, results)
+    shown = Reproduction.of(correlation, results)
     points = {(p.dataset, p.series, p.column): p for p in shown.points}
     assert len(points) == 4 * 2 * 2
     for dataset, column in (("a", "hindsight"), ("d", "label-free")):
@@ -496,7 +496,7 @@ def test_words_of_a_correlation(correlation, printed_value, word, status):
     experiment = replace(correlation, printed={"all of them": printed_value})
     accuracies = {"a": 60.0, "b": 70.0, "c": 80.0, "d": 90.0}
     results = msp_results(experiment, accuracies, accuracies)  # correlation 1
-    shown = reproduction(experiment, results)
+    shown = Reproduction.of(experiment, results)
     assert shown.lines[0].hindsight.summary.mean == pytest.approx(100.0)
     assert shown.lines[0].verdict == word
     assert shown.verdict.status == status
@@ -509,7 +509,7 @@ def test_a_worse_correlation_by_default_is_only_in_hindsight(correlation):
         replace(r, measures={"msp": 1 - r.value}) if r.cell.column == "hindsight" else r
         for r in msp_results(experiment, accuracies, {"a": 90.0, "b": 1.0, "c": 70.0, "d": 2.0})
     ]
-    shown = reproduction(experiment, results)
+    shown = Reproduction.of(experiment, results)
     assert shown.lines[0].verdict == "only in hindsight"
     assert shown.verdict.status == "reproduced only in hindsight"
 
@@ -524,7 +524,7 @@ def test_a_constant_probability_has_no_correlation(correlation, rounding):
         replace(r, measures={"msp": float(values[r.cell.dataset])} if r.measures else {})
         for r in msp_results(correlation, accuracies, accuracies)
     ]
-    shown = reproduction(correlation, results)
+    shown = Reproduction.of(correlation, results)
     assert shown.lines[0].hindsight.summary.mean is None
     assert shown.lines[0].verdict not in ("reproduced", "only in hindsight")
 
@@ -546,7 +546,7 @@ def test_points_are_every_quantity_at_every_place(curves):
     def value(cell):
         return (cell.x + 10 * cell.seed + 5 * (cell.method == "B")) / 1000
 
-    shown = reproduction(curves, curve_results(curves, value))
+    shown = Reproduction.of(curves, curve_results(curves, value))
     assert len(shown.points) == 2 * 2 * 2 * 3 * 3
     for point in shown.points:
         values = {

@@ -1,4 +1,4 @@
-"""``volmar reproduce`` as a person uses it: lists, runs, interrupts, pages and pictures."""
+"""``python -m reproduction`` as a person uses it: lists, runs, interrupts, pages and pictures."""
 
 import json
 import os
@@ -7,18 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import paper_experiments
 import pytest
-from typer.testing import CliRunner
+from helpers import ROOT
 
 import volmar
-from volmar.cli import reproduce as reproduce_module
-from volmar.cli.app import app
-from volmar.papers import Store, list_experiments, load_experiment, parse_experiment
-from volmar.papers.experiment import PAPERS
+from reproduction import CellResult, Store, list_experiments, load_experiment, parse_experiment
+from reproduction import command as reproduce_module
+from reproduction import summary as summary_module
+from reproduction.__main__ import main
+from reproduction.experiment import PAPERS
 
 FIGURE = f"""
 note = "The sizes are smaller."
@@ -52,7 +56,18 @@ grid = { n_init = [1, 2, 3, 4] }
 
 @pytest.fixture
 def invoke():
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    """Run the command in this process; both streams are its output."""
+
+    def run(*arguments):
+        output = StringIO()
+        with redirect_stdout(output), redirect_stderr(output):
+            try:
+                code = main(arguments)
+            except SystemExit as stop:
+                code = stop.code
+        return SimpleNamespace(exit_code=code, output=output.getvalue())
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +92,7 @@ def experiments(monkeypatch):
 @pytest.fixture
 def reproduce(experiments, invoke, tmp_path):
     """The command on the small experiments, with its own folder."""
-    return lambda *arguments: invoke("reproduce", *arguments, "--out", str(tmp_path / "out"))
+    return lambda *arguments: invoke(*arguments, "--out", str(tmp_path / "out"))
 
 
 def stored(path):
@@ -94,7 +109,7 @@ def flat(text):
 @pytest.mark.parametrize("width", ["200", "40"])
 def test_the_list_has_a_line_for_each(invoke, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
-    result = invoke("reproduce", "--list")
+    result = invoke("--list")
     assert result.exit_code == 0
     head, *lines, last = result.output.splitlines()
     assert head.split() == ["id", "paper", "what", "cells", "time", "quick"]
@@ -114,7 +129,7 @@ def test_the_list_has_a_line_for_each(invoke, monkeypatch, width):
         assert len(times) == 2
         for text in times:
             assert re.fullmatch(r"\d+ s|\d+ min|\d+\.\d h|\?|-", text)
-    assert invoke("reproduce").output == result.output
+    assert invoke().output == result.output
 
 
 @pytest.mark.parametrize(
@@ -128,16 +143,16 @@ def test_durations(seconds, text):
 
 
 def test_wrong_names_are_refused(invoke, tmp_path):
-    result = invoke("reproduce", "nonsense", "--out", str(tmp_path))
+    result = invoke("nonsense", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "no experiment is named 'nonsense'" in result.output
-    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--only", "iris", "--out", str(tmp_path))
+    result = invoke("mvc-jmlr-2013-table-2", "--only", "iris", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "iris is not a data set of mvc-jmlr-2013-table-2; it has: ida-" in flat(result.output)
 
 
 def test_names_and_all_of_them_are_refused(invoke, tmp_path):
-    result = invoke("reproduce", "mvc-jmlr-2013-table-2", "--all", "--out", str(tmp_path / "out"))
+    result = invoke("mvc-jmlr-2013-table-2", "--all", "--out", str(tmp_path / "out"))
     assert result.exit_code == 2
     assert "--all" in result.output
     assert "mvc-jmlr-2013-table-2" in result.output
@@ -154,11 +169,11 @@ def test_it_needs_a_place_before_it_computes(invoke, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce_module, "run_cells", lambda *_, **__: pytest.fail("it ran"))
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file" / "sub", tmp_path / "file"):
-        result = invoke("reproduce", "mvc-jmlr-2013-figure-6", "--out", str(out))
+        result = invoke("mvc-jmlr-2013-figure-6", "--out", str(out))
         assert result.exit_code == 2
         assert "file" in result.output
-    assert "volmar reproduce: " in (
-        invoke("reproduce", "mvc-jmlr-2013-figure-6", "--out", str(tmp_path / "file" / "s")).output
+    assert "python -m reproduction: " in (
+        invoke("mvc-jmlr-2013-figure-6", "--out", str(tmp_path / "file" / "s")).output
     )
 
 
@@ -176,7 +191,6 @@ def test_a_page_that_cannot_be_written_is_refused_before_it_computes(
 def test_without_the_data_it_says_which_file(invoke, monkeypatch, tmp_path):
     monkeypatch.setenv("VOLMAR_DATA", str(tmp_path))
     result = invoke(
-        "reproduce",
         "mvc-jmlr-2013-table-2",
         *("--only", "ida-heart", "--quick", "--out", str(tmp_path / "out")),
     )
@@ -188,7 +202,7 @@ def test_without_the_data_it_says_which_file(invoke, monkeypatch, tmp_path):
 def test_without_results_there_is_nothing_to_show(reproduce):
     result = reproduce("table", "--no-run")
     assert result.exit_code == 2
-    assert "volmar reproduce: there is no result; run it without --no-run." in result.output
+    assert "python -m reproduction: there is no result; run it without --no-run." in result.output
 
 
 def test_realizations_are_not_ignored_by_a_quick_run(reproduce, tmp_path):
@@ -225,7 +239,7 @@ def test_a_table_is_run_printed_and_written(reproduce, tmp_path):
     assert "table: Shown: there is no figure to compare with." in text
     page = (out / "table.md").read_text(encoding="utf-8")
     assert "A small table" in page
-    assert "volmar reproduce table" in page
+    assert "python -m reproduction table" in page
     assert "--all" not in page
     assert "wrote" in result.output
 
@@ -261,12 +275,10 @@ def test_a_part_of_the_sets_of_a_printed_table(invoke, tmp_path, monkeypatch):
     dataset = next(iter(experiment.datasets))
     store = Store(tmp_path / f"{name}.jsonl")
     for cell in replace(experiment, datasets={dataset: experiment.datasets[dataset]}).cells(1):
-        result = volmar.papers.CellResult(
-            cell, 0.2, 1.0, "done", {"volmar": volmar.__version__}, {}
-        )
+        result = CellResult(cell, 0.2, 1.0, "done", {"volmar": volmar.__version__}, {})
         store.append(result)
     arguments = (name, "--no-run", "--only", dataset, "--realizations", "1")
-    result = invoke("reproduce", *arguments, "--out", str(tmp_path))
+    result = invoke(*arguments, "--out", str(tmp_path))
     assert result.exit_code == 0
     others = set(experiment.datasets) - {dataset}
     assert not any(re.search(rf"^{other} ", result.output, re.MULTILINE) for other in others)
@@ -278,7 +290,7 @@ def test_fewer_realizations(reproduce, tmp_path):
     assert {r.cell.seed for r in results} == {1}
     assert len(results) == 2 * (1 + 4 + 1)
     page = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-    assert "volmar reproduce table --realizations 1" in page
+    assert "python -m reproduction table --realizations 1" in page
     result = reproduce("table", "--no-run")
     assert "Incomplete: 12 cells have not been run" in result.output
 
@@ -291,7 +303,9 @@ def test_a_quick_run_is_kept_apart_but_counts(reproduce, tmp_path):
     assert names == {"table.jsonl", "table-quick.md", "table-quick.html"}
     assert stored(out / "table.jsonl") == 2 * (1 + 3 + 1)
     assert "quick" in result.output.lower()
-    assert "volmar reproduce table --quick" in (out / "table-quick.md").read_text(encoding="utf-8")
+    assert "python -m reproduction table --quick" in (out / "table-quick.md").read_text(
+        encoding="utf-8"
+    )
     assert reproduce("table").exit_code == 0
     assert stored(out / "table.jsonl") == 2 * 2 * (1 + 4 + 1)
 
@@ -310,7 +324,7 @@ def test_several_are_told_in_a_line_each(reproduce, tmp_path):
     assert "A small table" in page
     assert "A small figure" in page
     # The command on the page is one that gives this page.
-    assert "volmar reproduce table figure --realizations 1" in page
+    assert "python -m reproduction table figure --realizations 1" in page
     assert "--all" not in page
 
 
@@ -413,7 +427,7 @@ def test_brackets_are_text(reproduce, experiments, monkeypatch):
     """Errors and notes hold brackets, which rich would take for styles."""
     table = experiments["table"]
     methods = {**table.methods, "X": {"estimator": "KernelKMeans", "datasets": []}}
-    monkeypatch.setattr(volmar.papers.summary, "published_cells", lambda *_: [("digits-1v7", "X")])
+    monkeypatch.setattr(summary_module, "published_cells", lambda *_: [("digits-1v7", "X")])
     experiments["table"] = replace(
         table, methods=methods, absent={"X": "not [bold] but [/red]"}, note="see [1]"
     )
@@ -440,15 +454,16 @@ def _running(group):
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_interrupt_keeps_what_is_done(tmp_path, jobs):
+def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs):
     name, out = "mvc-jmlr-2013-figure-6", tmp_path / "out"
     store = out / f"{name}.jsonl"
-    command = [sys.executable, "-m", "volmar", "reproduce", name, "--out", str(out), "-j", jobs]
+    command = [sys.executable, "-m", "reproduction", name, "--out", str(out), "-j", jobs]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        cwd=ROOT,
         start_new_session=True,
     )
     try:
@@ -476,6 +491,6 @@ def test_an_interrupt_keeps_what_is_done(tmp_path, jobs):
     while _running(process.pid) and time.monotonic() < end:
         time.sleep(0.05)
     assert _running(process.pid) == []
-    shown = CliRunner().invoke(app, ["reproduce", name, "--no-run", "--out", str(out)])
+    shown = invoke(name, "--no-run", "--out", str(out))
     missing = sum(1 for _ in load_experiment(name).cells()) - len(results)
     assert f"Incomplete: {missing} cells have not been run" in flat(shown.output)

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from volmar.papers.experiment import PAPERS, Paper
+from reproduction.experiment import PAPERS, Paper
 from volmar.report.figures import as_count, as_figure
 
 if TYPE_CHECKING:
-    from volmar.papers import Claim, Line, Reproduction, Side
+    from reproduction.claims import Claim
+    from reproduction.summary import Line, Side
+    from reproduction.verdict import Reproduction
 
 METRICS = {
     "clustering_error": "clustering error",

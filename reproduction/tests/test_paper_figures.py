@@ -9,25 +9,26 @@ import numpy as np
 import pytest
 from paper_experiments import FIGURE
 
-from volmar import NormalizedSpectralClustering, SoftLabelMVC
-from volmar.datasets import load
-from volmar.graphs import gaussian_similarity
-from volmar.metrics import clustering_error
-from volmar.papers import (
+from reproduction import (
     CellResult,
+    MeasuresDisplay,
     Panel,
+    PaperFigureDisplay,
     Point,
+    Reproduction,
     Results,
     Spread,
     Store,
     parse_experiment,
-    reproduction,
     run_cell,
     run_cells,
 )
-from volmar.papers.measures import take_measures
-from volmar.plots import MeasuresDisplay, PaperFigureDisplay
-from volmar.plots.paper_figure import has_picture
+from reproduction.figure_display import has_picture
+from reproduction.measures import take_measures
+from volmar import NormalizedSpectralClustering, SoftLabelMVC
+from volmar.datasets import load
+from volmar.graphs import gaussian_similarity
+from volmar.metrics import clustering_error
 
 
 @pytest.fixture
@@ -326,7 +327,7 @@ def test_the_picture_is_as_high_as_its_rows():
 @pytest.mark.usefixtures("without_pyplot_windows")
 def test_the_figure_of_an_experiment_has_the_same_panels(experiment):
     results = made_up(experiment, lambda cell: dict.fromkeys(cell.measures, 0.01 * cell.seed))
-    shown = reproduction(experiment, results)
+    shown = Reproduction.of(experiment, results)
     display = PaperFigureDisplay(shown).plot()
     panels = ["(a)", "(b) two-gaussians", "(b) two-circles"]
     assert [ax.get_title() for ax in display.axes_] == panels
@@ -335,12 +336,12 @@ def test_the_figure_of_an_experiment_has_the_same_panels(experiment):
         CellResult(cell, 0.1, 1.0, "converged", {}, dict.fromkeys(cell.measures, 0.02))
         for cell in own(both)
     ]
-    display = PaperFigureDisplay(reproduction(both, results)).plot()
+    display = PaperFigureDisplay(Reproduction.of(both, results)).plot()
     assert [ax.get_title() for ax in display.axes_] == 2 * panels
 
 
 def test_without_results_there_is_no_picture(experiment):
-    empty = reproduction(experiment, [])
+    empty = Reproduction.of(experiment, [])
     assert not has_picture(empty)
     with pytest.raises(ValueError, match=r"'small' .*has nothing to draw"):
         PaperFigureDisplay(empty).plot()

@@ -25,11 +25,7 @@ from paper_experiments import (
 )
 
 import volmar
-from volmar import NormalizedSpectralClustering
-from volmar.datasets import load
-from volmar.graphs import make_similarity
-from volmar.metrics import clustering_error, pair_f_measure
-from volmar.papers import (
+from reproduction import (
     CellResult,
     Results,
     Store,
@@ -41,10 +37,14 @@ from volmar.papers import (
     run_cells,
     stored_results,
 )
-from volmar.papers import expected as expected_module
-from volmar.papers import runner as runner_module
-from volmar.papers.expected import read_expected, write_expected
-from volmar.papers.store import NO_DATA
+from reproduction import expected as expected_module
+from reproduction import runner as runner_module
+from reproduction.expected import read_expected, write_expected
+from reproduction.store import NO_DATA
+from volmar import NormalizedSpectralClustering
+from volmar.datasets import load
+from volmar.graphs import make_similarity
+from volmar.metrics import clustering_error, pair_f_measure
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from volmar.papers import Store, parse_experiment, run_cells
+from reproduction import Store, parse_experiment, run_cells
 
 if __name__ == "__main__":
     experiment = replace(parse_experiment("patient", '''{PATIENT}'''), quick="quick" in sys.argv)
@@ -267,7 +267,7 @@ def start(command, folder, seconds=0.5):
         cwd=folder,
         start_new_session=True,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "SLOW_SECONDS": str(seconds)},
+        env={**os.environ, "SLOW_SECONDS": str(seconds), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 

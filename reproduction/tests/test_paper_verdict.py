@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 from paper_results import CORRELATION, CURVES, TABLE, curve_results, msp_results, results_of
 
-from volmar.papers import (
+from reproduction import (
     Claim,
+    Reproduction,
     Side,
     Spread,
     Summary,
     load_experiment,
     parse_experiment,
-    reproduction,
 )
-from volmar.papers import summary as summary_module
-from volmar.papers.store import NO_DATA
+from reproduction import summary as summary_module
+from reproduction.store import NO_DATA
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def check(curves, text, value_of=None, **changes):
         worse = {"A": 30.0, "B": 10.0}[cell.method] if cell.column == "label-free" else 0.0
         return (level + worse) / 100
 
-    (claim,) = reproduction(experiment, curve_results(experiment, value_of or value)).claims
+    (claim,) = Reproduction.of(experiment, curve_results(experiment, value_of or value)).claims
     return claim
 
 
@@ -183,7 +183,7 @@ below = "cuts"
         results = results_of(
             experiment, lambda _: 0.1, measures_of=lambda _: {"steps": steps, "cuts": 2.0}
         )
-        return reproduction(experiment, results).claims[0]
+        return Reproduction.of(experiment, results).claims[0]
 
     assert check_with(1.5).hindsight is True
     assert check_with(2.5).hindsight is False
@@ -193,13 +193,13 @@ def test_claims_of_correlations_are_of_groups(correlation):
     claim = '\n[[claims]]\nsays = "together"\nof = "all of them"\nabove = 90.0\n'
     experiment = parse_experiment("correlation", CORRELATION + claim)
     accuracies = {"a": 60.0, "b": 70.0, "c": 80.0, "d": 90.0}
-    (claim,) = reproduction(experiment, msp_results(experiment, accuracies, accuracies)).claims
+    (claim,) = Reproduction.of(experiment, msp_results(experiment, accuracies, accuracies)).claims
     assert (claim.hindsight, claim.label_free) == (True, True)
     assert claim.detail.startswith("hindsight: 100 against 90 on all of them")
     turned = {name: 100 - value for name, value in accuracies.items()}
-    (claim,) = reproduction(experiment, msp_results(experiment, accuracies, turned)).claims
+    (claim,) = Reproduction.of(experiment, msp_results(experiment, accuracies, turned)).claims
     assert (claim.hindsight, claim.label_free) == (False, False)
-    (claim,) = reproduction(experiment, []).claims
+    (claim,) = Reproduction.of(experiment, []).claims
     assert (claim.hindsight, claim.label_free) == (None, None)
 
 
@@ -232,7 +232,7 @@ def judged(table, points, **changes):
         return (25.0 + given[cell.column != "hindsight"]) / 100
 
     experiment = replace(table, reason=REASON, **changes)
-    return reproduction(experiment, results_of(experiment, value))
+    return Reproduction.of(experiment, results_of(experiment, value))
 
 
 @pytest.fixture
@@ -294,13 +294,14 @@ def test_statements_are_told_beside_figures(table):
 @pytest.mark.usefixtures("all_25")
 def test_an_incomplete_run_has_no_verdict(table):
     results = results_of(table, lambda _: 0.25)
-    shown = reproduction(table, results[:-3])
+    shown = Reproduction.of(table, results[:-3])
     assert shown.verdict.status == "incomplete"
     assert shown.verdict.sentence.startswith("Incomplete: 3 cells have not been run")
     assert (shown.n_cells, shown.n_done, shown.n_failed) == (len(results), len(results) - 3, 0)
     # Wanted were fewer, as with --realizations.
     assert (
-        reproduction(table, results[:-3], n_cells=len(results) - 3).verdict.status != "incomplete"
+        Reproduction.of(table, results[:-3], n_cells=len(results) - 3).verdict.status
+        != "incomplete"
     )
 
 
@@ -309,7 +310,7 @@ def test_a_run_without_some_of_its_data_is_incomplete(table):
     def value(cell):
         return 0.25 if cell.dataset == "left" else f"{NO_DATA}OSError: no file"
 
-    shown = reproduction(table, results_of(table, value))
+    shown = Reproduction.of(table, results_of(table, value))
     assert shown.verdict.status == "incomplete"
 
 
@@ -338,7 +339,7 @@ def test_status_of_a_figure_rests_on_its_statements(claims, columns, status):
     text = "".join(f'\n[[claims]]\nsays = "s"\nof = "A"\n{claim}\n' for claim in claims)
     experiment = replace(parse_experiment("curves", CURVES + text), columns=columns, reason=REASON)
     results = curve_results(experiment, lambda cell: 0.2 if cell.column == "hindsight" else 0.3)
-    verdict = reproduction(experiment, results).verdict
+    verdict = Reproduction.of(experiment, results).verdict
     assert verdict.status == status
     if claims:
         n_held = sum(claim != "below = 15.0" for claim in claims)
@@ -349,7 +350,7 @@ def test_status_of_a_figure_rests_on_its_statements(claims, columns, status):
 
 
 def test_data_are_shown():
-    shown = reproduction(load_experiment("mvc-jmlr-2013-figure-3"), [])
+    shown = Reproduction.of(load_experiment("mvc-jmlr-2013-figure-3"), [])
     assert (shown.verdict.status, shown.lines, shown.points) == ("shown", (), ())
     assert shown.verdict.sentence == "Shown: the paper's picture of the data has no figures."
 
@@ -363,7 +364,7 @@ def test_a_reproduction_counts_its_cells(table):
 
     results = results_of(table, value, lambda cell: 0.5)
     mixed = [replace(results[0], versions={"volmar": "1", "numpy": "3"}), *results[1:]]
-    shown = reproduction(table, mixed)
+    shown = Reproduction.of(table, mixed)
     n_cells = 2 * (4 * (1 + 3 + 2) + 2 * 2)
     assert (shown.n_cells, shown.n_done) == (n_cells, n_cells)
     assert shown.n_failed == 2 * (2 * 2 + 2)

@@ -1,4 +1,4 @@
-"""``volmar reproduce``: run the papers' tables and figures again, or go on with them."""
+"""Run the papers' tables and figures again, print what came out and write the pages."""
 
 from __future__ import annotations
 
@@ -21,22 +21,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from reproduction.expected import Expected, read_expected
+from reproduction.experiment import PAPERS, Cell, Experiment
+from reproduction.figure_display import PaperFigureDisplay, has_picture
+from reproduction.files import list_experiments, load_experiment
+from reproduction.page import to_markdown, write_reproduction
+from reproduction.runner import run_cells, stored_results
+from reproduction.store import CellResult, Store
+from reproduction.summary import Line
+from reproduction.verdict import Reproduction
 from volmar.cli.console import Screen, refuse_files, say, screen, written
-from volmar.papers import (
-    Cell,
-    CellResult,
-    Experiment,
-    Line,
-    Reproduction,
-    Store,
-    list_experiments,
-    load_experiment,
-    reproduction,
-    run_cells,
-    stored_results,
-)
-from volmar.papers.expected import Expected, read_expected
-from volmar.papers.experiment import PAPERS
 
 COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "/KMeans", "as printed?")
 EXPLANATION = (
@@ -55,29 +49,29 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What of the experiments is wanted, and how it is run.
+class Request:
+    """What to run of the experiments, and how.
 
     Attributes
     ----------
     out : Path
         Folder of the results.
     jobs : int
-        Processes.
+        Number of processes.
     realizations : int or None
-        Samplings, where not the paper's number.
-    only : list of str
+        Number of samplings, where not the paper's.
+    only : tuple of str
         Data sets, where not all.
     quick : bool
-        Whether a fraction will do.
+        Whether to run one sampling and few settings only.
     run : bool
-        Whether missing cells are run, or only what is stored is shown.
+        Whether to run missing cells; if not, stored results are shown.
     retry : bool
-        Whether cells that failed are run again.
+        Whether to run failed cells again.
     pack : bool
-        Whether results are compressed in the end.
+        Whether to compress the results at the end.
     page : Path or None
-        Where the Markdown page goes beside the folder.
+        File to which the Markdown page is written as well.
     """
 
     out: Path
@@ -131,56 +125,58 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def reproduce(names: Sequence[str], wanted: Wanted) -> None:
-    """Run the cells that `wanted.out` does not hold yet, then print and write what came out."""
-    experiments = [_part(load_experiment(name), wanted) for name in names]
+def reproduce(names: Sequence[str], request: Request) -> None:
+    """Run the cells that `request.out` does not hold yet, then print and write what came out."""
+    experiments = [_part(load_experiment(name), request) for name in names]
     # Before the first cell is computed, not after: can results be kept there?
-    wanted.out.mkdir(parents=True, exist_ok=True)
-    refuse_files({"--page": wanted.page}, force=True)
-    for source in {experiment.source for experiment in experiments if wanted.run}:
-        _store(source, wanted).path.open("ab").close()
-    results = _run(experiments, wanted)
+    request.out.mkdir(parents=True, exist_ok=True)
+    refuse_files({"--page": request.page}, force=True)
+    for source in {experiment.source for experiment in experiments if request.run}:
+        _store(source, request).path.open("ab").close()
+    results = _run(experiments, request)
     shown = [
-        reproduction(one, list(results[one.source].values()), n_cells=len(_cells(one, wanted)))
+        Reproduction.of(one, list(results[one.source].values()), n_cells=len(_cells(one, request)))
         for one in experiments
     ]
     console = screen()
     for one in shown:
         _print(console, one, whole=len(shown) == 1)
-    _write(shown, wanted)
-    if wanted.pack:
+    _write(shown, request)
+    if request.pack:
         for source in dict.fromkeys(experiment.source for experiment in experiments):
-            _pack(load_experiment(source), wanted)
+            _pack(load_experiment(source), request)
     _refuse_nothing(shown)
 
 
-def _store(source: str, wanted: Wanted) -> Store:
-    return Store(wanted.out / f"{source}.jsonl")
+def _store(source: str, request: Request) -> Store:
+    return Store(request.out / f"{source}.jsonl")
 
 
-def _pack(experiment: Experiment, wanted: Wanted) -> None:
+def _pack(experiment: Experiment, request: Request) -> None:
     """Compress results, without cells of another state of the file: nobody asks for them."""
-    n_realizations = max(wanted.realizations or 0, experiment.n_realizations)
+    n_realizations = max(request.realizations or 0, experiment.n_realizations)
     keys = {cell.key for cell in experiment.cells(n_realizations)}
-    _store(experiment.source, wanted).pack(keys)
+    _store(experiment.source, request).pack(keys)
 
 
-def _cells(experiment: Experiment, wanted: Wanted) -> list[Cell]:
-    return list(experiment.cells(wanted.realizations))
+def _cells(experiment: Experiment, request: Request) -> list[Cell]:
+    return list(experiment.cells(request.realizations))
 
 
-def _run(experiments: Sequence[Experiment], wanted: Wanted) -> dict[str, Mapping[str, CellResult]]:
+def _run(
+    experiments: Sequence[Experiment], request: Request
+) -> dict[str, Mapping[str, CellResult]]:
     """Run what is missing, with bars, and return the results of every source of cells."""
     sources = {experiment.source: experiment for experiment in experiments}
-    if not wanted.run:
+    if not request.run:
         return {
-            source: stored_results(_cells(one, wanted), _store(source, wanted))
+            source: stored_results(_cells(one, request), _store(source, request))
             for source, one in sources.items()
         }
     results: dict[str, Mapping[str, CellResult]] = {}
-    with _bars(wanted) as bar:
+    with _bars(request) as bar:
         known = read_expected()
-        costs = {source: _cost(known.get(source), wanted) for source in sources}
+        costs = {source: _cost(known.get(source), request) for source in sources}
         everything = bar.add_task(
             "everything, in core seconds", total=sum(costs.values()), visible=len(costs) > 1
         )
@@ -200,11 +196,11 @@ def _run(experiments: Sequence[Experiment], wanted: Wanted) -> dict[str, Mapping
                 bar.update(everything, completed=before + costs[source] * done / max(n, 1))
 
             results[source] = run_cells(
-                _cells(experiment, wanted),
-                _store(source, wanted),
-                jobs=wanted.jobs,
+                _cells(experiment, request),
+                _store(source, request),
+                jobs=request.jobs,
                 progress=report,
-                retry=wanted.retry,
+                retry=request.retry,
             )
             bar.remove_task(task)
             if len(sources) > 1 and not bar.console.is_terminal:
@@ -212,15 +208,15 @@ def _run(experiments: Sequence[Experiment], wanted: Wanted) -> dict[str, Mapping
     return results
 
 
-def _cost(expected: Expected | None, wanted: Wanted) -> float:
+def _cost(expected: Expected | None, request: Request) -> float:
     """How long an experiment takes, for the bar over all of them."""
     if expected is None:
         return 60.0
-    return max(expected.quick_seconds if wanted.quick else expected.seconds, 1.0)
+    return max(expected.quick_seconds if request.quick else expected.seconds, 1.0)
 
 
 @contextmanager
-def _bars(wanted: Wanted) -> Iterator[Progress]:
+def _bars(request: Request) -> Iterator[Progress]:
     """Bars with the time left; an interrupt ends with a line that says how to go on."""
     # Ended from outside, take the workers along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -234,7 +230,7 @@ def _bars(wanted: Wanted) -> Iterator[Progress]:
         with Progress(*columns, console=Screen(stderr=True), transient=True) as bar:
             yield bar
     except KeyboardInterrupt:
-        say(f"stopped; {wanted.out} keeps what is done. Run it again to go on.")
+        say(f"stopped; {request.out} keeps what is done. Run it again to go on.")
         raise SystemExit(130) from None
 
 
@@ -287,40 +283,38 @@ def _number(value: float, unit: str = "") -> str:
     return f"{value:.0f}{unit}" if value >= 10 else f"{value:.2g}{unit}"
 
 
-def _write(shown: Sequence[Reproduction], wanted: Wanted) -> None:
+def _write(shown: Sequence[Reproduction], request: Request) -> None:
     """Write the pages and their pictures."""
-    from volmar.report import to_markdown, write_reproduction
-
     stem = shown[0].experiment.name if len(shown) == 1 else "reproduction"
-    stem += "-quick" if wanted.quick else ""
-    pictures = _draw(shown, wanted)
-    command = _command(wanted, [one.experiment.name for one in shown])
+    stem += "-quick" if request.quick else ""
+    pictures = _draw(shown, request)
+    command = _command(request, [one.experiment.name for one in shown])
     for path in write_reproduction(
-        shown, wanted.out, command=command, pictures=pictures, stem=stem
+        shown, request.out, command=command, pictures=pictures, stem=stem
     ):
         written(path)
-    if wanted.page is not None:
+    if request.page is not None:
         relative = {
-            name: Path(os.path.relpath(path, wanted.page.parent)).as_posix()
+            name: Path(os.path.relpath(path, request.page.parent)).as_posix()
             for name, path in pictures.items()
         }
         text = to_markdown(shown, command=command, pictures=relative)
-        wanted.page.write_text(text, encoding="utf-8")
-        written(wanted.page)
+        request.page.write_text(text, encoding="utf-8")
+        written(request.page)
 
 
-def _command(wanted: Wanted, names: list[str]) -> str:
+def _command(request: Request, names: list[str]) -> str:
     """Return the command that computes what is shown, wherever it is kept."""
-    options = [f"--only {one}" for one in wanted.only]
-    if wanted.realizations:
-        options.append(f"--realizations {wanted.realizations}")
-    if wanted.quick:
+    options = [f"--only {one}" for one in request.only]
+    if request.realizations:
+        options.append(f"--realizations {request.realizations}")
+    if request.quick:
         options.append("--quick")
     what = ["--all"] if names == list_experiments() else names
-    return " ".join(["volmar reproduce", *what, *options])
+    return " ".join(["python -m reproduction", *what, *options])
 
 
-def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
+def _draw(shown: Sequence[Reproduction], request: Request) -> dict[str, Path]:
     """Draw the figures, or say why there are none."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -328,9 +322,6 @@ def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
     except ImportError:
         say("no pictures: matplotlib is not installed (pip install 'volmar[plot]')")
         return {}
-    from volmar.plots import PaperFigureDisplay
-    from volmar.plots.paper_figure import has_picture
-
     pictures = {}
     for one in shown:
         if not has_picture(one):
@@ -339,8 +330,8 @@ def _draw(shown: Sequence[Reproduction], wanted: Wanted) -> dict[str, Path]:
         figure = Figure(figsize=display.size, layout="constrained")
         FigureCanvasAgg(figure)
         display.plot(figure=figure)
-        suffix = "-quick" if wanted.quick else ""
-        path = wanted.out / f"{one.experiment.name}{suffix}.png"
+        suffix = "-quick" if request.quick else ""
+        path = request.out / f"{one.experiment.name}{suffix}.png"
         # The version of matplotlib in a picture would make a new file of the same picture.
         figure.savefig(path, dpi=90, metadata={"Software": None})
         pictures[one.experiment.name] = path
@@ -355,15 +346,15 @@ def _refuse_nothing(shown: Sequence[Reproduction]) -> None:
         raise ValueError(failures[0] if failures else nothing)
 
 
-def _part(experiment: Experiment, wanted: Wanted) -> Experiment:
-    """Leave out what is not wanted of an experiment."""
-    unknown = sorted(set(wanted.only) - set(experiment.datasets))
+def _part(experiment: Experiment, request: Request) -> Experiment:
+    """Leave out what was not asked for of an experiment."""
+    unknown = sorted(set(request.only) - set(experiment.datasets))
     if unknown:
         raise ValueError(
             f"--only: {', '.join(unknown)} is not a data set of {experiment.name}; it has: "
             f"{', '.join(experiment.datasets)}."
         )
-    if wanted.only:
-        kept = {name: experiment.datasets[name] for name in wanted.only}
+    if request.only:
+        kept = {name: experiment.datasets[name] for name in request.only}
         experiment = replace(experiment, datasets=kept)
-    return replace(experiment, quick=wanted.quick)
+    return replace(experiment, quick=request.quick)

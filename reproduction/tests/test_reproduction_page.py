@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("jinja2")
 
-from test_cluster_report import CHROMIUM, Browser, Reader
+from helpers.pages import Reader
 
-from volmar.papers import (
+from reproduction import (
     Axis,
     Claim,
     Experiment,
@@ -27,9 +27,9 @@ from volmar.papers import (
     Summary,
     Verdict,
 )
-from volmar.report import to_markdown, write_reproduction
+from reproduction.page import to_markdown, write_reproduction
 
-COMMAND = "volmar reproduce --all -j 2"
+COMMAND = "python -m reproduction --all -j 2"
 HOSTILE = "<script>alert(1)</script> | a & b &amp; \"x\" 'y' $z$ *e* [l](u) `c`"
 PAPER = Summary(30.0, 0.5, 0)
 NONE = Summary(None, None, 0)
@@ -481,15 +481,6 @@ def test_sphinx_takes_the_markdown_without_a_warning(tmp_path):
 
 
 # ------------------------------------------------------------------------------ in a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no chromium or google-chrome is installed")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture
