@@ -376,12 +376,12 @@ def _from_arrays(
                 f"h must be a vector of {n} soft responses with norm 1, got shape "
                 f"{responses.shape} and norm {norm:.6g}; divide it by its norm."
             )
-        if mu is None and matrix is None:
-            # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
-            product = float(np.abs(responses).sum())
-        elif mu is None:
+        if mu is None and matrix is not None:
             a = reg * (matrix @ responses) - eta * responses  # sign(h) at a minimum
             radius, product = float(np.linalg.norm(a)), float(responses @ a)
+        elif mu is None:
+            # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
+            product = float(np.abs(responses).sum())
     if mu is not None:
         product = check_number("mu", mu, low=0.0)
     return responses, n, _lemma_18(n, gaps, radius, product)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from volmar.evidence.modes.dip import dip_test as dip_test
     from volmar.evidence.modes.humps import HumpTest as HumpTest
     from volmar.evidence.modes.humps import hump_test as hump_test
-    from volmar.evidence.splits.along import separation_along as separation_along
     from volmar.evidence.splits.cells import LinearCells as LinearCells
     from volmar.evidence.splits.curved import fitted_border as fitted_border
     from volmar.evidence.splits.curved import walk_candidate as walk_candidate
@@ -57,7 +56,6 @@ else:
             "volmar.evidence.labels.label_test": "label_test",
             "volmar.evidence.modes.dip": "Dip DipTest dip_statistic dip_test",
             "volmar.evidence.modes.humps": "HumpTest hump_test",
-            "volmar.evidence.splits.along": "separation_along",
             "volmar.evidence.splits.cells": "LinearCells",
             "volmar.evidence.splits.curved": "fitted_border walk_candidate",
             "volmar.evidence.splits.held_out": (
