@@ -27,13 +27,5 @@ if TYPE_CHECKING:
     from volmar.metrics.separation import msp_score as msp_score
     from volmar.metrics.separation import separation_score as separation_score
     from volmar.metrics.separation_bound import separation_along as separation_along
-else:
-    attach(
-        __name__,
-        agreement="pair_f_measure",
-        errors="balanced_clustering_error clustering_error matched_labels",
-        label_free="calinski_harabasz imbalance normalized_cut volume",
-        scores="LabelScore agreement_scores label_free_scores",
-        separation="msp_score separation_score",
-        separation_bound="separation_along",
-    )
+
+attach(__name__)
