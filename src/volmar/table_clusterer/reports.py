@@ -21,7 +21,8 @@ from volmar.report.outcome import Evidence, Outcome
 from volmar.report.pictures import save_pictures
 from volmar.report.save_report import save_report
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas, source_columns
+from volmar.tables import LoadedTable, Preparation, PreparedTable, as_pandas, source_columns
+from volmar.tables.columns import check_table
 
 __all__ = ["TableReports"]
 
@@ -236,7 +237,7 @@ class TableReports:
 
     def _judged(self, data: Any) -> Judged:
         rows = self._rows(data)
-        table = self._table if data is None else self._table_of(data, reset=False)
+        table = self._table if data is None else check_table(self, data, reset=False)
         if data is None:
             labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
         else:
@@ -263,13 +264,10 @@ class TableReports:
         """Return the parameters."""
         raise NotImplementedError
 
-    def _rows(self, data: Any = None) -> Prepared:
+    def _rows(self, data: Any = None) -> PreparedTable:
         raise NotImplementedError
 
     def _scores_of(self, X: Any) -> NDArray | None:
-        raise NotImplementedError
-
-    def _table_of(self, data: Any, *, reset: bool) -> Any:
         raise NotImplementedError
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
