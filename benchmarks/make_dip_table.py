@@ -1,6 +1,6 @@
 """Simulate the null distribution of the dip: ``python benchmarks/make_dip_table.py [FILE]``.
 
-Writes the table that ``volmar.evidence.dip.dip_p_value`` reads. Each row has the size n of a
+Writes the table that ``volmar.evidence.modes.dip.dip_p_value`` reads. Each row has the size n of a
 sample, the number of uniform samples that were drawn, and for each p-value of the header the
 sqrt(n) * dip that this share of them reaches or exceeds. A cell stays empty where fewer than ten
 samples would lie beyond. Every row has a random stream of its own, seeded by its size: rows can be
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from volmar.evidence.dip import modal_search
+from volmar.evidence.modes.dip import modal_search
 
 SEED = 1985
 # Size of the sample to number of draws.
@@ -30,7 +30,7 @@ P_VALUES = (
     *(0.04, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.003, 0.002, 0.001, 0.0005, 0.0002, 0.0001),
 )
 LEAST_BEYOND = 10
-TABLE = Path(__file__).resolve().parents[1] / "src" / "volmar" / "evidence" / "dip_table.csv"
+TABLE = Path(__file__).resolve().parents[1] / "src" / "volmar/evidence/modes/dip_table.csv"
 
 
 def scaled_dips(n: int, draws: int) -> np.ndarray:

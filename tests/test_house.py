@@ -25,20 +25,18 @@ MAP = [
     {"rows", "graphs", "operators", "solvers"},
     {"metrics", "distributed"},
     {"evidence"},
-    {"splits"},
     {"base"},
     {"volume", "margin", "separation", "baselines"},
     {"diagnostics", "selection"},
     {"datasets"},
     {"tables", "models"},
-    {"papers"},
     {"plots", "report"},
     {"table_clusterer"},
     {"cli"},
 ]
 # On these lines rooms do not know each other.
 STRANGERS = {"volume", "margin", "separation", "baselines"}
-GROUND = {"_version", "_memory", "_threads", "_files"}
+GROUND = {path.stem for path in SOURCE.glob("_*.py")} - {"__init__", "__main__"}
 LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]

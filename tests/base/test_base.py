@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import volmar
+from volmar._checks import check_sample_weight
 from volmar.base import Clusterer, Result, Status
 from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
@@ -13,7 +14,6 @@ from volmar.base.validation import (
     check_count,
     check_n_clusters,
     check_number,
-    check_sample_weight,
     check_start_labels,
     with_short_indices,
 )
@@ -182,12 +182,29 @@ def test_result_certifies_itself():
     good = Result(objective=10.0, gap=1e-9, residuals={"kkt": 1e-9})
     assert good.is_certified(1e-8)
     assert not Result(objective=10.0, gap=1e-3).is_certified(1e-8)
-    assert not Result(objective=10.0, residuals={"kkt": 1.0}).is_certified(1e-8)
-    assert not Result(objective=10.0, status=Status.MAX_ITER).is_certified(1e-8)
+    assert not Result(objective=10.0, gap=0.0, residuals={"kkt": 1.0}).is_certified(1e-8)
+    assert not Result(objective=10.0, gap=0.0, residuals={"kkt": np.nan}).is_certified(1e-8)
+    assert not Result(objective=10.0, gap=0.0, status=Status.MAX_ITER).is_certified(1e-8)
     with pytest.raises(TypeError):
         good.residuals["kkt"] = 0.0
     with pytest.raises(AttributeError):
         good.objective = 0.0
+
+
+def test_what_is_undefined_is_not_proved():
+    assert not Result(objective=5.0).is_certified(0.0)
+    assert not Result(objective=5.0, residuals={"kkt": 0.0}).is_certified(1.0)
+    assert not Result(objective=5.0).is_stationary(1.0)
+    assert not Result(objective=5.0, gap=0.0).is_stationary(1.0)
+    assert not Result(objective=5.0, residuals={"a": 0.0, "b": np.nan}).is_stationary(1.0)
+    stationary = Result(objective=5.0, residuals={"kkt": 1e-9}, status=Status.MAX_ITER)
+    assert stationary.is_stationary(1e-8)
+    assert not stationary.is_stationary(1e-10)
+
+
+def test_a_result_without_a_problem_cannot_be_checked():
+    with pytest.raises(TypeError, match="Result has no problem"):
+        Result(objective=5.0).check(None)
 
 
 def test_result_is_short_on_screen():

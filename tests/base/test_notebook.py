@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from volmar import MSPC
-from volmar.base.notebook import MOST_ROWS, html_card
+from volmar._notebook import MOST_ROWS, html_card
 from volmar.datasets import make_blobs
 from volmar.diagnostics import label_test, split_test, stability
 

@@ -104,7 +104,7 @@ def test_same_as_kernel_kmeans_on_the_n_by_n_kernel(seed):
     again = KernelKMeans(k, kernel="precomputed", init=model.labels_)
     np.testing.assert_array_equal(again.fit(paper_kernel(X, n * reg)).labels_, model.labels_)
     assert again.objective_ == pytest.approx(model.objective_, abs=1e-9)
-    assert model.result_.is_certified(1e-12)
+    assert model.result_.is_stationary(1e-12)
 
 
 def test_best_of_all_labellings(rng):
@@ -163,7 +163,7 @@ def test_objective_falls_to_a_fixed_point(seed):
     model = LDAKMeans(k, reg=reg, init=start).fit(X, sample_weight=weights)
     result = model.result_
     assert result.status is Status.CONVERGED
-    assert result.is_certified(1e-12)
+    assert result.is_stationary(1e-12)
     assert np.all(np.diff(result.history) < 0)
     assert result.history[0] == pytest.approx(log_wilks(X, start, reg, weights), abs=1e-8)
     assert model.objective_ == pytest.approx(log_wilks(X, model.labels_, reg, weights), abs=1e-8)
@@ -309,7 +309,7 @@ def test_predict_agrees_with_scores_and_labels(rng, estimator, n_clusters, dtype
     points = (X - model.mean_) @ model.components_.T
     distances = ((points[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     np.testing.assert_array_equal(distances.argmin(axis=1), model.labels_)
-    assert model.result_.is_certified(1e-12)
+    assert model.result_.is_stationary(1e-12)
 
 
 @given(seed=st.integers(0, 10_000), estimator=st.sampled_from(BOTH))

@@ -7,8 +7,14 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.datasets import make_moons
 
 from volmar import SoftLabelMVC
-from volmar.evidence import Border, border_walk, column_resolutions, dithered_scores, hump_test
-from volmar.splits import fitted_border
+from volmar.evidence import (
+    Border,
+    border_walk,
+    column_resolutions,
+    dithered_scores,
+    fitted_border,
+    hump_test,
+)
 
 
 def rng(seed=0):

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from volmar.evidence.dip import dip_p_value, dip_statistic, dip_test, modal_search
+from volmar.evidence.modes.dip import dip_p_value, dip_statistic, dip_test, modal_search
 
 SIZES = [4, 7, 11, 40, 1500, 30_000, 72_000, 10**6]
 

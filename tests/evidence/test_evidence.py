@@ -12,11 +12,11 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import ks_2samp, norm
 
 from volmar.diagnostics import split_test
-from volmar.evidence import combine_p_values, folded, hump_test, humps
-from volmar.evidence.folded import folded_sample
-from volmar.evidence.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
+from volmar.evidence import LINEAR, combine_p_values, held_out_test, hump_test
+from volmar.evidence.modes import folded, humps
+from volmar.evidence.modes.folded import folded_sample
+from volmar.evidence.modes.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
 from volmar.evidence.wording import p_value_text
-from volmar.splits import LINEAR, held_out_test
 
 GRID = humps.GRID
 SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)

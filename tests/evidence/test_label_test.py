@@ -14,12 +14,12 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from volmar.diagnostics import label_borders as borders
 from volmar.diagnostics import label_test
-from volmar.diagnostics import label_views as views
+from volmar.evidence.labels import label_borders as borders
+from volmar.evidence.labels import label_views as views
 
 # The function has taken the place of its module in the room.
-MODULE = importlib.import_module("volmar.diagnostics.label_test")
+MODULE = importlib.import_module("volmar.evidence.labels.label_test")
 
 
 def two(n=300, distance=7.0, seed=0):

@@ -19,13 +19,13 @@ from volmar import CPMMC, MSPC, KernelCPMMC, SoftLabelMVC
 from volmar.baselines import KernelKMeans
 from volmar.datasets import make_two_circles
 from volmar.diagnostics import ResamplingStability, split_test, stability
-from volmar.evidence import HumpTest
-from volmar.evidence.humps import deepest_valley
-from volmar.splits import DIRECTION, held_out
-from volmar.splits.held_out import PAIR
+from volmar.evidence import DIRECTION, HumpTest
+from volmar.evidence.modes.humps import deepest_valley
+from volmar.evidence.splits import held_out
+from volmar.evidence.splits.held_out import PAIR
 
 # The function has taken the place of its module in the room.
-MODULE = importlib.import_module("volmar.diagnostics.split_test")
+MODULE = importlib.import_module("volmar.evidence.splits.split_test")
 
 
 def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):

@@ -9,13 +9,13 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.margin import basis_search
-from volmar.margin.basis_source import BasisSource
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import HingeLoss
-from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import KernelSource
-from volmar.margin.working_set import WorkingCuts
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import WorkingCuts
+from volmar.margin.feature_space import basis_search
+from volmar.margin.feature_space.basis_source import BasisSource
+from volmar.margin.feature_space.sources import KernelSource
 
 KINDS = ["split", "single"]
 

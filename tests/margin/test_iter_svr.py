@@ -14,12 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar.datasets import make_blobs, make_two_circles
-from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.engine.kernel_starts import kernel_k_means_start
+from volmar.margin.engine.starts import principal_start
+from volmar.margin.feature_space.sources import KernelSource
 from volmar.margin.iter_svr import IterSVR
-from volmar.margin.iter_svr_solver import iterate_svr
-from volmar.margin.kernel_starts import kernel_k_means_start
-from volmar.margin.sources import KernelSource
-from volmar.margin.starts import principal_start
+from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.iter_svr_solver import iterate_svr
 from volmar.metrics import clustering_error
 from volmar.rows import as_rows
 from volmar.solvers import Status

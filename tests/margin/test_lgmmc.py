@@ -13,16 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from volmar.datasets import make_two_circles
-from volmar.margin.label_generation import (
+from volmar.margin.feature_space.sources import KernelSource, LinearSource
+from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.lgmmc import LGMMC
+from volmar.margin.relaxations.label_generation import (
     balanced_labels,
     climb,
     largest_possible_square,
     measure,
 )
-from volmar.margin.lgmmc import LGMMC
-from volmar.margin.lgmmc_solver import generate_labels
-from volmar.margin.sources import KernelSource, LinearSource
-from volmar.margin.subspace import Subspace
+from volmar.margin.relaxations.lgmmc_solver import generate_labels
 from volmar.metrics import clustering_error
 from volmar.rows import as_rows
 from volmar.solvers import Status

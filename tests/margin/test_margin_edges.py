@@ -7,12 +7,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar import SKMMC, MultivariateMMC
 from volmar.margin.cpmmc import CPMMC
-from volmar.margin.engine import maximise_margin
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.nested import relabelling_outside
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space.sources import LinearSource
 from volmar.margin.kernel_cpmmc import KernelCPMMC
-from volmar.margin.losses import HingeLoss
-from volmar.margin.nested import relabelling_outside
-from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import LinearSource
 from volmar.rows import as_rows
 from volmar.solvers import Status
 

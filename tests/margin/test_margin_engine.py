@@ -11,13 +11,13 @@ from scipy import sparse
 from sklearn.metrics import normalized_mutual_info_score, rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import HingeLoss, Violated
-from volmar.margin.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
-from volmar.margin.nested import cutting_planes_outside, relabelling_outside
-from volmar.margin.problem import MarginProblem
-from volmar.margin.sources import KernelSource, LinearSource
-from volmar.margin.working_set import IDLE_FOR, WorkingCuts
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss, Violated
+from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
+from volmar.margin.engine.nested import cutting_planes_outside, relabelling_outside
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import IDLE_FOR, WorkingCuts
+from volmar.margin.feature_space.sources import KernelSource, LinearSource
 from volmar.metrics import pair_f_measure
 from volmar.rows import as_rows
 from volmar.solvers import Status

@@ -19,15 +19,15 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import CPMMC, KernelCPMMC
 from volmar.datasets import make_blobs
-from volmar.margin.cluster_sizes import shares_of_clusters, size_prices
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import Violated
-from volmar.margin.multiclass import EVENLY, MulticlassHinge, MulticlassProblem
-from volmar.margin.multiclass_descent import maximise_margins
-from volmar.margin.nearest_mean import NearestMean, balanced_weights
-from volmar.margin.sources import KernelSource, LinearSource
-from volmar.margin.starts import principal_scores
-from volmar.margin.working_set import WorkingCuts
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.starts import principal_scores
+from volmar.margin.engine.working_set import WorkingCuts
+from volmar.margin.feature_space.sources import KernelSource, LinearSource
+from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
+from volmar.margin.multiway.descent import maximise_margins
+from volmar.margin.multiway.nearest_mean import NearestMean, balanced_weights
+from volmar.margin.multiway.problem import EVENLY, MulticlassHinge, MulticlassProblem
 from volmar.rows import as_rows
 from volmar.solvers import Status
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import entr
 from sklearn.metrics import normalized_mutual_info_score, rand_score
 
-from volmar.margin import multivariate_losses
-from volmar.margin.losses import HingeLoss
-from volmar.margin.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
+from volmar.margin.engine import multivariate_losses
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.metrics import pair_f_measure
 
 LOSSES = [ErrorLoss(), RandLoss(), FBetaLoss(), FBetaLoss(0.3), FBetaLoss(4.0), NMILoss()]

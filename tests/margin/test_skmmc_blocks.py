@@ -12,12 +12,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SKMMC
 from volmar.distributed import checkpoint, report_passes
-from volmar.margin import basis_search
-from volmar.margin.basis_source import BasisSource
-from volmar.margin.block_images import GROUP, BlockImages, HeldRows
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import HingeLoss
-from volmar.margin.problem import MarginProblem
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space import basis_search
+from volmar.margin.feature_space.basis_source import BasisSource
+from volmar.margin.feature_space.block_images import GROUP, BlockImages, HeldRows
 from volmar.rows import as_table
 
 N = 3000
@@ -299,8 +299,7 @@ def test_what_is_asked_for_ahead_leaves_the_basis_alone():
     X, y = clouds()
     source = BasisSource(as_table(in_blocks(X)), gamma=0.05, random_state=0)
     labels = source._images.table.beside(da.from_array(np.where(y, 1.0, -1.0), chunks=1300))
-    with source.together():
-        source.vector(labels / N)
+    source.prefetch(lambda: source.vector(labels / N))
     assert source.version == source.n_passes == 0
     a = source.vector(labels / N)
     assert source.version == 2

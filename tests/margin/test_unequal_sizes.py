@@ -23,10 +23,10 @@ from volmar import (
     KernelCPMMC,
     MultivariateMMC,
 )
-from volmar.margin.engine import maximise_margin
-from volmar.margin.losses import HingeLoss
-from volmar.margin.problem import MarginProblem
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import maximise_margin
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
@@ -34,7 +34,7 @@ from volmar.margin.unequal_sizes import (
     shares_of_sides,
     unequal_start,
 )
-from volmar.margin.views import ExactKernelView, FeatureView, LinearView
+from volmar.margin.feature_space.views import ExactKernelView, FeatureView, LinearView
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import NystroemMap

@@ -653,6 +653,7 @@ def append(text, node):
     text["preparation"] = {"ref": len(text["nodes"]) - 1}
 
 
+CUT = "volmar.margin.engine.problem.Cut"
 RESULT = "volmar.separation.gep.SeparationResult"
 
 
@@ -691,10 +692,16 @@ RESULT = "volmar.separation.gep.SeparationResult"
         ({"is": "enum", "class": "volmar.solvers.result.Status", "name": "mro"}, "none of its"),
         ({"is": "enum", "class": RESULT, "name": "x"}, "none of its"),
         ({"is": "named tuple", "class": RESULT, "items": []}, "with other parts"),
-        ({"is": "named tuple", "class": "volmar.margin.problem.Cut", "items": [1]}, "other parts"),
+        (
+            {"is": "named tuple", "class": CUT, "items": [1]},
+            "other parts",
+        ),
         ({"is": "object", "class": RESULT, "state": {}}, "SeparationResult that lacks"),
         ({"is": "object", "class": 3, "state": {}}, "where a str must stand"),
-        ({"is": "object", "class": "volmar.margin.problem.Cut", "state": {}}, "no model holds"),
+        (
+            {"is": "object", "class": CUT, "state": {}},
+            "no model holds",
+        ),
         (
             {"is": "object", "class": "volmar.solvers.result.Status", "state": {}},
             "attributes of its own",

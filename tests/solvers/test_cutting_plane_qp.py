@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pickle
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from volmar.solvers import CuttingPlaneResult, Status, cutting_plane_qp, solve_cutting_plane_qp
+from volmar.solvers.cutting_plane_certificate import WorkingSet
 
 FORMS = [("adaptive", "absolute"), ("adaptive", "relative"), ("fixed", "absolute")]
 KINDS = ["plain", "duplicated", "near-duplicated", "low rank", "blind to t", "zero"]
@@ -167,7 +169,8 @@ def test_certificate_on_any_working_set(seed, kind, n_cuts, form, C, tau, expone
         assert balance == "relative"
         return
     assert result.status is Status.CONVERGED, result.reason
-    assert max(result.residuals.values()) <= 1e-8
+    problem = WorkingSet(A @ A.T, s, m, C, tau, threshold, balance)
+    assert result.check(problem).is_stationary(1e-8)
     assert result.gap >= 0
     assert certificate(A, s, m, C, tau, threshold, balance, result) <= 1e-6
 
@@ -412,6 +415,9 @@ def test_the_result_survives_pickling_and_knows_its_certificate():
     result = solve_cutting_plane_qp(A @ A.T, s, m, C=2.0, tau=0.1)
     assert isinstance(result, CuttingPlaneResult)
     assert result.is_certified(1e-9)
+    problem = WorkingSet(A @ A.T, s, m, 2.0, 0.1, "adaptive", "absolute")
+    assert result.check(problem).is_certified(1e-9)
+    assert not dataclasses.replace(result, rho=2 * result.rho).check(problem).is_certified(1e-9)
     assert set(result.residuals) == {
         "primal_feasibility",
         "dual_feasibility",

@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 import volmar
 from volmar import CPMMC, MSPC, TableClusterer
 from volmar.datasets import make_blobs
-from volmar.diagnostics.confidence import confidence_of, score_slopes
 from volmar.models import load_model
 from volmar.report import Outcome, judging, save_report, write_report
 from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.confidence import confidence_of, score_slopes
 
 pd = pytest.importorskip("pandas")
 
@@ -205,7 +205,7 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"n_clusters": 0}, ValueError, "n_clusters"),
         ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*did you mean 'height'"),
         ({"missing": "ignore"}, ValueError, "^missing='ignore' must be one of"),
-        ({"missing": "error"}, ValueError, "give missing='drop' to leave out .* these columns in drop="),
+        ({"missing": "error"}, ValueError, "give missing='drop' to leave .* columns in drop="),
         ({"scale": "wide"}, ValueError, "^scale='wide' must be one of"),
         ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} must have"),
         ({"id_column": "nmae"}, ValueError, "'nmae', which id_column= names"),

@@ -17,7 +17,7 @@ from sklearn.semi_supervised import LabelSpreading
 from volmar import VolumeRegularizedClassifier
 from volmar.datasets import make_two_moons
 from volmar.graphs import GaussianSimilarity, local_scaling_similarity
-from volmar.operators import LowRankOperator, as_operator
+from volmar.operators import as_operator
 from volmar.solvers import Status
 from volmar.volume import AVRProblem, alternation
 from volmar.volume.avr import solve_avr, solve_one_against_rest
@@ -96,7 +96,7 @@ def test_the_smallest_root_is_the_global_minimum(seed):
     result = solve_avr(problem)
     lowest, unit = lowest_by_restarts(problem, Q)
     assert abs(result.objective - lowest) < 1e-9 * unit
-    assert result.is_certified(1e-7)
+    assert result.check(problem).is_certified(1e-7)
     # Eq. 26 as printed, and that no root is smaller.
     values, vectors = np.linalg.eigh(Q)
     d, m = vectors.T @ y, np.count_nonzero(y)
@@ -112,7 +112,7 @@ def test_the_smallest_root_is_the_global_minimum(seed):
 
 
 @pytest.mark.parametrize("reg", [1e-6, 1e-2, 0.5, 1.0, 10.0, 1e4])
-@pytest.mark.parametrize("case", ["dense", "sparse", "low-rank"])
+@pytest.mark.parametrize("case", ["dense", "sparse"])
 def test_every_operator_is_certified_and_they_agree(case, reg):
     X, _, y = moons(200)
     signed = np.where(y < 0, 0.0, 2.0 * y - 1)
@@ -123,12 +123,9 @@ def test_every_operator_is_certified_and_they_agree(case, reg):
     Z = vectors[:, values > 0] * np.sqrt(values[values > 0])
     Q = (1 + 1 / 200) * np.eye(200) - Z @ Z.T
     Q = (Q + Q.T) / 2
-    operator = {
-        "dense": as_operator(Q),
-        "sparse": as_operator(sparse.csr_matrix(Q)),
-        "low-rank": LowRankOperator(Z, c=1 + 1 / 200),
-    }[case]
-    result = solve_avr(AVRProblem(operator, signed, reg, 1.0))
+    operator = as_operator(Q if case == "dense" else sparse.csr_matrix(Q))
+    problem = AVRProblem(operator, signed, reg, 1.0)
+    result = solve_avr(problem).check(problem)
     assert result.is_certified(1e-6)
     assert np.linalg.norm(result.h) == pytest.approx(1.0, abs=1e-12)
     # Stationarity as the paper prints it, with the multiplier that is returned.
@@ -150,7 +147,7 @@ def test_the_certificate_refuses_other_stationary_points():
         h = start / np.linalg.norm(start)
         certificate = problem.certificate(h, values[0])
         assert certificate.gap >= problem.objective(h) - best.objective
-        assert certificate.norm < 1e-12
+        assert certificate.residuals["norm"] < 1e-12
     worst = -np.linalg.eigh(Q)[1][:, -1]
     assert problem.certificate(worst, values[0]).gap > 1.0
 

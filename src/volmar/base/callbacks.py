@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from sklearn.base import clone
+F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -14,18 +14,12 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
 
-    def with_callbacks(method: Any) -> Any:
+    def with_callbacks(method: F) -> F:
         """Return the method as it is: there are no callbacks to tear down."""
         return method
 
 
-__all__ = ["CallbackSupportMixin", "fit_steps", "silent_clone", "with_callbacks"]
-
-
-def silent_clone(estimator: Any) -> Any:
-    """Clone without the callbacks, which hear of the whole fit and not of each of its parts."""
-    copy = clone(estimator)
-    return copy.set_callbacks() if hasattr(copy, "set_callbacks") else copy
+__all__ = ["CallbackSupportMixin", "fit_steps", "with_callbacks"]
 
 
 def fit_steps(estimator: Any, X: Any, n_steps: int, name: str = "start") -> Iterator[int]:

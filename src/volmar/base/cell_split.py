@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence import LinearCells
 from volmar.solvers import Result
-from volmar.splits import LinearCells
 
 __all__ = ["CellSplit"]
 
 
 class CellSplit:
-    """A node of a tree that was split by `volmar.splits.LinearCells`.
+    """A node of a tree that was split by `volmar.evidence.LinearCells`.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from volmar._checks import check_sample_weight
+from volmar._clones import silent_clone
 from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
@@ -26,7 +28,7 @@ from volmar.base.blocks import (
     with_dask_vectors,
     without_vectors,
 )
-from volmar.base.callbacks import CallbackSupportMixin, fit_steps, silent_clone, with_callbacks
+from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.cell_split import CellSplit
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import RecursiveResult, grow_tree
@@ -36,13 +38,10 @@ from volmar.base.validation import (
     check_magnitude,
     check_n_clusters,
     check_number,
-    check_sample_weight,
     with_short_indices,
 )
 from volmar.base.warn import warn_user
-from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
-from volmar.solvers import Result, Status
-from volmar.splits import (
+from volmar.evidence import (
     LINEAR,
     HeldOutTest,
     held_out_test,
@@ -51,6 +50,8 @@ from volmar.splits import (
     separation_along,
     walk_candidate,
 )
+from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
+from volmar.solvers import Result, Status
 
 # Largest separation of a symmetric density with one hump, cut in its middle (see
 # `separation_along`); the uniform density attains it.
@@ -73,8 +74,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     A subclass says what it checks (`_check_parameters`), what it makes of the data once
     (`_problem`), what one start does with that (`_run`, which returns a certified `Result` with a
     `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
-    objective is kept. `fit` stays in the subclass, because `sample_weight` belongs in its
-    signature only where it has a meaning.
+    objective is kept. A method with weights of rows derives from `WeightedClusterer`.
 
     A subclass for two clusters finds more by splitting again (`_is_recursive`).
 
@@ -169,8 +169,25 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     # ------------------------------------------------------------------ the template
 
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR; with affinity="precomputed" or kernel="precomputed" similarities or
+            kernel values of all pairs of rows.
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
     @with_callbacks
-    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
+    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
             self._fit_rows(X, sample_weight)
@@ -539,6 +556,35 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.pairwise = self._is_pairwise()
         return tags
+
+
+class WeightedClusterer(Clusterer):
+    """A clusterer with weights of rows."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows. A
+            dask array or DataFrame where the method needs sums over rows only (`MSPC`, `CPMMC`,
+            `SKMMC`, and `KernelCPMMC` with method="nystroem").
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
 
 
 def _is_near(labels: NDArray, sides: NDArray) -> bool:

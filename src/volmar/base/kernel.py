@@ -12,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar._memory import largest_asymmetry
+from volmar._checks import check_symmetric
 from volmar.base.validation import check_number
-from volmar.rows import Kernel, scale_gamma
+from volmar.rows import Kernel, as_rows, scale_gamma
 
+# Up to this many rows methods on a feature map take a kernel exactly, at O(n^3) ...
+EXACT_KERNEL_UP_TO = 1000
+# ... and by this many landmarks beyond, or where landmarks are asked for without their number.
+N_LANDMARKS = 100
 # Kernel values held at a time when new rows are scored.
 KERNEL_BLOCK = 2**23
 
@@ -52,10 +56,10 @@ class KernelExpansion:
 
 
 class KernelMixin:
-    """The parameters `kernel`, `gamma`, `degree`, `coef0` and `kernel_params` of a `Clusterer`.
+    """The parameters `kernel`, `gamma`, `degree`, `coef0` and `kernel_params` of an estimator.
 
-    `_check_kernel` is for `_check_parameters`, `_kernel_matrix` for `_problem`; the expansion that
-    comes with the matrix is all that `_scores` needs of the training rows. The estimator declares
+    `_check_kernel` is for the check of parameters; `_kernel_arguments` for a feature map, or
+    `_kernel_matrix` for the matrix and the expansion that scores new rows. The estimator declares
     the five parameters in its own __init__, checks memory before it asks for the matrix, and
     stands behind the mixin: ``class Method(KernelMixin, Clusterer)``.
     """
@@ -64,8 +68,8 @@ class KernelMixin:
     #: to their mean first keeps the digits that an offset would eat.
     _kernels_of_differences: ClassVar[tuple[str, ...]] = ("rbf", "laplacian")
 
-    #: Words that gamma may be, for an error.
-    _gamma_words: ClassVar[str] = "'scale'"
+    #: Rules that gamma may be, for an error.
+    _gamma_words: ClassVar[str] = "'scale', 'rms'"
 
     kernel: Any
     gamma: Any
@@ -74,7 +78,7 @@ class KernelMixin:
     kernel_params: Any
 
     def _check_kernel(self) -> None:
-        """Raise a clear error for parameters of the kernel that no data could make right."""
+        """Raise a clear error for parameters of the kernel that are wrong for any data."""
         self._check_gamma()
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
             raise TypeError(
@@ -87,26 +91,32 @@ class KernelMixin:
         if named in ("poly", "polynomial", "sigmoid"):
             check_number("coef0", self.coef0)
 
+    def _gamma_rule(self) -> Any:
+        """Return gamma, or the rule that "auto" stands for in methods that know it."""
+        return self.gamma
+
     def _check_gamma(self) -> None:
-        if isinstance(self.gamma, str):
-            _factor_of_scale(self.gamma, self._gamma_words)
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        rule = self._gamma_rule()
+        if isinstance(rule, str):
+            _parse_gamma(rule, self._gamma_words)
+        elif rule is not None:
+            check_number("gamma", rule, low=0.0, open_low=True)
+
+    def _kernel_arguments(self, X: Any, weights: Any) -> dict[str, Any]:
+        """Return the arguments of `Kernel` and of the feature maps; `weights` count in gamma."""
+        return {
+            "kernel": self.kernel,
+            "gamma": self._resolved_gamma(X, weights),
+            "degree": self.degree,
+            "coef0": self.coef0,
+            "kernel_params": self.kernel_params,
+        }
 
     def _kernel_matrix(
         self, X: Any, weights: NDArray | None = None
     ) -> tuple[NDArray, KernelExpansion]:
-        """Return the dense kernel matrix of the training rows, and expansions in them.
-
-        Its dtype is that of the rows. `weights` count in gamma="scale".
-        """
-        kernel = Kernel(
-            self.kernel,
-            gamma=self._resolved_gamma(X, weights),
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
+        """Return the dense kernel matrix of the rows, in their dtype, and expansions in them."""
+        kernel = Kernel(**self._kernel_arguments(X, weights))
         rows, offset = None, None
         if kernel.precomputed:
             K = X.toarray() if sparse.issparse(X) else X
@@ -115,39 +125,56 @@ class KernelMixin:
                 offset = X.mean(axis=0, dtype=np.float64)
             rows = _shifted(X, offset)
             K = kernel(rows, rows)
-        asymmetry = largest_asymmetry(K)
-        if asymmetry > 1e-6 * np.abs(K).max():
-            raise ValueError(
-                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
-                "Use (K + K.T) / 2."
-            )
+        check_symmetric(K, "K", what="the kernel matrix")
         return K, KernelExpansion(kernel, rows, offset)
 
-    def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
-        if not isinstance(self.gamma, str):
-            return self.gamma
-        if not isinstance(self.kernel, str) or self.kernel == "precomputed":
-            return None
-        return _factor_of_scale(self.gamma) * scale_gamma(X, weights)
+    def _scales_gamma(self) -> bool:
+        """Whether gamma follows from the rows."""
+        is_named = isinstance(self.kernel, str) and self.kernel != "precomputed"
+        return is_named and isinstance(self.gamma, str)
+
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        rule = self._gamma_rule()
+        if not isinstance(rule, str):
+            return rule
+        return gamma_by_rule(rule, X, weights) if self._scales_gamma() else None
 
 
-_RULE = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?scale(?:\s*/\s*(?P<divisor>[\d.]+))?")
+def gamma_by_rule(rule: str, X: Any, weights: Any) -> float:
+    """Return gamma by a rule: a multiple of "scale" or of "rms", such as "4*scale" or "rms/4".
+
+    "scale" is scikit-learn's, 1 / (n_features * variance of all entries of X). "rms" is the
+    Gaussian kernel whose standard deviation is the root of the mean squared distance of two rows:
+    a quarter of "scale" where the columns have the same mean.
+    """
+    factor, name = _parse_gamma(rule)
+    if name == "scale":
+        return factor * scale_gamma(X, weights)
+    square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
+    if square == 0.0:
+        raise ValueError(
+            f"gamma={rule!r} measures the distances between rows, and all rows of X (with a "
+            "weight) are the same. Give gamma as a number, or check that X was loaded correctly."
+        )
+    return factor / (4.0 * square)
 
 
-def _factor_of_scale(gamma: str, words: str = "'scale'") -> float:
-    """Return 4 for "4*scale", 0.25 for "scale/4" and 1 for "scale"; refuse anything else."""
+_RULE = re.compile(r"(?:([\d.]+)\s*\*\s*)?(scale|rms)(?:\s*/\s*([\d.]+))?")
+
+
+def _parse_gamma(gamma: str, words: str = "'scale', 'rms'") -> tuple[float, str]:
+    """Return factor and name of a rule: (4, "scale") for "4*scale"; refuse anything else."""
     match = _RULE.fullmatch(gamma.strip())
     try:
-        factor, divisor = (float(match[name] or 1) for name in ("factor", "divisor"))  # type: ignore[index]
-        value = factor / divisor
+        factor = float(match[1] or 1) / float(match[3] or 1)  # type: ignore[index]
     except (TypeError, ValueError, ZeroDivisionError):
-        value = 0.0
-    if not 0.0 < value < math.inf:
+        factor = 0.0
+    if match is None or not 0.0 < factor < math.inf:
         raise ValueError(
-            f"gamma must be a positive number, None, {words} or a multiple of it such as "
-            f"'4*scale' or 'scale/4', got {gamma!r}."
+            f"gamma must be a positive number, None, {words} or a multiple of a rule "
+            f"such as '4*scale' or 'scale/4', got {gamma!r}."
         )
-    return value
+    return factor, match[2]
 
 
 def _shifted(X: Any, offset: NDArray | None) -> Any:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from volmar.base.callbacks import fit_steps, silent_clone
+from volmar._clones import silent_clone
+from volmar.base.callbacks import fit_steps
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
@@ -293,7 +294,7 @@ class GammaWidth(KernelWidth):
     Only of the Gaussian kernel: "auto" is "scale" for other kernels.
     """
 
-    _gamma_words: ClassVar[str] = "'auto', 'scale'"
+    _gamma_words: ClassVar[str] = "'auto', 'scale', 'rms'"
 
     kernel: Any
     gamma: Any
@@ -312,16 +313,11 @@ class GammaWidth(KernelWidth):
     def _halved(self, width: float) -> float:
         return 4.0 * width
 
-    def _check_gamma(self) -> None:
-        if not self._is_width_open():
-            super()._check_gamma()  # type: ignore[misc]
+    def _gamma_rule(self) -> Any:
+        return "scale" if self._is_width_open() else self.gamma
 
     def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
-        if self._is_width_open():
-            with self._set_for_now(gamma="scale"):
-                gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
-        else:
-            gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
         if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
             self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
         return gamma

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
+from volmar.evidence import HeldOutTest
 from volmar.solvers import Result, Status
-from volmar.splits import HeldOutTest
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.notebook import html_card
+from volmar._notebook import html_card
 from volmar.evidence.wording import level_text, p_value_text
 
 __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base import Clusterer, Result, Status
-from volmar.base.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.base.validation import check_count, check_number
+from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 
 # Rows of a dense W that are looked at together.
 BLOCK_ROWS = 256
@@ -127,7 +127,7 @@ class NormalizedCut(Clusterer):
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`): by the root of its size over its normalised
         cut. "auto": only where held-out rows confirm the split, by their distances to its border
-        (see `volmar.diagnostics.split_test`).
+        (see `volmar.evidence.split_test`).
     affinity : str, callable or Similarity, default="density_scaling"
         How similar rows are: "density_scaling" (locally scaled and weighted by the density, see
         `volmar.graphs.density_scaling_similarity`), "local_scaling" (both on the graph of nearest
@@ -217,23 +217,6 @@ class NormalizedCut(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or similarities with affinity="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         result = self.result_

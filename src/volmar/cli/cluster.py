@@ -272,13 +272,15 @@ def outcome_of(asked: Asked, clusterer: TableClusterer, stages: Stages) -> Outco
 
 
 def _write_labels(path: Path, asked: Asked, clusterer: TableClusterer, table: Any) -> None:
-    from volmar.tables import write_labels, write_rows
-
     rows = clusterer._rows()
     labels = clusterer.labels_[rows.kept]
     if asked.append:
+        from volmar.tables import write_rows
+
         write_rows(path, table, labels, kept=rows.kept, force=asked.force)
         return
+    from volmar.tables import write_labels
+
     write_labels(
         path,
         rows.ids,

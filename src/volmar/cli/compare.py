@@ -339,7 +339,7 @@ def _by_evidence(X: Any, dithered: Any, seed: int, found: Comparison) -> dict[st
 
     It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
     """
-    from volmar.diagnostics.split_test import FEWEST_ROWS
+    from volmar.evidence.splits.split_test import FEWEST_ROWS
 
     found.n_clusters = 2
     if X.shape[0] < FEWEST_ROWS:

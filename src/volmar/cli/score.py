@@ -122,7 +122,7 @@ def score_file(
         Draws the rows of a folder, the sample of silhouette and normalised cut, and the splits
         of the test.
     test : bool, default=True
-        Whether to test which clusters are separated (`volmar.diagnostics.label_test`).
+        Whether to test which clusters are separated (`volmar.evidence.label_test`).
     as_json : bool, default=False
         Whether to print one JSON object in place of a table.
     """

@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from volmar.base.validation import check_count, check_number
+from volmar._checks import check_count, check_number
 from volmar.diagnostics.conditions import dense_symmetric
 from volmar.diagnostics.hypergeometric import direct_limit
 from volmar.operators import SPDOperator

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
-from volmar.base.validation import check_count
+from volmar._checks import check_count
 from volmar.diagnostics.column_features import (
     MAX_LEVELS,
     CodedColumn,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from volmar._clones import fitted_labels
 from volmar.diagnostics.contrasts import Standardised, contrasts
-from volmar.diagnostics.stability import fitted_labels
 
 __all__ = [
     "Refit",

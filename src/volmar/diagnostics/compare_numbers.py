@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.validation import check_count, check_number
-from volmar.diagnostics.label_test import label_test
-from volmar.diagnostics.stability import fitted_labels, refuse_pairwise, seeded
+from volmar._checks import check_count, check_number
+from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar.evidence.labels.label_test import label_test
 from volmar.metrics import separation_score
 
 __all__ = ["NumberComparison", "NumberOfClusters", "compare_numbers"]

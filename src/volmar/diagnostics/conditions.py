@@ -11,8 +11,8 @@ from scipy import linalg
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
-from volmar._memory import largest_asymmetry, require_memory
-from volmar.base.validation import check_count, check_number
+from volmar._checks import check_count, check_number, check_symmetric
+from volmar._memory import require_memory
 from volmar.diagnostics.axisymmetry import find_axis
 from volmar.diagnostics.submatrix_information import closest_partitions
 from volmar.operators import SPDOperator
@@ -303,10 +303,5 @@ def dense_symmetric(Q: Any) -> NDArray[np.float64]:
         raise ValueError(
             f"Q must be square, got shape {Q.shape}; pass the matrix between rows, not the rows."
         )
-    asymmetry = largest_asymmetry(Q)
-    if asymmetry > 1e-6 * float(np.abs(Q).max()):
-        raise ValueError(
-            f"Q must be symmetric, got entries that differ by {asymmetry:g} from their mirror "
-            "image; pass (Q + Q.T) / 2."
-        )
+    check_symmetric(Q, "Q")
     return (Q + Q.T) / 2

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar._checks import check_choice, check_count, check_number
+from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar.diagnostics.cluster_description import ClusterDescription
 from volmar.diagnostics.column_features import Features, as_features, n_rows_of
 from volmar.diagnostics.column_tests import (
@@ -22,7 +23,6 @@ from volmar.diagnostics.column_tests import (
     tested_by_sign_flips,
 )
 from volmar.diagnostics.contrasts import CHUNK, Contrasts, Standardised, contrasts, standardised
-from volmar.diagnostics.stability import fitted_labels, refuse_pairwise, seeded
 
 __all__ = ["describe_clusters"]
 

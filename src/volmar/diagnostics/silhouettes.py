@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import silhouette_samples
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.validation import check_count
+from volmar._checks import check_count
 from volmar.diagnostics.column_profiles import sampled_rows
 
 __all__ = ["Silhouettes", "silhouettes"]

@@ -15,11 +15,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_array, check_random_state
 
-from volmar.base.callbacks import silent_clone
-from volmar.base.notebook import html_card
-from volmar.base.validation import check_count, check_number
+from volmar._checks import check_count, check_number
+from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar._notebook import html_card
 
-__all__ = ["ResamplingStability", "fitted_labels", "refuse_pairwise", "seeded", "stability"]
+__all__ = ["ResamplingStability", "stability"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,41 +177,6 @@ def _clusters(estimator: Any, X: Any) -> NDArray | None:
             return fitted_labels(estimator, X)
         except ValueError:
             return None
-
-
-def fitted_labels(estimator: Any, X: Any) -> NDArray:
-    """Fit a clone without callbacks and return the labels of the rows."""
-    model = silent_clone(estimator)
-    if hasattr(model, "fit_predict"):  # pipelines and mixtures have no labels_
-        return np.asarray(model.fit_predict(X))
-    model.fit(X)
-    if not hasattr(model, "labels_"):
-        raise TypeError(
-            f"estimator {type(model).__name__} has neither fit_predict nor labels_ after fit. Use "
-            "a clusterer."
-        )
-    return np.asarray(model.labels_)
-
-
-def seeded(estimator: Any, seed: int) -> Any:
-    """Clone without callbacks; every random_state in it, nested ones too, that is None is set."""
-    model = silent_clone(estimator)
-    unset = [
-        name
-        for name, value in model.get_params().items()
-        if value is None and name.split("__")[-1] == "random_state"
-    ]
-    return model.set_params(**dict.fromkeys(unset, seed))
-
-
-def refuse_pairwise(estimator: Any) -> None:
-    """Raise where rows of X would be pairs of rows, which parts of the rows would break."""
-    tags = None if isinstance(estimator, type) else getattr(estimator, "__sklearn_tags__", None)
-    if tags is not None and tags().input_tags.pairwise:
-        raise ValueError(
-            f"estimator {type(estimator).__name__} takes a precomputed matrix, and parts of the "
-            "rows are clustered. Pass the rows, with a kernel or an affinity by name."
-        )
 
 
 def _matched(labels: NDArray, other: NDArray) -> NDArray:

@@ -41,7 +41,7 @@ class Border:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence import Border
+    >>> from volmar.evidence.border_walk import Border
     >>> seen = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
     >>> border = Border(seen, seen[:, 0] > 5, np.random.default_rng(0))
     >>> border.distances(np.array([[0.0], [9.0]])).round(1)

@@ -38,7 +38,7 @@ def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
 
     Examples
     --------
-    >>> from volmar.evidence import combine_p_values
+    >>> from volmar.evidence.combine import combine_p_values
     >>> round(combine_p_values([0.01, 0.01, 0.6]), 3)
     0.03
     """

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.evidence.densities import GRID, fill
+from volmar.evidence.modes.densities import GRID, fill
 
 __all__ = ["column_resolutions", "dithered", "dithered_scores"]
 
@@ -48,7 +48,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence import column_resolutions
+    >>> from volmar.evidence.dither import column_resolutions
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([rng.normal(size=99), np.arange(99) % 25, np.arange(99) % 2])
     >>> column_resolutions(X)

@@ -75,7 +75,7 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence import has_way_around
+    >>> from volmar.evidence.way_around import has_way_around
     >>> rng = np.random.default_rng(0)
     >>> angle = rng.uniform(0, 2 * np.pi, size=600)
     >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base import WeightedClusterer
 from volmar.margin.clusterer import Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.joint import JointClusterer
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import LinearView, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.multiway.clusterer import JointClusterer
 
 
-class CPMMC(JointClusterer):
+class CPMMC(WeightedClusterer, JointClusterer):
     r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
 
     Finds the hyperplane with the widest soft margin over all labels:
@@ -42,7 +43,7 @@ class CPMMC(JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto" splits again,
         whatever `multiway` is, but only where held-out rows confirm that there is more than one
-        group (see `volmar.diagnostics.split_test` and `tree_`).
+        group (see `volmar.evidence.split_test` and `tree_`).
     C : float, default=2.0
         Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
         C of the rows are inside the margin there. Large values chase thin gaps.
@@ -148,7 +149,7 @@ class CPMMC(JointClusterer):
     objective, gap and residuals are those of the weighted problem.
 
     With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The prices b are 0
-    unless a cluster would be too small (see `volmar.margin.cluster_sizes.size_prices`), and no
+    unless a cluster would be too small (see `size_prices`), and no
     part of the hinge. The objective belongs to the start, whose shares and offsets it has: it does
     not compare starts. C = 2 and the default least size were set on spoken letters, waves,
     letters K to P and artificial groups. `threshold`, `balance`, `balance_unit` and `mode` have no
@@ -225,30 +226,6 @@ class CPMMC(JointClusterer):
 
     def _splits_by_hyperplanes(self) -> bool:
         return True
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _view(self, X: Any, weights: NDArray | None) -> LinearView:
         return LinearView(X, weights)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base import Clusterer, Status
+from volmar.base import Status, WeightedClusterer
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
@@ -20,20 +21,20 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.bias_rules import least_loss_cut, widest_gap_cut
-from volmar.margin.engine import MarginResult
-from volmar.margin.iter_svr_solver import IterSVRResult, iterate_svr
-from volmar.margin.kernel_starts import kernel_k_means_start, spectral_start
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.starts import k_means_start, principal_start, random_start
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
+from volmar.margin.engine.starts import k_means_start, principal_start, random_start
+from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
     own_sizes,
     shares_of_sides,
 )
-from volmar.margin.views import LinearView, View
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
+from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
@@ -77,7 +78,7 @@ class Prepared:
     balance: tuple[float, float] = HALVES
 
 
-class IterSVR(GammaWidth, KernelView, Clusterer):
+class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -94,7 +95,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.diagnostics.split_test`).
+        there is more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
         takes the rows as they are, dense or CSR.
@@ -249,7 +250,7 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float | str = "scale",
         bias: str = "gap",
         min_cluster_size: float | None = None,
@@ -279,30 +280,6 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row's loss; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     # ------------------------------------------------------------------ parameters
 

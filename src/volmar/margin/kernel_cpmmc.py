@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import refuse_blocks
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.joint import JointClusterer
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import View
+from volmar.margin.multiway.clusterer import JointClusterer
 from volmar.rows import BlockTable
 
 
-class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
+class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -43,7 +45,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. For more than two see above and `multiway`. "auto": as many as held-out
         rows confirm, by splitting again; a split is tested by the distances of rows to its
-        border (see `volmar.diagnostics.split_test` and `tree_`).
+        border (see `volmar.evidence.split_test` and `tree_`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed".
     gamma : float, str or None, default="auto"
@@ -196,7 +198,7 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 2.0,
         threshold: str = "adaptive",
         balance: float | None = None,
@@ -240,31 +242,6 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed"; with
-            method="nystroem" also a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base import Clusterer, Status
+from volmar.base import Status, WeightedClusterer
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
-from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.lgmmc_solver import LabelGenerationResult, generate_labels, row_weights
-from volmar.margin.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.unequal_sizes import (
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
     equal_weights,
@@ -27,7 +25,14 @@ from volmar.margin.unequal_sizes import (
     shares_of_sides,
     size_start,
 )
-from volmar.margin.views import LinearView, View
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
+from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.relaxations.lgmmc_solver import (
+    LabelGenerationResult,
+    generate_labels,
+    row_weights,
+)
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Beyond these prices nothing changes but rounding: all rows weigh alike, or the margin is hard.
@@ -62,7 +67,7 @@ class Prepared:
     balance: tuple[float, float] = HALVES
 
 
-class LGMMC(GammaWidth, KernelView, Clusterer):
+class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
@@ -87,7 +92,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
-        there is more than one group (see `volmar.diagnostics.split_test`).
+        there is more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
         method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
@@ -258,7 +263,7 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 30.0,
         balance: float | None = None,
         init: str | ArrayLike = "auto",
@@ -286,31 +291,6 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice, both on one side. 0: the
-            row is labelled, but has no say.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)

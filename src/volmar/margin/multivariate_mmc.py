@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base.kernel import N_LANDMARKS
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import MarginClusterer, Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.kernel_view import KernelView
-from volmar.margin.losses import Loss
-from volmar.margin.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
-from volmar.margin.nested import cutting_planes_outside
-from volmar.margin.problem import MarginProblem
-from volmar.margin.views import LinearView, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import Loss
+from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
+from volmar.margin.engine.nested import cutting_planes_outside
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space.kernel_view import KernelView
+from volmar.margin.feature_space.views import LinearView, View
 
 # One over the largest loss of labels in two equal halves: the least price that bounds rho.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
@@ -41,7 +42,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. The losses are defined for 2; more are found by splitting again: the
         part whose split separates best is split next (see `tree_`). "auto": only where held-out
-        rows confirm that there is more than one group (see `volmar.diagnostics.split_test`).
+        rows confirm that there is more than one group (see `volmar.evidence.split_test`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One less the normalised mutual information, one less the Rand index, one less the F measure
         of pairs, or the error rate.
@@ -184,7 +185,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
-        n_landmarks: int = 100,
+        n_landmarks: int = N_LANDMARKS,
         C: float = 1.2,
         threshold: str = "adaptive",
         balance: float | None = None,
@@ -226,23 +227,6 @@ class MultivariateMMC(KernelView, MarginClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, UNITS)

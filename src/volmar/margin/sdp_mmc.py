@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
-from volmar.margin.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
+from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.elliptope_rounding import (
@@ -168,7 +168,7 @@ class SDPMMC(KernelMixin, Clusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
         Name of a scikit-learn kernel, a function of two matrices, or "precomputed". It must be
         positive semidefinite.
@@ -337,23 +337,6 @@ class SDPMMC(KernelMixin, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._expansion(X, self.dual_coef_) + self.intercept_

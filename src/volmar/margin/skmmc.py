@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,18 +12,19 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import refuse_blocks
 from volmar.base.kernel_width import KernelWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.graphs import resolve_sigma
 from volmar.graphs.bandwidth import parse_sigma
-from volmar.margin.basis_search import FAR
-from volmar.margin.basis_source import BasisExpansion, BasisSource
 from volmar.margin.clusterer import MarginClusterer, Prepared
-from volmar.margin.engine import MarginResult
-from volmar.margin.losses import HingeLoss
-from volmar.margin.views import Hyperplane, View
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.basis_search import FAR
+from volmar.margin.feature_space.basis_source import BasisExpansion, BasisSource
+from volmar.margin.feature_space.views import Hyperplane, View
 from volmar.rows import BlockTable, as_rows
 
 # Digits of a width that follows from the rows by a rule.
@@ -55,7 +56,6 @@ class BasisView(View):
         Of `BasisSource`.
     """
 
-    is_stateful = True
     has_equal_lengths = True
 
     def __init__(self, X: Any, weights: NDArray | None = None, **settings: Any):
@@ -82,7 +82,7 @@ class BasisView(View):
         return BasisView(self.X[chosen], weights, **self.settings)
 
 
-class SKMMC(KernelWidth, MarginClusterer):
+class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
@@ -101,7 +101,7 @@ class SKMMC(KernelWidth, MarginClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
-        split, by their distances to its border (see `volmar.diagnostics.split_test`).
+        split, by their distances to its border (see `volmar.evidence.split_test`).
     sigma : float or str, default="auto"
         Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
         root of the mean squared distance of two rows, the middle of the paper's grid. "auto"
@@ -293,30 +293,6 @@ class SKMMC(KernelWidth, MarginClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
-from volmar._memory import largest_asymmetry
+from volmar._checks import check_symmetric
 from volmar.metrics.contingency import encode_labels
 
 __all__ = ["imbalance", "normalized_cut", "volume"]
@@ -55,12 +55,7 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
         )
     if W.min() < 0:
         raise ValueError(f"W must not be negative, got {W.min():g}; pass similarities.")
-    asymmetry = largest_asymmetry(W)
-    if asymmetry > 1e-6 * float(W.max()):
-        raise ValueError(
-            f"W must be symmetric, got entries that differ by {asymmetry:g} from their mirror "
-            "image; pass (W + W.T) / 2."
-        )
+    check_symmetric(W, "W")
     if issparse(W):
         W = W.tocoo()
         inside = codes[W.row] == codes[W.col]

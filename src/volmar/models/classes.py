@@ -30,8 +30,9 @@ __all__ = [
 
 # Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
 ROOMS = (
-    *("rows", "graphs", "operators", "solvers", "splits", "base"),
+    *("rows", "graphs", "operators", "solvers", "evidence.splits", "base"),
     *("volume", "margin", "separation", "baselines", "tables"),
+    *("margin.engine", "margin.feature_space", "margin.multiway", "margin.relaxations"),
 )
 # What a `TableClusterer` is made of beside the rooms.
 OF_TABLES = frozenset(
@@ -51,11 +52,11 @@ NOT_THESE = frozenset({"volmar.base.blocks"})
 
 @cache
 def _modules() -> frozenset[str]:
-    """Modules of the rooms, as they lie on the disk; rooms inside rooms hold no models."""
+    """Modules of the rooms, as they lie on the disk."""
     of_rooms = frozenset(
         f"volmar.{room}.{module.name}"
         for room in ROOMS
-        for module in iter_modules([str(Path(home) / room) for home in volmar.__path__])
+        for module in iter_modules([str(Path(home, *room.split("."))) for home in volmar.__path__])
         if not module.ispkg
     )
     return (of_rooms | OF_TABLES).difference(NOT_THESE)
@@ -98,8 +99,8 @@ def class_named(name: str) -> type | None:
 
 
 def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator of `volmar.__all__`."""
-    return cls.__name__ in volmar.__all__ and getattr(volmar, cls.__name__) is cls
+    """Whether it is an estimator that `volmar` exports."""
+    return getattr(volmar, cls.__name__, None) is cls
 
 
 def is_extension(value: Any) -> bool:
@@ -111,7 +112,7 @@ def is_extension(value: Any) -> bool:
 @cache
 def known_functions() -> dict[str, Callable[..., Any]]:
     """Functions that a model may hold: scikit-learn's kernels, and rows of given similarities."""
-    graph = import_module("volmar.base.graph")
+    graph = import_module("volmar.graphs.graph")
     kernels = {f"kernel {name}": function for name, function in kernel_metrics().items()}
     return {"given similarities": graph._given_row_weights, **kernels}
 

@@ -28,7 +28,7 @@ class LabelTestDisplay:
     Parameters
     ----------
     result : LabelTestResult
-        Of `volmar.diagnostics.label_test`.
+        Of `volmar.evidence.label_test`.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class LabelTestDisplay:
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
         **parameters
-            Of `volmar.diagnostics.label_test`.
+            Of `volmar.evidence.label_test`.
         """
         return cls(label_test(X, labels, **parameters)).plot(ax=ax)
 

@@ -46,7 +46,8 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
         title, text = _bounded(gap, objective, is_for_labels=hasattr(result, "rho"))
         tone = "fair" if is_early else "good"
     else:
-        checked, is_satisfied = _checked(residuals)
+        is_satisfied = bool(residuals) and all(r <= SATISFIED for r in residuals.values())
+        checked = _checked(residuals, is_satisfied=is_satisfied)
         title = "Converged" + (": its conditions are satisfied" if is_satisfied else "")
         tone = "good" if is_satisfied else "neutral"
         if is_early:
@@ -76,15 +77,14 @@ def _bounded(gap: float, objective: float, *, is_for_labels: bool) -> tuple[str,
     return f"Within {within} of the best possible{for_labels}", text
 
 
-def _checked(residuals: dict[str, float]) -> tuple[str, bool]:
-    """Say what was checked, and whether it holds."""
-    if not residuals:
-        return "", False
-    is_satisfied = max(residuals.values()) <= SATISFIED
+def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
+    """Say what was checked; nothing where a residual is undefined."""
+    if not residuals or np.isnan(list(residuals.values())).any():
+        return ""
     if set(residuals) <= set(OF_MOVES) and is_satisfied:
-        return "Checked: no row would change its cluster in a further step. ", True
+        return "Checked: no row would change its cluster in a further step. "
     value = as_figure(max(residuals.values()), 2)
-    return f"Checked: the optimality conditions hold up to a residual of {value}. ", is_satisfied
+    return f"Checked: the optimality conditions hold up to a residual of {value}. "
 
 
 def _without_bound(outcome: Outcome, result: Any) -> str:

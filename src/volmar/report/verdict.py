@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.diagnostics.split_test import UNSETTLED
+from volmar.evidence.splits.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, rounded_up
 from volmar.report.categories import Led
 from volmar.report.figures import as_count, as_figure, listed, shortened

@@ -15,16 +15,16 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from volmar._clones import silent_clone
 from volmar.base import Clusterer
-from volmar.base.callbacks import silent_clone
 from volmar.base.cell_split import CellSplit
 from volmar.base.validation import check_start_labels
+from volmar.evidence import HeldOutTest, separation_along
 from volmar.rows import drawn_rows
 from volmar.separation.discriminants import pooled_separation, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.pairwise import pairwise_machines
 from volmar.separation.relabelling import MultiwaySeparationResult
-from volmar.splits import HeldOutTest, separation_along
 
 __all__ = ["ONE_UNIT", "ManyClusters"]
 
@@ -59,6 +59,8 @@ class ManyClusters(Clusterer):
     _threshold: Any
     _unit: float
     _pairs: NDArray | None
+    _least_share: Any
+    _usual_reg: Any
 
     def _is_recursive(self) -> bool:
         return self.multiway == "recursive"

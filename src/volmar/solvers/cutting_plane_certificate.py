@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
+from volmar.solvers.result import Certificate
+
 __all__ = ["CertifiedPoint", "NotAGramMatrixError", "WorkingSet"]
 
 # Relative distance to a Gram matrix up to which G may be one in single precision.
@@ -129,6 +131,12 @@ class WorkingSet:
         return CertifiedPoint(
             weights, rho, xi, t, scores, objective, lower_bound, residuals, worst
         )
+
+    def certificate(self, weights: np.ndarray, rho: float, t: float) -> Certificate:
+        """Compute objective, duality gap and residuals of a solution from the cuts."""
+        point = self.certify(weights, rho, t)
+        gap = max(point.objective - point.lower_bound, 0.0)
+        return Certificate(point.objective, {**point.residuals, "gram": self.defect}, gap)
 
     def _dual_feasible(self, weights: np.ndarray) -> np.ndarray:
         total = float(weights.sum())

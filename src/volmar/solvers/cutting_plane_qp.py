@@ -55,6 +55,8 @@ class CuttingPlaneResult(Result):
     `objective`, `lower_bound` and `gap` are in the units of the problem.
     """
 
+    _solution = ("weights", "rho", "t")
+
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0), compare=False)
     rho: float = float("nan")
     xi: float = float("nan")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ class Status(Enum):
     - ``MAX_ITER``: the iteration limit came first.
     - ``CYCLE``: a labelling came back.
     - ``DEGENERATE``: the data do not determine the answer; another is as good.
-    - ``INFEASIBLE``: no point satisfies the constraints.
     - ``UNBOUNDED``: the objective has no lower bound.
     - ``FAILED``: the numbers broke down.
     """
@@ -28,7 +27,6 @@ class Status(Enum):
     MAX_ITER = "iteration limit reached"
     CYCLE = "a labelling came back: the iteration cycles"
     DEGENERATE = "the problem does not determine its answer"
-    INFEASIBLE = "no point satisfies the constraints"
     UNBOUNDED = "the objective has no lower bound"
     FAILED = "the numbers broke down"
 
@@ -36,6 +34,25 @@ class Status(Enum):
     def ok(self) -> bool:
         """Whether the solver reached what it was asked for."""
         return self is Status.CONVERGED
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Objective, gap and residuals of a point, as a problem computes them from its own data.
+
+    `gap` and `residuals` are those of `Result`.
+    """
+
+    objective: float
+    residuals: Mapping[str, float] = field(default_factory=dict)
+    gap: float = float("nan")
+
+
+class CertifyingProblem(Protocol):
+    """A problem that computes the certificate of any point."""
+
+    #: A function of the fields that `Result._solution` names.
+    certificate: Any
 
 
 @dataclass(frozen=True)
@@ -47,9 +64,9 @@ class Result:
     objective : float
         Value of the minimised objective at the returned point.
     gap : float
-        Certified distance of `objective` to the optimum; NaN where no certificate exists.
+        Certified distance of `objective` to the optimum; NaN where none was proved.
     residuals : mapping of str to float
-        Named optimality residuals, each zero at an exact solution.
+        Named optimality residuals, each zero at an exact solution; NaN where one is undefined.
     status : Status
         How the solver ended.
     n_iter : int
@@ -59,6 +76,8 @@ class Result:
         of a direct one.
     """
 
+    #: Fields that a problem's `certificate` is a function of.
+    _solution: ClassVar[tuple[str, ...]] = ()
     #: Fields that hold numbers of clusters.
     _numbers: ClassVar[tuple[str, ...]] = ("labels",)
     #: Fields whose sign tells two clusters apart; of more they have one entry each, on the last
@@ -125,9 +144,30 @@ class Result:
         return replace(self, **changed)
 
     def is_certified(self, tol: float) -> bool:
-        """Whether the solver converged, its gap (where it has one) and residuals within `tol`."""
-        gap_ok = np.isnan(self.gap) or self.gap <= tol * max(1.0, abs(self.objective))
-        return self.status.ok and gap_ok and all(r <= tol for r in self.residuals.values())
+        """Whether the solver converged and proved it: gap and residuals are within `tol`.
+
+        The gap may be `tol` times the objective (or times 1, where that is smaller). An undefined
+        gap proves nothing: see `is_stationary` for solvers of problems without a bound.
+        """
+        is_near = self.gap <= tol * max(1.0, abs(self.objective))  # NaN is not
+        return bool(self.status.ok and is_near and all(r <= tol for r in self.residuals.values()))
+
+    def is_stationary(self, tol: float) -> bool:
+        """Whether all residuals are within `tol`; False where there are none, or one is NaN."""
+        return bool(self.residuals) and all(r <= tol for r in self.residuals.values())
+
+    def check(self, problem: CertifyingProblem) -> Self:
+        """Return this result with objective, gap and residuals computed anew from the problem.
+
+        Parameters
+        ----------
+        problem : VolumeProblem, AVRProblem or WorkingSet
+            The problem of which this is a solution.
+        """
+        if not self._solution:
+            raise TypeError(f"{type(self).__name__} has no problem that can check it.")
+        solution = (getattr(self, name) for name in self._solution)
+        return replace(self, **vars(problem.certificate(*solution)))
 
 
 def _rebuild(cls: type[Result], state: dict) -> Result:

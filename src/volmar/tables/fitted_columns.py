@@ -40,6 +40,7 @@ class FittedColumns:
     id_column: str | None
     scale: str
     missing: str
+    n_features_in_: int
     names_in_: list[str]
     numbers_: list[str]
     number_kinds_: list[ColumnKind]

@@ -189,7 +189,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._all_rows(self.prepare(check_table(self, X, reset=False)))
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
+    def fit_transform(self, X: Any, y: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
         """Fit, and return the features of the same table.
 
         Parameters

@@ -247,7 +247,7 @@ def alternate(
         y = labels
     return SoftResponses(
         objective=history[-1],
-        residuals=problem.certificate(best.h).as_dict(),
+        residuals=problem.certificate(best.h).residuals,
         status=status,
         n_iter=len(history),
         history=tuple(history),

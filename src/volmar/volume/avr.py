@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
+from volmar.solvers.result import Certificate
 from volmar.volume.alternation import _Secular
 from volmar.volume.problem import VolumeProblem
 
@@ -31,29 +32,6 @@ _Found = tuple[NDArray, float, Status]
 
 
 # ---------------------------------------------------------------------------------- problem
-
-
-@dataclass(frozen=True)
-class AVRCertificate:
-    """How far soft responses are from the global minimum of the problem.
-
-    Attributes
-    ----------
-    multiplier : float
-        eta, by least squares.
-    stationarity : float
-        Norm of ``reg Q h - eta h - y / 2m``, half the gradient of the Lagrangian, over the larger
-        norm of its first and third term.
-    norm : float
-        How far the norm of h is from the scale, relative to it.
-    gap : float
-        The objective is at most this above the minimum.
-    """
-
-    multiplier: float
-    stationarity: float
-    norm: float
-    gap: float
 
 
 @dataclass(frozen=True)
@@ -99,8 +77,12 @@ class AVRProblem:
         smoothness = self.reg * float(h @ self.operator.matvec(h))
         return smoothness - float(h @ self.y) / self.n_labelled
 
-    def certificate(self, h: NDArray, lowest: float) -> AVRCertificate:
-        r"""Recompute the residuals of h from Q itself, and bound its distance to the minimum.
+    def certificate(self, h: NDArray, lowest: float | None = None) -> Certificate:
+        r"""Compute the residuals of h from Q itself, and bound its distance to the minimum.
+
+        "stationarity" is the norm of ``reg Q h - eta h - y / 2m``, half the gradient of the
+        Lagrangian at the least-squares multiplier, over the larger norm of its first and third
+        term; "norm" how far the norm of h is from the scale, relative to it.
 
         On the sphere the Lagrangian has no duality gap. With the residual
         :math:`r = y / 2m - (\gamma Q - \eta I) h`, which is orthogonal to h for the least-squares
@@ -114,9 +96,11 @@ class AVRProblem:
         ----------
         h : ndarray of shape (n,)
             Soft responses.
-        lowest : float
-            A lower bound of the eigenvalues of Q.
+        lowest : float, optional
+            A lower bound of the eigenvalues of Q; computed if not given.
         """
+        if lowest is None:
+            lowest = _lower_bound(self.operator, self.operator.smallest_eigenpairs(1))
         linear = self.y / (2 * self.n_labelled)
         image = self.reg * self.operator.matvec(h)
         square = float(h @ h)
@@ -128,11 +112,10 @@ class AVRProblem:
         root = float(np.hypot(margin, residual / length))
         # Where the margin is positive, root - margin would cancel.
         slack = residual**2 / (square * (root + margin)) if margin > 0 else root - margin
-        return AVRCertificate(
-            multiplier=eta,
-            stationarity=residual / size,
-            norm=abs(length / self.scale - 1.0),
-            gap=2 * square * slack,
+        return Certificate(
+            float(h @ image) - 2 * float(h @ linear),
+            {"stationarity": residual / size, "norm": abs(length / self.scale - 1.0)},
+            2 * square * slack,
         )
 
     def error(self, h: NDArray, eta: float, lowest: float) -> float:
@@ -179,6 +162,8 @@ class AVRResult(Result):
         where the status is not CONVERGED.
     """
 
+    _solution = ("h",)
+
     h: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     multipliers: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     errors: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
@@ -223,8 +208,7 @@ def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
         Accuracy of the norm in the search for the multiplier.
     """
     pairs = _lowest_pairs(problem)
-    # Eigenvalues lie within their residual of true ones; a Laplacian's bound is exact.
-    lowest = max(float(pairs.values[0] - pairs.residuals[0]), problem.operator.bounds[0])
+    lowest = _lower_bound(problem.operator, pairs)
     found = _at_the_pole(problem, pairs)
     if isinstance(found, float):
         found = _below_the_pole(problem, pairs, found, tol)
@@ -232,21 +216,23 @@ def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
     h = u * (problem.scale / float(np.linalg.norm(u)))
     eta *= problem.reg / problem.strength
     certificate = problem.certificate(h, lowest)
-    if certificate.stationarity > np.sqrt(tol):
+    if certificate.residuals["stationarity"] > np.sqrt(tol):
         status = Status.MAX_ITER
     error = problem.error(h, eta, lowest) if status.ok else np.nan
-    objective = problem.objective(h)
     return AVRResult(
-        objective=objective,
-        gap=certificate.gap,
-        residuals={"stationarity": certificate.stationarity, "norm": certificate.norm},
+        **vars(certificate),
         status=status,
         n_iter=1,
-        history=(objective,),
+        history=(certificate.objective,),
         h=h,
         multipliers=np.array([eta]),
         errors=np.array([error]),
     )
+
+
+def _lower_bound(operator: SPDOperator, pairs: EigenPairs) -> float:
+    """Bound the eigenvalues: within their residual of true ones; a Laplacian's bound is exact."""
+    return max(float(pairs.values[0] - pairs.residuals[0]), operator.bounds[0])
 
 
 def _lowest_pairs(problem: AVRProblem) -> EigenPairs:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.operators import SPDOperator
+from volmar.solvers.result import Certificate
 
 # The balance constraint counts as active within this share of its scale.
 ACTIVE = 1e-7
@@ -16,34 +17,6 @@ ACTIVE = 1e-7
 def signs(h: NDArray) -> NDArray[np.float64]:
     """Signs of soft responses; a zero counts as +1, so that every row has a side."""
     return np.where(h >= 0, 1.0, -1.0)
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How far soft responses are from a stationary point of the problem.
-
-    Attributes
-    ----------
-    stationarity : float
-        Norm of ``reg Q h - eta h - sign(h) + kappa 1``, half the gradient of the Lagrangian, over
-        the larger norm of its first and third term.
-    norm : float
-        How far the norm of h is from 1.
-    balance : float
-        By how much ``|1'h|`` is above its bound.
-    """
-
-    stationarity: float
-    norm: float
-    balance: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Residuals by name, as `Result.residuals` holds them."""
-        return {
-            "stationarity": self.stationarity,
-            "norm": self.norm,
-            "balance": self.balance,
-        }
 
 
 @dataclass(frozen=True)
@@ -104,13 +77,21 @@ class VolumeProblem:
         return idle if wrong_side else (float(eta), float(kappa))
 
     def certificate(self, h: NDArray) -> Certificate:
-        """Recompute the residuals of h from Q itself."""
+        """Compute objective and residuals of h from Q itself.
+
+        "stationarity" is the norm of ``reg Q h - eta h - sign(h) + kappa 1``, half the gradient of
+        the Lagrangian, over the larger norm of its first and third term; "norm" how far the norm
+        of h is from 1; "balance" by how much ``|1'h|`` is above its bound.
+        """
         image = self.reg * self.operator.matvec(h)
         gradient = image - signs(h)
         eta, kappa = self._multipliers(h, gradient)
         scale = max(np.sqrt(self.n), float(np.linalg.norm(image)))
         return Certificate(
-            stationarity=float(np.linalg.norm(gradient - eta * h + kappa) / scale),
-            norm=abs(float(np.linalg.norm(h)) - 1.0),
-            balance=max(abs(float(h.sum())) - self.balance, 0.0),
+            float(h @ image - 2 * np.abs(h).sum()),
+            {
+                "stationarity": float(np.linalg.norm(gradient - eta * h + kappa) / scale),
+                "norm": abs(float(np.linalg.norm(h)) - 1.0),
+                "balance": max(abs(float(h.sum())) - self.balance, 0.0),
+            },
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
-from volmar.base.graph import Graph, build_graph
 from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.graphs import make_similarity
+from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.volume.multiway import (
     MultiwayProblem,
@@ -88,7 +88,7 @@ class SoftLabelMVC(Clusterer):
     ----------
     n_clusters : int or "auto", default=2
         Number of clusters. "auto": as many as held-out rows confirm, by splitting again; a split
-        is tested by the distances of rows to its border (see `volmar.diagnostics.split_test` and
+        is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     affinity : str, callable or Similarity, optional
         How similar rows are: "density_scaling" (default of the fast mode: locally scaled and
@@ -215,7 +215,7 @@ class SoftLabelMVC(Clusterer):
     >>> model = SoftLabelMVC().fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
-    >>> model.result_.is_certified(1e-6)
+    >>> model.result_.is_stationary(1e-6)
     True
 
     Three pairs of moons side by side, six clusters:
@@ -267,23 +267,6 @@ class SoftLabelMVC(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or similarities with affinity="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     @property
     def degenerate_(self) -> bool:

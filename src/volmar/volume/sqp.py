@@ -36,6 +36,8 @@ class SoftResponses(Result):
         kappa, of the balance constraint; positive where ``1'h = b``, negative where ``1'h = -b``.
     """
 
+    _solution = ("h",)
+
     h: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     field: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     field_residual: float = np.nan
@@ -189,7 +191,7 @@ def sqp(
     h = h / np.linalg.norm(h)
     return SoftResponses(
         objective=problem.objective(h),
-        residuals=problem.certificate(h).as_dict(),
+        residuals=problem.certificate(h).residuals,
         status=status,
         n_iter=len(history),
         history=tuple(history),

@@ -1,0 +1,71 @@
+"""Small pieces of HTML with which results show themselves in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["html_card"]
+
+# Rows of a table that are shown, the first of them.
+MOST_ROWS = 50
+# Letters of a cell that are not broken into lines.
+SHORT = 40
+# Colours are those of the page, so that light and dark themes have theirs.
+STYLE = (
+    ".volmar-card{color:inherit;font-size:.95em;line-height:1.45;max-width:60em;"
+    "border-left:3px solid #6a8fbd;padding:.2em 0 .2em .9em;margin:.4em 0}"
+    ".volmar-card p{margin:.25em 0}"
+    ".volmar-card .volmar-kind{font-size:.85em;opacity:.7}"
+    ".volmar-card table{border-collapse:collapse;margin:.5em 0;background:none;color:inherit}"
+    ".volmar-card th,.volmar-card td{padding:.15em .8em .15em 0;text-align:left;"
+    "background:none;color:inherit;border:0;border-bottom:1px solid rgba(128,128,128,.35);"
+    "white-space:pre;vertical-align:top}"
+    ".volmar-card td.volmar-long{white-space:pre-wrap}"
+    ".volmar-card td.volmar-number{text-align:right;font-variant-numeric:tabular-nums}"
+)
+
+
+def html_card(
+    kind: str,
+    sentences: Iterable[str],
+    header: Sequence[str] = (),
+    rows: Sequence[Sequence[str | int]] = (),
+) -> str:
+    """Return sentences and a table as HTML that needs nothing else, in the colours of the page.
+
+    Parameters
+    ----------
+    kind : str
+        What it is, in small letters above.
+    sentences : iterable of str
+        Each becomes a paragraph. All text is escaped.
+    header : sequence of str, default=()
+        Names of the columns of the table.
+    rows : sequence of rows, default=()
+        Cells of the table; integers are written to the right. Rows beyond 50 are counted.
+
+    Examples
+    --------
+    >>> from volmar._notebook import html_card
+    >>> "<p>a &lt; b</p>" in html_card("Test", ["a < b"])
+    True
+    """
+    parts = [f"<style>{STYLE}</style>", '<div class="volmar-card">']
+    parts.append(f'<p class="volmar-kind">{escape(kind)}</p>')
+    parts += [f"<p>{escape(sentence)}</p>" for sentence in sentences]
+    if rows:
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+        head = f"<thead><tr>{head}</tr></thead>" if head else ""
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
+        parts.append(f"<table>{head}<tbody>{body}</tbody></table>")
+        if len(rows) > MOST_ROWS:
+            parts.append(f"<p>{len(rows) - MOST_ROWS} more rows are not shown.</p>")
+    return "".join([*parts, "</div>"])
+
+
+def _cell(value: str | int) -> str:
+    if not isinstance(value, str):
+        return f'<td class="volmar-number">{value:,}</td>'
+    kind = ' class="volmar-long"' if len(value) > SHORT else ""
+    return f"<td{kind}>{escape(value)}</td>"

@@ -1,0 +1,1 @@
+"""Which given clusters are separated by a gap."""

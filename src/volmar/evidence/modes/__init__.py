@@ -1,0 +1,1 @@
+"""One mode or more? Tests of a sample on the line."""

@@ -1,0 +1,411 @@
+"""Test splits on rows that were not used to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from volmar.evidence.combine import combine_p_values
+from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
+from volmar.evidence.modes.dip import dip_test
+from volmar.evidence.modes.humps import deepest_valley, hump_test
+from volmar.evidence.splits.along import separation_along
+from volmar.evidence.splits.pairs import CellPair, clearest_pairs
+from volmar.evidence.splits.searched import SearchedRows, searched_rows
+from volmar.evidence.splits.two_groups import two_group_direction
+from volmar.evidence.way_around import has_way_around
+
+__all__ = [
+    "DIRECTION",
+    "LINEAR",
+    "PAIR",
+    "Candidate",
+    "HeldOutTest",
+    "Scorer",
+    "SeenRows",
+    "held_out_test",
+]
+
+# Number of times the rows are split in halves; from so many rows on once is enough.
+N_SPLITS = 3
+LARGE = 20_000
+# The minimum p-value is below the level by this factor.
+BELOW_LEVEL = 4.0
+FEWEST_DRAWS = 2000
+# Fewer rows say nothing: a half of them is the least that a test takes.
+FEWEST_ROWS = 40
+# Halves whose scores correlate by so much have found the same split: rows are tested together.
+AGREE = 0.8
+# Valleys with p-values up to this are checked for a way around them.
+SMALL = 0.05
+# If all p-values of the first halves are above this the others are not looked at.
+HOPELESS = 0.5
+# Rows of which the agreement is found, and rows that are asked for a way around a valley.
+AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
+
+
+class Scorer(Protocol):
+    """A border that a candidate has learnt from the seen rows.
+
+    It may have an attribute `most_rows`: how many rows are scored, at most.
+    """
+
+    def scores(self, rows: Any) -> NDArray:
+        """Return scores (n,) that grow across the border."""
+
+
+class Regions(Protocol):
+    """Pairs of cells that a candidate has learnt, each with a region of its own."""
+
+    def functions(self, rows: Any) -> NDArray:
+        """Return functions (n, k) of rows."""
+
+    def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
+        """Return scores across each border, and of which rows; no row is in two samples."""
+
+
+class SeenRows:
+    """The rows that a candidate learns from.
+
+    Parameters
+    ----------
+    rows : matrix of shape (n, d)
+        Rows.
+    seed : int
+        Of the search.
+    """
+
+    def __init__(self, rows: Any, seed: int):
+        self.rows, self.seed = rows, seed
+
+    @cached_property
+    def searched(self) -> SearchedRows:
+        """The rows in the coordinates of the search."""
+        return searched_rows(self.rows, np.random.default_rng(self.seed))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to find a split.
+
+    Attributes
+    ----------
+    learn : callable
+        From seen rows and a generator to a `Scorer`, or to `Regions`; None without a split.
+    share : float
+        Its share of the level; those of all candidates add up to 1.
+    has_one_border : bool
+        Whether it learns a `Scorer`. Scores of two halves that agree are tested together.
+    """
+
+    learn: Callable[[SeenRows, np.random.Generator], Any]
+    share: float = 1.0
+    has_one_border: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutTest:
+    """What held-out rows say about a split.
+
+    Attributes
+    ----------
+    p_value : float
+        Of one group against more, over all candidates.
+    candidate : int
+        The candidate with the smallest p-value.
+    p_values : tuple of float
+        Of every test that was made.
+    scores : ndarray of shape (n,)
+        Held-out scores of the first candidate in the first two halves, in standard deviations; of
+        a sample of `Scorer.most_rows` rows where there are more.
+    sides : ndarray of shape (2, n)
+        Scores of all rows by what each of these halves has learnt, in the same units.
+    has_way_around : bool
+        Whether a valley was not counted because rows connect its sides around it.
+    p_minimum : float
+        Smallest p-value that the tests could have given: they make a limited number of draws. 0
+        where it is not known.
+    """
+
+    p_value: float
+    candidate: int
+    p_values: tuple[float, ...]
+    scores: NDArray = field(repr=False)
+    sides: NDArray = field(repr=False)
+    has_way_around: bool = False
+    p_minimum: float = 0.0
+
+    @property
+    def separation(self) -> float:
+        """Separation probability along the held-out scores, cut in their deepest valley."""
+        return separation_along(self.scores, self.scores > deepest_valley(self.scores))
+
+
+@dataclass(frozen=True, eq=False)
+class _Hyperplane:
+    w: NDArray
+
+    def scores(self, rows: Any) -> NDArray:
+        return np.asarray(rows @ self.w).ravel()
+
+
+def _learn_direction(seen: SeenRows, rng: np.random.Generator) -> _Hyperplane | None:
+    w = two_group_direction(seen.searched, rng)
+    return _Hyperplane(w) if w.any() else None
+
+
+def _learn_pair(seen: SeenRows, rng: np.random.Generator) -> CellPair | None:
+    pairs = clearest_pairs(seen.searched, rng)
+    return max(pairs, key=lambda pair: pair.significance, default=None)
+
+
+#: The direction in which rows look most like two groups.
+DIRECTION = Candidate(_learn_direction, share=0.7)
+#: The clearest pair of clusters of a partition, in its convex region.
+PAIR = Candidate(_learn_pair, share=0.3, has_one_border=False)
+LINEAR: tuple[Candidate, ...] = (DIRECTION, PAIR)
+
+
+def held_out_test(
+    X: Any,
+    candidates: Sequence[Candidate],
+    *,
+    level: float,
+    rng: np.random.Generator,
+    n_splits: int | None = None,
+    test: str = "humps",
+    stop_early: bool = True,
+    tell: Callable[[], None] | None = None,
+) -> HeldOutTest:
+    r"""Test whether rows have more than one mode along scores learnt from other rows.
+
+    The rows are split at random into halves. Each candidate learns a split on either half, and
+    the scores of the other half are tested (`volmar.evidence.hump_test`). Where both halves have
+    found the same split, the scores of all rows are tested together, each by what the other half
+    has learnt. This is repeated. With three repetitions and shares :math:`s_c` of the level
+    (0.7 for the direction, 0.3 for the pair) the p-value is :math:`\min_c p_c / s_c`, where
+    :math:`p_c` combines the p-values of one candidate (`volmar.evidence.combine_p_values`).
+
+    A split that has a way around its valley (`volmar.evidence.has_way_around`) is not counted.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or CSR.
+    candidates : sequence of Candidate
+        Ways to find a split.
+    level : float
+        Level at which the p-value will be compared: the smaller, the more samples are drawn.
+    rng : Generator
+        Draws halves, starts and samples.
+    n_splits : int, optional
+        Number of times the rows are split in halves; 3 if not given, 1 from 20,000 rows on.
+    test : {"humps", "dip"}, default="humps"
+        The test of one mode.
+    stop_early : bool, default=True
+        Whether to stop when the p-value is at most the level, or when all p-values of the first
+        halves are above 0.5. Tests that are not made count as p-values of 1.
+    tell : callable, optional
+        Called after each of the `n_splits`.
+    """
+    n = X.shape[0]
+    n_splits = n_splits or (1 if n >= LARGE else N_SPLITS)
+    nothing = HeldOutTest(1.0, 0, (), np.zeros(n), np.zeros((2, n)))
+    if n < FEWEST_ROWS:
+        return nothing
+    resolutions = column_resolutions(X)
+    judged = [_Judged(one, n_splits, level, test) for one in candidates]
+    first = nothing
+    made: list[float] = []
+    for split in range(n_splits):
+        order = rng.permutation(n)
+        halves = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+        seen = [SeenRows(X[half], int(rng.integers(2**31 - 1))) for half in halves]
+        latest: list[float] = []
+        for number, one in enumerate(judged):
+            learnt = [one.candidate.learn(half, rng) for half in seen]
+            rows = _Rows(X, resolutions, rng)
+            if one.candidate.has_one_border:
+                scored = _Scored(*rows.some(halves, learnt), learnt)
+                latest += one.test_border(scored)
+                if split == 0 and number == 0:
+                    first = HeldOutTest(1.0, 0, (), scored.held_out, scored.sides)
+            else:
+                latest += one.test_regions(rows, halves, learnt)
+            if stop_early and one.p_value <= level:
+                break
+        made += latest
+        if tell is not None:
+            tell()
+        if stop_early and (
+            min(one.p_value for one in judged) <= level or (split == 0 and min(latest) > HOPELESS)
+        ):
+            break
+    best = min(range(len(judged)), key=lambda i: judged[i].p_value)
+    around = any(one.has_way_around for one in judged)
+    return HeldOutTest(
+        judged[best].p_value,
+        best,
+        tuple(made),
+        first.scores,
+        first.sides,
+        around,
+        judged[best].p_minimum,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """All rows, the resolutions of their columns, and what draws."""
+
+    X: Any
+    resolutions: NDArray
+    rng: np.random.Generator
+
+    def some(
+        self, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]
+    ) -> tuple[_Rows, tuple[NDArray, NDArray]]:
+        """Return the rows that are scored, drawn from both halves, and their new numbers."""
+        limits = [getattr(one, "most_rows", None) for one in learnt]
+        most = min((limit for limit in limits if limit is not None), default=self.X.shape[0])
+        if self.X.shape[0] <= most:
+            return self, halves
+        chosen = [self.rng.choice(half, most // 2, replace=False) for half in halves]
+        few = _Rows(self.X[np.concatenate(chosen)], self.resolutions, self.rng)
+        return few, (np.arange(most // 2), np.arange(most // 2, 2 * (most // 2)))
+
+    def scores(self, score: Callable[[Any], NDArray], rows: NDArray) -> NDArray:
+        """Return scores of dithered rows."""
+        return dithered_scores(score, self.X[rows], self.resolutions, self.rng)
+
+    def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
+        """Whether there is a way around the valley of scores of rows."""
+        if scores.size > WAY_ROWS:
+            kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
+            scores, rows = scores[kept], rows[kept]
+        return has_way_around(dithered(self.X[rows], self.resolutions, self.rng), scores)
+
+
+class _Scored:
+    """Two halves, each scored by the border that the other has learnt."""
+
+    def __init__(self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]):
+        self.rows, self.unseen = rows, halves[::-1]
+        n = rows.X.shape[0]
+        self.held_out, self.sides = np.zeros(n), np.zeros((2, n))
+        for number, (scorer, unseen) in enumerate(zip(learnt, self.unseen, strict=True)):
+            if scorer is None:
+                continue
+            everywhere = scorer.scores(rows.X)
+            centre, unit = float(everywhere.mean()), float(everywhere.std())
+            unit = unit if unit > 0 else 1.0
+            self.sides[number] = (everywhere - centre) / unit
+            self.held_out[unseen] = (rows.scores(scorer.scores, unseen) - centre) / unit
+        self.agreement = _correlation(*self.sides)
+        if self.agreement < 0:  # the second half calls the other side positive
+            self.sides[1] *= -1.0
+            self.held_out[halves[0]] *= -1.0
+
+
+def _correlation(a: NDArray, b: NDArray) -> float:
+    step = max(1, a.size // AGREEMENT_ROWS)
+    a, b = a[::step] - a[::step].mean(), b[::step] - b[::step].mean()
+    norm = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / norm if norm > 0 else 0.0
+
+
+class _Judged:
+    """A candidate and its p-values."""
+
+    def __init__(self, candidate: Candidate, n_splits: int, level: float, test: str):
+        self.candidate, self.test = candidate, test
+        self.n_p_values = n_splits * (1 if candidate.has_one_border else 2)
+        self.p_values: list[float] = []
+        self.minima: list[float] = []
+        self.has_way_around = False
+        # Of one or two p-values the smallest counts, by Bonferroni's rule.
+        self.quantile = max(1.0 / 3.0, 1.0 / self.n_p_values)
+        smallest = candidate.share * level * self.quantile / BELOW_LEVEL
+        self.n_draws = max(FEWEST_DRAWS, int(np.ceil(1.0 / smallest)))
+
+    @property
+    def p_value(self) -> float:
+        """Combined over what was looked at; the rest counts as 1."""
+        return self._combined(self.p_values)
+
+    @property
+    def p_minimum(self) -> float:
+        """The p-value if no draw had reached the sample in any test that was made."""
+        return self._combined(self.minima) if self.test == "humps" else 0.0
+
+    def _combined(self, p_values: list[float]) -> float:
+        rest = np.ones(self.n_p_values - len(p_values))
+        combined = combine_p_values([*p_values, *rest], share=self.quantile)
+        return min(1.0, combined / self.candidate.share)
+
+    def test_border(self, scored: _Scored) -> list[float]:
+        """Return the p-value of scores across one border; of both halves where they agree."""
+        minimum = 1.0 / (1.0 + self.n_draws)
+        everything = np.arange(scored.held_out.size)
+        if abs(scored.agreement) >= AGREE:
+            p_value = self._p_value(scored.rows, scored.held_out, everything)
+        else:
+            each = [
+                self._p_value(scored.rows, scored.held_out[unseen], unseen, (side, everything))
+                for unseen, side in zip(scored.unseen, scored.sides, strict=True)
+            ]
+            p_value = min(1.0, 2.0 * min(each))
+            minimum *= 2.0
+        self.p_values.append(p_value)
+        self.minima.append(minimum)
+        return [p_value]
+
+    def test_regions(
+        self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[Regions | None]
+    ) -> list[float]:
+        """Return the p-values of both halves, each combined over regions by Fisher's rule.
+
+        Given which rows are in which region, samples of different regions are independent.
+        """
+        found = []
+        for regions, unseen in zip(learnt, halves[::-1], strict=True):
+            p_values = [1.0]
+            if regions is not None:
+                samples = regions.samples(rows.scores(regions.functions, unseen))
+                p_values = [self._p_value(rows, scores, unseen[kept]) for scores, kept in samples]
+            found.append(fisher_p_value(p_values))
+            minimum = 1.0 / (1.0 + self.n_draws)
+            self.minima.append(fisher_p_value([minimum] * len(p_values)))
+        self.p_values += found
+        return found
+
+    def _p_value(
+        self,
+        among: _Rows,
+        scores: NDArray,
+        rows: NDArray,
+        around: tuple[NDArray, NDArray] | None = None,
+    ) -> float:
+        """Return the p-value of scores of rows; a way around is looked for in more of them."""
+        if scores.size < FEWEST_ROWS // 2:
+            return 1.0
+        if self.test == "dip":
+            p_value = float(dip_test(scores).p_value)
+        else:
+            p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value
+        # Only where it matters: neighbours take longer than draws.
+        if p_value <= SMALL and among.are_connected(*(around or (scores, rows))):
+            self.has_way_around = True
+            return 1.0
+        return p_value
+
+
+def fisher_p_value(p_values: Sequence[float]) -> float:
+    r"""Combine independent p-values: :math:`P(\chi^2_{2m} \ge -2 \sum \log p_i)`."""
+    return float(special.gammaincc(len(p_values), -np.sum(np.log(p_values))))

@@ -1,0 +1,90 @@
+"""Clusters without a valley between them: a split above has cut through a mode."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.evidence.splits.pairs import pairwise_valleys
+from volmar.evidence.splits.searched import n_searched, searched_rows
+
+__all__ = ["merged_labels"]
+
+# The density between two halves of one mode is that of the mode, less so much by chance.
+FLAT = 0.05
+# Rows of both clusters between which a valley is looked for.
+FEWEST = 10
+
+
+def merged_labels(
+    X: Any,
+    labels: NDArray,
+    rng: np.random.Generator,
+    *,
+    apart: Collection[tuple[int, int]] = (),
+) -> NDArray[np.int64]:
+    """Return a new label for each cluster; those without a valley between them get the same.
+
+    Each pair of clusters is projected on the difference of their linear discriminants inside its
+    convex region (`in_region`). The pair with the shallowest valley is merged
+    if there is none to speak of, and all pairs are looked at again. Held-out rows have confirmed
+    the splits of the tree, so that a valley which may be chance is no reason to merge: clusters
+    that lie side by side would be joined in a chain.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or CSR.
+    labels : ndarray of shape (n,)
+        Clusters 0 to k - 1.
+    rng : Generator
+        Draws rows.
+    apart : collection of (int, int)
+        Pairs of clusters, the smaller number first, that are known to be apart.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        New labels, numbered from 0 in the order of the old ones.
+    """
+    k = int(labels.max()) + 1
+    new = np.arange(k)
+    most = n_searched(X.shape[1])
+    if X.shape[0] > most:
+        chosen = np.sort(rng.choice(X.shape[0], most, replace=False))
+        X, labels = X[chosen], labels[chosen]
+    rows = searched_rows(X, rng)
+    while len(np.unique(new)) > 2:
+        pair = _least_separated(rows.T, rows.noisy, new[labels], _known(apart, new))
+        if pair is None:
+            break
+        new[new == pair[1]] = pair[0]
+    return np.unique(new, return_inverse=True)[1].astype(np.int64)
+
+
+def _known(apart: Collection[tuple[int, int]], new: NDArray) -> set[tuple[int, int]]:
+    found = {(int(new[i]), int(new[j])) for i, j in apart}
+    return found | {pair[::-1] for pair in found}
+
+
+def _least_separated(
+    T: NDArray,
+    noisy: NDArray,
+    labels: NDArray,
+    apart: set[tuple[int, int]],
+) -> tuple[int, int] | None:
+    """Return the pair of clusters with the shallowest valley, if that is none."""
+    names, codes = np.unique(labels, return_inverse=True)
+    found = pairwise_valleys(T, noisy, codes, names.size)
+    for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
+        if valley.depth > FLAT:
+            return None
+        if (int(names[i]), int(names[j])) in apart:
+            continue
+        here = codes[inside]
+        if min(np.count_nonzero(here == i), np.count_nonzero(here == j)) >= FEWEST:
+            return int(names[i]), int(names[j])
+    return None

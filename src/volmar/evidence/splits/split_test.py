@@ -1,0 +1,377 @@
+"""Is a split real? Learn it on one half of the rows, look for the gap on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_random_state
+
+from volmar._checks import check_choice, check_count, check_magnitude, check_number
+from volmar._clones import refuse_pairwise, seeded
+from volmar._notebook import html_card
+from volmar.evidence.dither import column_resolutions
+from volmar.evidence.modes.humps import deepest_valley
+from volmar.evidence.splits.curved import MOST_WALKS, fitted_border
+from volmar.evidence.splits.held_out import LARGE, LINEAR, N_SPLITS, Candidate, held_out_test
+from volmar.evidence.wording import HINT, p_value_text
+from volmar.metrics import clustering_error
+
+__all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
+
+FEWEST_ROWS = 80
+# Tens of thousands of draws.
+LEAST_ALPHA = 0.001
+# Pairs of rows, and the share of the scores' range, by which curved scores are known.
+N_PAIRS = 50
+CURVED = 1e-4
+# Share of rows from which on the borders that two halves find are not the same: two clusters of
+# one size that differ in it have an adjusted Rand index of 0.6.
+UNSETTLED = 0.12
+
+
+@dataclass(frozen=True, repr=False)
+class SplitTestResult:
+    """What held-out rows say about a split.
+
+    Attributes
+    ----------
+    p_value : float
+        Of one group against more, combined over all tests that were made.
+    alpha : float
+        Level that was asked for.
+    p_values : tuple of float
+        Of every test: scores of both halves together where they have found the same split.
+    separation : float
+        Worst-case probability of Theorem 2 along the held-out scores, cut in their deepest
+        valley. 3/4 is the largest value for one symmetric mode.
+    disagreement : float
+        Share of rows that the first two halves assign to different sides: near 0 where both
+        halves find the same split, up to 0.5.
+    scores : ndarray of shape (n,)
+        Held-out scores of the first two halves, in standard deviations; for a curved split of
+        more than 1,000 rows those of a random sample of 1,000.
+    has_way_around : bool
+        Whether a valley was found and the sides are connected around it, as those of a ring are
+        (`volmar.evidence.has_way_around`). Such a valley counts as a p-value of 1.
+    p_minimum : float
+        Smallest p-value that the draws allow, 0 where it is not known. A `p_value` equal to it is
+        an upper bound.
+    """
+
+    p_value: float
+    alpha: float
+    p_values: tuple[float, ...]
+    separation: float
+    disagreement: float
+    scores: NDArray = field(repr=False)
+    has_way_around: bool = False
+    p_minimum: float = 0.0
+
+    @property
+    def is_real(self) -> bool:
+        """Whether one mode is rejected at the level."""
+        return self.p_value <= self.alpha
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        p_text = p_value_text(self.p_value, self.p_minimum, self.alpha)
+        if self.is_real:
+            remedy = ""
+            if self.disagreement >= UNSETTLED:
+                remedy = (
+                    " There are groups, but which split in two is theirs is not settled, as where "
+                    "there are more than two: try another number of clusters, or another method."
+                )
+            return (
+                f"There is more than one group ({p_text}): held-out rows have a gap where the "
+                "other half of the rows was split. The two halves disagree about "
+                f"{100 * self.disagreement:.0f} % of the rows.{remedy}"
+            )
+        if self.has_way_around:
+            return (
+                "No evidence for more than one group: scores of held-out rows have two modes, but "
+                "other rows connect the two sides around the gap, as those of a ring do."
+            )
+        if self.p_value <= HINT:
+            return (
+                f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a "
+                "gap that one group could have by chance. More rows would tell."
+            )
+        return (
+            f"No evidence for more than one group ({p_text}): where one half of the rows would be "
+            "split, the other half has no gap. There may be groups that overlap, or that no such "
+            "split shows."
+        )
+
+    def __repr__(self) -> str:
+        """Name the outcome; ``print`` says it in words."""
+        return f"SplitTestResult(is_real={self.is_real}, p_value={self.p_value:.4g})"
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the numbers in a notebook."""
+        rows = [
+            ["p-value", p_value_text(self.p_value, self.p_minimum)],
+            ["level", f"{self.alpha:g}"],
+            ["p-values of the tests", ", ".join(f"{p:.2g}" for p in self.p_values)],
+            ["separation of held-out rows", f"{self.separation:.2f}"],
+            ["rows about which the halves disagree", f"{100 * self.disagreement:.0f} %"],
+        ]
+        return html_card("Test of one group against more", [str(self)], rows=rows)
+
+
+def split_test(
+    X: ArrayLike,
+    estimator: Any = None,
+    *,
+    alpha: float = 0.05,
+    n_splits: int | None = None,
+    test: str = "humps",
+    progress: Callable[[int, int], None] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> SplitTestResult:
+    """Test whether rows fall into more than one group.
+
+    The rows are split at random into halves. A split is learnt on one half, and the scores of the
+    other half, which was held out, are tested for one mode against more. Where both halves learn
+    the same split, the held-out scores of all rows are tested together. This is repeated, and the
+    p-values are combined by a rule that is valid for any dependence
+    (`volmar.evidence.combine_p_values`).
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR, at least 80.
+    estimator : clusterer, optional
+        Finds the split: any clusterer for two clusters, or a pipeline that ends in one. Not given,
+        two splits are learnt, and share the level: the direction in which the half looks most like
+        two groups of any size (7/10 of it), and the clearest pair of clusters of a partition into
+        2 to 10 (3/10). This is the test of ``volmar.MSPC("auto")``.
+    alpha : float, default=0.05
+        Level, at least 0.001. The smaller, the more samples are drawn. The minimum p-value of
+        "dip" is 0.0003 up to 4,000 rows and 0.003 beyond 40,000.
+    n_splits : int, optional
+        Number of times the rows are split in halves; 3 if not given, 1 from 20,000 rows on.
+    test : {"humps", "dip"}, default="humps"
+        "humps": the deepest valley of a smoothed density, compared with samples from a density
+        with one mode (`volmar.evidence.hump_test`). "dip": Hartigan's dip, whose null is the
+        uniform density: valid, and blind for small groups.
+    progress : callable, optional
+        Called with (done, wanted) after each random split into halves.
+    random_state : int, RandomState or None, default=None
+        Random seed of halves, starts and draws, and of the estimator where it has none.
+
+    Returns
+    -------
+    SplitTestResult
+
+    Notes
+    -----
+    The test does not detect groups that overlap so much that no direction has two modes. Groups
+    that no hyperplane separates (moons, rings in each other) are the task of an `estimator` with a
+    kernel or a graph.
+    Columns of few values are dithered where gaps are looked for (`volmar.evidence.dithered`): one
+    alone is no evidence, several that agree are. Copies of a row fall into both halves: drop them
+    first.
+
+    Where an estimator has an affine `decision_function`, `coef_` or two `cluster_centers_`, scores
+    are those of its hyperplane. Otherwise its split may be curved, and scores of a kernel or a
+    graph have modes of their own. The score of a held-out row is then its distance to the border
+    between the two clusters (`volmar.evidence.Border`), in the units of X, or of the last step
+    of a pipeline.
+
+    A valley does not count if other rows connect its sides around it, as those of a ring do
+    (`volmar.evidence.has_way_around`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.diagnostics import split_test
+    >>> X, _ = make_blobs(300, n_features=5, random_state=0)
+    >>> split_test(X, random_state=0).is_real
+    True
+    >>> noise = np.random.default_rng(0).normal(size=(300, 5))
+    >>> split_test(noise, random_state=0).is_real
+    False
+    """
+    check_number("alpha", alpha, low=LEAST_ALPHA, high=1.0)
+    check_choice("test", test, ["humps", "dip"])
+    if n_splits is not None:
+        check_count("n_splits", n_splits)
+    if estimator is not None:
+        _check_estimator(estimator)
+    rows: Any = _checked_rows(X)
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    wanted = n_splits or (1 if rows.shape[0] >= LARGE else N_SPLITS)
+    candidates = LINEAR
+    if estimator is not None:
+        candidates = (Candidate(lambda seen, rng: _learnt(seen.rows, estimator, rng)),)
+    tell = _Progress(progress, wanted)
+    found = held_out_test(
+        rows,
+        candidates,
+        level=float(alpha),
+        rng=rng,
+        n_splits=wanted,
+        test=test,
+        stop_early=False,
+        tell=tell,
+    )
+    cuts = [deepest_valley(side) for side in found.sides]
+    sides = [side > cut for side, cut in zip(found.sides, cuts, strict=True)]
+    return SplitTestResult(
+        found.p_value,
+        float(alpha),
+        found.p_values,
+        found.separation,
+        clustering_error(*sides),
+        found.scores,
+        found.has_way_around,
+        found.p_minimum,
+    )
+
+
+class _Progress:
+    """Counts what is done, and reports it."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, wanted: int):
+        self.progress, self.wanted, self.done = progress, wanted, -1
+        self()
+
+    def __call__(self) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done, self.wanted)
+
+
+def _checked_rows(X: ArrayLike) -> Any:
+    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    check_magnitude(rows)
+    n = rows.shape[0]
+    if n < FEWEST_ROWS:
+        raise ValueError(
+            f"X has {n} rows, and halves of so few say nothing about modes. Pass at least "
+            f"{FEWEST_ROWS} rows."
+        )
+    spread = rows.max(axis=0) - rows.min(axis=0)
+    if not (spread.count_nonzero() if sparse.issparse(spread) else spread.any()):
+        raise ValueError(
+            f"all {n} rows of X are the same, there is nothing to split. Check that X was loaded "
+            "correctly."
+        )
+    return rows
+
+
+def _check_estimator(estimator: Any) -> None:
+    refuse_pairwise(estimator)
+    model = seeded(estimator, 0)
+    while isinstance(model, Pipeline):
+        model = model[-1]
+    n_clusters = model.get_params().get("n_clusters", 2)
+    if not (isinstance(n_clusters, Integral) and n_clusters == 2):
+        raise ValueError(
+            f"estimator {type(model).__name__} has n_clusters={n_clusters!r}, and a split "
+            "has two. Use n_clusters=2."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Learnt:
+    """What scores rows by a split that was learnt on others."""
+
+    score: Callable[[Any], NDArray[np.float64]]
+    most_rows: int | None = None
+
+    def scores(self, rows: Any) -> NDArray[np.float64]:
+        return self.score(rows)
+
+
+def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> _Learnt:
+    """Fit to a half, and return what scores rows by it."""
+    model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
+    raw = _raw_scorer(model)
+    if raw is not None:
+        score = _checked_scorer(raw, type(model).__name__)
+        if _is_affine(score, X):
+            return _Learnt(score)
+    return _Learnt(_distance_scorer(model, X, rng), MOST_WALKS)
+
+
+def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:
+    def scores(rows: Any) -> NDArray[np.float64]:
+        found = np.asarray(score(rows), dtype=np.float64)
+        if found.ndim == 2 and found.shape[1] == 1:
+            found = found[:, 0]
+        if found.ndim != 1:
+            raise ValueError(
+                f"estimator {name} scores {found.shape[1]} clusters, and a split has two. Use "
+                "n_clusters=2."
+            )
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"estimator {name} scores a row by {found[~np.isfinite(found)][0]}. Check its "
+                "parameters on these rows."
+            )
+        return found
+
+    return scores
+
+
+def _is_affine(score: Callable[[Any], NDArray], rows: Any) -> bool:
+    """Whether the score of a middle is the middle of the scores."""
+    one, other = np.random.default_rng(0).choice(rows.shape[0], (2, N_PAIRS))
+    ends = score(rows[one]) + score(rows[other])
+    middle = score(0.5 * (rows[one] + rows[other]))
+    return bool(np.abs(middle - 0.5 * ends).max() <= CURVED * max(np.ptp(ends), np.ptp(middle)))
+
+
+def _distance_scorer(model: Any, X: Any, rng: np.random.Generator) -> Callable[[Any], NDArray]:
+    """Return what measures distances to the border between two fitted clusters."""
+    steps, last = [], model
+    while isinstance(last, Pipeline):
+        steps += [last[:-1]] if len(last) > 1 else []
+        last = last[-1]
+    name = type(last).__name__
+    if hasattr(last, "labels_"):
+        labels = last.labels_
+    elif hasattr(model, "predict"):
+        labels = model.predict(X)
+    else:
+        raise TypeError(
+            f"estimator {name} has no decision_function, coef_, cluster_centers_, labels_ or "
+            "predict after fit. Use a clusterer, such as those of volmar or KMeans(2)."
+        )
+
+    def transform(rows: Any) -> Any:
+        for step in steps:
+            rows = step.transform(rows)
+        return rows
+
+    border = fitted_border(labels, X, column_resolutions(X), rng, name=name, transform=transform)
+    return lambda rows: border.distances(transform(rows))
+
+
+def _raw_scorer(model: Any) -> Callable[[Any], Any] | None:
+    if hasattr(model, "decision_function"):
+        return model.decision_function
+    if isinstance(model, Pipeline):
+        score = _raw_scorer(model[-1])
+        if score is None or len(model) == 1:
+            return score
+        return lambda rows: score(model[:-1].transform(rows))
+    if hasattr(model, "coef_"):
+        w, b = np.atleast_2d(model.coef_).T, getattr(model, "intercept_", 0.0)
+        return lambda rows: rows @ w + b
+    if len(getattr(model, "cluster_centers_", ())) == 2:
+        low, high = np.asarray(model.cluster_centers_, dtype=np.float64)
+        # Nearer to `high`: |x - low|^2 - |x - high|^2 = 2 (x - middle)'w.
+        w, middle = high - low, 0.5 * (low + high)
+        return lambda rows: rows @ w - middle @ w
+    return None

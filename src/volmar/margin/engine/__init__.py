@@ -1,0 +1,1 @@
+"""The margin engine: problem, losses, certified descent, the papers' nested loops, starts."""

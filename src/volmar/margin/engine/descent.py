@@ -1,0 +1,296 @@
+"""The certified loop: cutting planes and relabelling in one descent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import WorkingCuts
+from volmar.solvers import CuttingPlaneResult, Result, Status
+
+__all__ = ["MarginResult", "Point", "maximise_margin"]
+
+# Share of the possible decrease that makes a relabelling worth its new cuts.
+SERIOUS = 0.3
+# Prices put between those of the path where a step is too long.
+MAX_BETWEEN = 8
+# Share of J below which a difference is rounding.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, repr=False)
+class MarginResult(Result):
+    """A hyperplane whose labels no solution of their own convex problem can much improve.
+
+    Attributes
+    ----------
+    objective : float
+        J of the hyperplane.
+    gap : float
+        J less a lower bound of the convex problem of `labels`: with these labels no hyperplane has
+        a J that is lower by more.
+    labels : ndarray of shape (n,)
+        1 where the score is positive; with more than two clusters, where it is largest.
+    scores : ndarray of shape (n,) or (n, k)
+        f_i, with mean t; with more than two clusters, those of the hinge.
+    normal : object
+        w, in the form that the source keeps vectors.
+    square : float
+        ``|w|^2``.
+    rho : float
+        Margin.
+    t : float or ndarray of shape (k,)
+        Mean score; with more than two clusters that of each, which labels go by.
+    lower_bound : float
+        Lower bound of the convex problem of `labels`.
+    n_passes : int
+        Products with the data.
+    n_cuts : int
+        Cuts of the last working set.
+    """
+
+    _signed = ("scores", "normal", "t")
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: Any = None
+    square: float = 0.0
+    rho: float = float("nan")
+    t: Any = 0.0
+    lower_bound: float = -np.inf
+    n_passes: int = 0
+    n_cuts: int = 0
+
+
+@dataclass(frozen=True)
+class Point:
+    """A hyperplane with its scores and labels, and the cut that its loss comes from."""
+
+    normal: Any
+    square: float
+    rho: float
+    t: Any
+    f: NDArray
+    labels: NDArray
+    violated: Violated
+    J: float
+
+
+def maximise_margin(
+    problem: MarginProblem,
+    labels: NDArray,
+    *,
+    C: float,
+    path: Sequence[float] = (),
+    tol: float = 1e-2,
+    max_iter: int = 1000,
+) -> MarginResult:
+    """Find a labelling that its own widest margin cannot improve.
+
+    The quadratic programme on the cuts of the current labels gives a hyperplane and a *lower
+    bound* of what these labels can reach. Where J at the hyperplane's own labels has fallen by
+    a fair share of what the bound leaves open, they are taken over (a serious step: the step of
+    the constrained concave-convex procedure); otherwise the most violated cut is added (a null
+    step). So cuts are never more exact than the next relabelling needs, J never rises, and the
+    loop ends with a certificate: the bound is within `tol` of J.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        Rows, loss and balance.
+    labels : ndarray of shape (n,)
+        Labels to start from, positive or not; with more than two clusters from 0.
+    C : float
+        Price of the loss.
+    path : sequence of float, default=()
+        Prices to pass through first, each from the labels of the last. At prices near the least
+        possible one nearly all rows are inside the margin, J has few local minima, and starts
+        matter little. A price at which the problem has no minimum is left out.
+    tol : float, default=1e-2
+        Gap, relative to J, at which to stop.
+    max_iter : int, default=1000
+        Most steps in all.
+
+    Returns
+    -------
+    MarginResult
+        Its status is UNBOUNDED where J has no lower bound at this C, DEGENERATE where w = 0 is
+        the best for the labels (all rows on one side, or all alike, or too mixed for a C as large:
+        the hyperplane is then that of the largest price that has one, if any), and CYCLE where the
+        convex problem is solved and J is higher at the labels of its solution. That can happen for
+        losses that do not fall with a relabelling (F measure, mutual information).
+    """
+    descent = _Descent(problem, problem.start(labels), tol, max_iter)
+    status, last = Status.UNBOUNDED, None
+    prices = [C, *sorted((price for price in path if price < C), reverse=True)]
+    n_between = 0
+    while prices:
+        price = prices.pop()
+        status = descent.run(price)
+        if status in (Status.CONVERGED, Status.CYCLE):
+            last = price
+        elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
+            # The labels of the last price have no margin at this one: go there in smaller steps.
+            prices += [price, float(np.sqrt(last * price))]
+            n_between += 1
+        elif status is not Status.UNBOUNDED or price == C:
+            break
+    return descent.result(status, C)
+
+
+class _Descent:
+    """The state of a descent: labels, their cuts, the best hyperplane so far."""
+
+    def __init__(self, problem: MarginProblem, y: NDArray, tol: float, max_iter: int):
+        self.problem, self.tol, self.max_iter = problem, tol, max_iter
+        self.y = y
+        self.best: Point | None = None
+        self.bound = -np.inf
+        self.history: list[float] = []
+        self.n_iter = 0
+        self.passes_before = problem.source.n_passes
+        self.cuts = self._first_cuts()
+
+    def _first_cuts(self) -> WorkingCuts:
+        """Return the cut that bounds rho and, where there are scores, the one violated most."""
+        cuts = WorkingCuts(self.problem)
+        f = self.problem.zero_scores() if self.best is None else self.best.f
+        cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
+        if self.best is not None and not self.problem.is_first(self.best.violated):
+            cuts.add(self.problem.cut(self.y, self.best.violated))
+        return cuts
+
+    def run(self, C: float) -> Status:
+        """Descend at one price of the loss."""
+        zero = self.problem.at_zero(self.y, C)
+        self._rescale(C)
+        J = zero if self.best is None else min(self.best.J, zero)
+        # Whether there is a hyperplane that is better than none.
+        found_one = zero > J
+        while True:
+            found = self.cuts.solve(C)
+            self.bound = found.lower_bound if found.status.ok else -np.inf
+            if not found.status.ok:
+                return found.status
+            room = J - self.bound
+            # The fixed threshold's J is near that of w = 0 where C is small, near 0 where large.
+            size = min(abs(self.bound), max(zero - self.bound, ROUNDING * zero))
+            size = min(size, abs(J)) if found_one else size
+            if room <= self.tol * size or room <= 0:
+                return Status.CONVERGED if found_one else Status.DEGENERATE
+            if self.n_iter >= self.max_iter:
+                return Status.MAX_ITER
+            self.n_iter += 1
+            point = self._point(found, C)
+            if point is None:
+                return Status.DEGENERATE
+            violated = None
+            is_serious = J - SERIOUS * room >= point.J
+            if not is_serious:
+                violated = point.violated
+                if not np.array_equal(point.labels, self.y):
+                    violated = self.problem.loss.violated(self.y, point.f, point.rho)
+                inner = self.problem.objective(point.square, point.rho, violated.xi, C)
+                if inner - self.bound <= 0.5 * self.tol * size:
+                    # The labels' own problem is solved.
+                    if point.J >= J:
+                        self.history.append(J)
+                        return Status.CYCLE if found_one else Status.DEGENERATE
+                    is_serious = True
+            if is_serious:
+                J, found_one = point.J, True
+                self._take(point)
+            self.history.append(J)
+            if violated is not None and not is_serious:
+                self.cuts.drop_idle()
+                self.cuts.add(self.problem.cut(self.y, violated))
+
+    def _rescale(self, C: float) -> None:
+        """Bring the best hyperplane to its best length at another price.
+
+        J(s w) = s^2 |w|^2 / 2 - s (rho - C xi), where s scales the scores, the margin and t alike.
+        """
+        best, problem = self.best, self.problem
+        if best is None:
+            return
+        s = 1.0
+        if problem.threshold == "adaptive":
+            gain = best.rho - C * best.violated.xi
+            s = max(gain, 0.0) / best.square or 1.0
+            if problem.balance == "absolute" and best.t:
+                s = min(s, problem.tau / abs(best.t))
+        violated = best.violated._replace(xi=s * best.violated.xi)
+        square, rho = s**2 * best.square, s * best.rho if problem.threshold == "adaptive" else 1.0
+        self.best = Point(
+            problem.source.combination([best.normal], np.array([s])),
+            square,
+            rho,
+            s * best.t,
+            best.f * best.f.dtype.type(s),
+            best.labels,
+            violated,
+            problem.objective(square, rho, violated.xi, C),
+        )
+
+    def _point(self, found: CuttingPlaneResult, C: float) -> Point | None:
+        problem = self.problem
+        w, square = self.cuts.normal(found)
+        if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
+            return None
+        f, t, labels, is_allowed = problem.placed(problem.source.scores(w), found.rho, found.t)
+        self._look_ahead(f, labels, found.rho)
+        violated = problem.loss.violated(labels, f, found.rho)
+        J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
+        return Point(w, square, found.rho, t, f, labels, violated, J)
+
+    def _look_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
+        """Where passes are expensive, let one bring all that either kind of step may ask for."""
+        problem = self.problem
+
+        def ask() -> None:
+            own = problem.loss.violated(labels, f, rho)
+            problem.is_first(own)
+            problem.cut(labels, problem.loss.first(labels, f))
+            problem.cut(labels, own)
+            np.array_equal(labels, self.y)
+            problem.cut(self.y, problem.loss.violated(self.y, f, rho))
+
+        problem.source.prefetch(ask)
+
+    def _take(self, point: Point) -> None:
+        self.best = point
+        self.y = point.labels
+        self.cuts = self._first_cuts()
+
+    def result(self, status: Status, C: float) -> MarginResult:
+        best = self.best
+        n_passes = self.problem.source.n_passes - self.passes_before
+        if best is None:
+            return MarginResult(
+                objective=0.0, status=status, n_iter=self.n_iter, n_passes=n_passes
+            )
+        J = self.problem.objective(best.square, best.rho, best.violated.xi, C)
+        gap = max(J - self.bound, 0.0)
+        return MarginResult(
+            objective=J,
+            gap=gap,
+            residuals={"relative gap": gap / abs(J) if J else 0.0},
+            status=status,
+            n_iter=self.n_iter,
+            history=tuple(self.history),
+            labels=self.problem.clusters(best.labels),
+            scores=best.f,
+            normal=best.normal,
+            square=best.square,
+            rho=best.rho,
+            t=best.t,
+            lower_bound=self.bound,
+            n_passes=n_passes,
+            n_cuts=len(self.cuts),
+        )

@@ -1,0 +1,499 @@
+"""Losses of a whole labelling, not of single rows, with their most violated cuts."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from volmar.margin.engine.losses import Violated
+
+__all__ = ["ErrorLoss", "FBetaLoss", "NMILoss", "RandLoss"]
+
+# Losses lie between 0 and 1. Closer than this they are equal, and the scores decide.
+ROUNDING = 1e-12
+
+# How many diagonals are searched to bound the others, in units of sqrt(n). Times hardly depend on
+# it; more of them prune better where many diagonals are about equally good.
+KNOTS = 2.0
+
+
+@dataclass(frozen=True)
+class ErrorLoss:
+    r"""Twice the share of the flipped rows (multivariate MMC, theorem 2).
+
+    With :math:`\Delta = 2 |c| / n` the most violated cut asks for
+    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the price. The paper's
+    sums over rows are means here, so that the univariate problem arises at half its C, whatever n.
+
+    Examples
+    --------
+    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
+    >>> ErrorLoss().violated(y, f, 1.0)
+    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=1.25)
+    """
+
+    scale: ClassVar[float] = 2.0
+
+    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+        """Flip the rows inside the margin; no order is needed."""
+        margins = _margins(y, f).astype(np.float64)
+        chosen = margins < rho
+        cost = 2.0 / y.size * float(margins[chosen].sum())
+        return _cut(chosen, self.value(y, chosen), rho, cost)
+
+    def first(self, y: NDArray, f: NDArray) -> Violated:  # noqa: ARG002
+        """Flip all rows."""
+        return Violated(np.ones(y.size, dtype=bool), 2.0, math.nan)
+
+    def value(self, y: NDArray, chosen: NDArray) -> float:  # noqa: ARG002 -- labels do not matter
+        """Return twice the share of the chosen rows."""
+        return 2.0 * float(chosen.mean())
+
+
+@dataclass(frozen=True)
+class RandLoss:
+    r"""One less the Rand index of the labels and the flipped ones (multivariate MMC eq. 5).
+
+    A pair is judged differently if one of its rows is flipped and the other is not. With e flips
+    these are :math:`e (n - e)` pairs, whichever the rows:
+
+    .. math:: \Delta = 1 - RI = e (n - e) \Big/ \binom n2.
+
+    So the best e flips are those of least :math:`y_i f_i`, and one sort finds the most violated
+    cut, where the paper scans :math:`O(n^2)` contingency tables.
+
+    Examples
+    --------
+    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
+    >>> RandLoss().violated(y, f, 3.0)
+    Violated(chosen=array([ True, False,  True, False]), m=0.6666666666666666, xi=2.25)
+    """
+
+    scale: ClassVar[float] = 2.0
+
+    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+        """Scan the number of flips."""
+        margins = _margins(y, f)
+        ascending = np.sort(margins)
+        sums = _prefix_sums(ascending, margins.size)
+        losses = self._losses(margins.size)
+        e = int(np.argmax(rho * losses - sums))
+        return _cut(_smallest(margins, ascending, e), float(losses[e]), rho, float(sums[e]))
+
+    def first(self, y: NDArray, f: NDArray) -> Violated:
+        """Flip half of the rows."""
+        margins = _margins(y, f)
+        ascending = np.sort(margins)
+        e = margins.size // 2
+        if margins.size % 2 and ascending[e] < 0:
+            e += 1
+        m = float(self._losses(margins.size)[e])
+        return Violated(_smallest(margins, ascending, e), m, math.nan)
+
+    def value(self, y: NDArray, chosen: NDArray) -> float:
+        """Return the share of the pairs of which one row is chosen."""
+        return float(self._losses(y.size)[np.count_nonzero(chosen)])
+
+    @staticmethod
+    def _losses(n: int) -> NDArray:
+        e = np.arange(n + 1, dtype=np.float64)
+        return e * (n - e) / max(n * (n - 1) / 2, 1)
+
+
+class _ContingencyLoss(ABC):
+    r"""A loss of the contingency table of labels and flipped labels, concave along diagonals.
+
+    Let p of the :math:`n_+` positive rows and q of the :math:`n_-` negative ones be flipped, and
+    :math:`r = n_+ - p + q` be the size of the flipped labels' positive cluster. With a convex
+    :math:`\varphi` let
+
+    .. math:: W_k(p) = \varphi(n_k) - \varphi(p) - \varphi(n_k - p) \ge 0
+
+    be what the flips break of class k. It is concave, and the losses of this kind are
+
+    .. math:: \Delta = \text{offset}(r) + \text{slope}(r) \, (W_+(p) + W_-(q)),
+              \qquad \text{slope} \ge 0.
+
+    Notes
+    -----
+    The most violated cut is that of the largest
+
+    .. math:: \rho \Delta(p, q) - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big)
+
+    with :math:`s^\pm` the margins :math:`y_i f_i` of a class in ascending order. Tables of one r
+    are a diagonal: from each to the next goes one more flip in both classes. Sums of sorted
+    margins are convex and the W are concave, so that the gain of a step falls from step to step.
+    Its change of sign is found by bisection, at once for many values of r. Few of the n + 1 need
+    it. Split the largest value of a diagonal :math:`d = q - p` into
+    :math:`\rho \, \text{offset}(r) + g(\text{slope}(r), d)`,
+
+    .. math:: g(s, d) = \max_{q - p = d} \rho s (W_+(p) + W_-(q))
+              - \frac2n \Big( \sum_{i \le p} s^+_i + \sum_{i \le q} s^-_i \Big).
+
+    As a maximum of linear functions g is convex in s, and as a supremal convolution of two concave
+    functions it is concave in d. Between two diagonals a and b that were searched, with
+    :math:`s = (1 - t) s_a + t s_b`, a chord and two tangents bound the others,
+
+    .. math:: g(s, d) \le (1 - t) \big(g(s_a, d_a) + g'_a (d - d_a)\big)
+              + t \big(g(s_b, d_b) + g'_b (d - d_b)\big),
+
+    up to terms of second order in :math:`b - a`. With :math:`O(\sqrt n)` such knots the bounds
+    leave about as many diagonals to be searched: exact, and as a rule hardly dearer than sorting
+    the margins. Where the best cuts of all r are about equally good (NMI, all scores 0) nothing is
+    left out, which takes :math:`O(n \log n)` time and O(n) memory. The paper scans all
+    :math:`(n_+ + 1) (n_- + 1)` tables.
+    """
+
+    scale: ClassVar[float] = 2.0
+
+    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+        """Compare the best cuts of all sizes of the flipped labels' clusters."""
+        rows = _SortedRows(y, f)
+        best = _contenders(_tables(self, rows.n_plus, rows.n_minus), rows.costs, rho)
+        i = np.argmax(best.values)
+        chosen = rows.flipped(int(best.p[i]), int(best.q[i]))
+        return _cut(chosen, float(best.losses[i]), rho, float(best.sums[i]))
+
+    def first(self, y: NDArray, f: NDArray) -> Violated:
+        """Compare the largest losses of all sizes of the flipped labels' clusters."""
+        rows = _SortedRows(y, f)
+        best = _tables(self, rows.n_plus, rows.n_minus).largest
+        i = np.argmin(rows.costs.sums(best.p, best.q))
+        chosen = rows.flipped(int(best.p[i]), int(best.q[i]))
+        return Violated(chosen, float(best.losses[i]), math.nan)
+
+    def value(self, y: NDArray, chosen: NDArray) -> float:
+        """Return the loss of flipping the chosen rows."""
+        positive = y > 0
+        n_plus = int(positive.sum())
+        p, q = int(chosen[positive].sum()), int(chosen[~positive].sum())
+        return float(_tables(self, n_plus, y.size - n_plus).losses(n_plus - p + q, p, q))
+
+    @abstractmethod
+    def _phi(self, counts: NDArray) -> NDArray:
+        """Return the convex function of a count."""
+
+    @abstractmethod
+    def _offset_and_slope(self, phi: NDArray, n_plus: int) -> tuple[NDArray, NDArray]:
+        """Return offset and slope for all r, from phi(0), ..., phi(n)."""
+
+
+@dataclass(frozen=True)
+class FBetaLoss(_ContingencyLoss):
+    r"""One less the F-measure over pairs of rows (multivariate MMC eq. 19).
+
+    The labels y are the truth. With P pairs in their clusters and Q(r) pairs in those of the
+    flipped labels, flips break :math:`W = p (n_+ - p) + q (n_- - q)` pairs of P (false negatives)
+    and leave :math:`P - W` in common, and
+
+    .. math:: \Delta = 1 - F_\beta = \frac{\beta^2 W + (Q - P + W)}{\beta^2 P + Q}.
+
+    Parameters
+    ----------
+    beta : float, default=1.5
+        Above 1, splitting a cluster costs more than joining two; the default is that of the
+        paper's table V.
+
+    Examples
+    --------
+    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
+    >>> FBetaLoss().violated(y, f, 3.0)
+    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
+    """
+
+    beta: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < math.inf:
+            raise ValueError(
+                f"beta must be a positive finite number, got {self.beta!r}; the paper takes 1.5."
+            )
+
+    def _phi(self, counts: NDArray) -> NDArray:
+        return 0.5 * counts * (counts - 1)
+
+    def _offset_and_slope(self, phi: NDArray, n_plus: int) -> tuple[NDArray, NDArray]:
+        Q = phi + phi[::-1]
+        bottom = self.beta**2 * Q[n_plus] + Q
+        # Without pairs in either clustering (n <= 2) all rows stand alone in both: no loss.
+        bottom[bottom == 0] = np.inf
+        return (Q - Q[n_plus]) / bottom, (1 + self.beta**2) / bottom
+
+
+@dataclass(frozen=True)
+class NMILoss(_ContingencyLoss):
+    r"""One less the normalised mutual information (multivariate MMC eq. 2).
+
+    With :math:`\varphi(k) = k \log k` the flips break the conditional entropy
+    :math:`W = n H(y' | y)` of the flipped labels y', whose own entropy H(y') depends on r only:
+
+    .. math:: \Delta = 1 - \frac{H(y') - H(y' | y)}{\sqrt{H(y) H(y')}}.
+
+    Where this is 0/0 one of the labellings has one cluster: the loss is 1 if the other has two,
+    and 0 if it has one as well, as in scikit-learn's score.
+
+    Examples
+    --------
+    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
+    >>> NMILoss().violated(y, f, 3.0)
+    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
+    """
+
+    def _phi(self, counts: NDArray) -> NDArray:
+        return xlogy(counts, counts)
+
+    def _offset_and_slope(self, phi: NDArray, n_plus: int) -> tuple[NDArray, NDArray]:
+        entropy = phi[-1] - (phi + phi[::-1])  # n H(y') for all r
+        own = entropy[n_plus]
+        if own == 0:
+            return (entropy > 0).astype(np.float64), np.zeros(phi.size)
+        two = entropy > 0
+        slope = np.zeros(phi.size)
+        slope[two] = 1.0 / np.sqrt(own * entropy[two])
+        return 1.0 - np.sqrt(entropy / own), slope
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The losses of all contingency tables: offset and slope by r, W of the classes by flips."""
+
+    offset: NDArray
+    slope: NDArray
+    broken_plus: NDArray
+    broken_minus: NDArray
+
+    @property
+    def n_plus(self) -> int:
+        """The number of positive rows."""
+        return self.broken_plus.size - 1
+
+    @property
+    def n_minus(self) -> int:
+        """The number of negative rows."""
+        return self.broken_minus.size - 1
+
+    @cached_property
+    def steps(self) -> tuple[NDArray, NDArray]:
+        """What the p-th flip breaks, by class, with an entry more at both ends."""
+        return _padded(np.diff(self.broken_plus), 0.0), _padded(np.diff(self.broken_minus), 0.0)
+
+    @cached_property
+    def knots(self) -> NDArray:
+        """The r searched first, closer to each other near the ends, where NMI bends most.
+
+        Slope and offset are monotone between them: they turn at n/2, and NMI's jump at the ends.
+        """
+        n = self.n_plus + self.n_minus
+        angles = np.linspace(0, np.pi, 2 + math.ceil(KNOTS * math.sqrt(n)))
+        spread = np.rint(0.5 * n * (1 - np.cos(angles))).astype(np.intp)
+        turns = [0, min(1, n), n // 2, n - n // 2, self.n_plus, max(n - 1, 0), n]
+        return np.unique(np.append(spread, turns))
+
+    @cached_property
+    def largest(self) -> _Contenders:
+        """The tables of the largest loss.
+
+        One of each r is enough, since two of them never share the largest loss. NMI: it is 1 where
+        labels and flipped labels are independent, once on a diagonal. F: of two tables (p, q),
+        (p + 1, q + 1) with equal W, (p + 1, q) or (p, q + 1) between them loses more.
+        """
+        free = _Costs(np.zeros(self.n_plus), np.zeros(self.n_minus), 1)
+        best = _contenders(self, free, 1.0)
+        r = best.r[best.losses >= best.losses.max() - ROUNDING]
+        return _Contenders.best(self, free, 1.0, r)
+
+    def losses(self, r: NDArray | int, p: NDArray | int, q: NDArray | int) -> NDArray:
+        """Return the losses of p and q flips, r = n_plus - p + q."""
+        losses = self.offset[r] + self.slope[r] * (self.broken_plus[p] + self.broken_minus[q])
+        return np.clip(losses, 0.0, 1.0)
+
+    def best_flips(self, r: NDArray, rho: float, costs: _Costs) -> tuple[NDArray, NDArray]:
+        """Return the p and q of the largest rho * slope * W less the costs for each r."""
+        (plus, minus), (price_plus, price_minus) = self.steps, costs.prices
+        weight, shift = rho * self.slope[r], r - self.n_plus
+        p, most = np.maximum(0, -shift), np.minimum(self.n_plus, self.n_minus - shift)
+        for k in reversed(range(int((most - p).max()).bit_length())):
+            further = np.minimum(p + (1 << k), most)
+            q = further + shift
+            gain = weight * (plus[further] + minus[q])
+            p = np.where(gain > price_plus[further] + price_minus[q], further, p)
+        return p, p + shift
+
+
+@lru_cache(maxsize=2)
+def _tables(loss: _ContingencyLoss, n_plus: int, n_minus: int) -> _Tables:
+    """Return the tables of a loss, which change only with the number of positive rows."""
+    phi = _phi(loss, n_plus + n_minus)
+    offset, slope = loss._offset_and_slope(phi, n_plus)
+    return _Tables(offset, slope, _broken(phi, n_plus), _broken(phi, n_minus))
+
+
+@lru_cache(maxsize=2)
+def _phi(loss: _ContingencyLoss, n: int) -> NDArray:
+    return loss._phi(np.arange(n + 1, dtype=np.float64))
+
+
+class _Costs:
+    """What flips cost: the prices of single ones by class, ascending, and their sums."""
+
+    def __init__(self, plus: NDArray, minus: NDArray, n: int):
+        self._sums = _prefix_sums(plus, n), _prefix_sums(minus, n)
+        # No flip comes before the first or after the last.
+        self.prices = _padded(plus, np.inf, 2.0 / n), _padded(minus, np.inf, 2.0 / n)
+
+    @property
+    def scale(self) -> float:
+        """The largest of the sums."""
+        return max(float(np.abs(sums).max()) for sums in self._sums)
+
+    def sums(self, p: NDArray, q: NDArray) -> NDArray:
+        """Return what the p and q cheapest flips cost together."""
+        return self._sums[0][p] + self._sums[1][q]
+
+
+@dataclass(frozen=True)
+class _Contenders:
+    """Tables that may be the most violated."""
+
+    r: NDArray
+    p: NDArray
+    q: NDArray
+    losses: NDArray
+    sums: NDArray
+    values: NDArray
+
+    @classmethod
+    def best(cls, tables: _Tables, costs: _Costs, rho: float, r: NDArray) -> _Contenders:
+        """Return the best table of each r."""
+        p, q = tables.best_flips(r, rho, costs)
+        losses, sums = tables.losses(r, p, q), costs.sums(p, q)
+        return cls(r, p, q, losses, sums, rho * losses - sums)
+
+
+def _contenders(tables: _Tables, costs: _Costs, rho: float) -> _Contenders:
+    """Return the best tables of all r, without those that another surpasses for certain."""
+    knots = _Contenders.best(tables, costs, rho, tables.knots)
+    enough = knots.values.max() - ROUNDING * (rho + costs.scale)
+    r = _promising(tables, costs, rho, knots, enough)
+    return _Contenders.best(tables, costs, rho, r)
+
+
+def _promising(
+    tables: _Tables, costs: _Costs, rho: float, knots: _Contenders, enough: float
+) -> NDArray:
+    """Return the r whose bounds by the chord and tangents of the class's notes are enough."""
+    right, left = _tangents(tables, costs, rho, knots)
+    offset, slope = tables.offset[knots.r], tables.slope[knots.r]
+    g, width = knots.values - rho * offset, np.diff(knots.r)
+    # Offsets are monotone between knots and lines largest at an end: whole blocks fall at once.
+    lines = np.maximum(np.maximum(g[:-1], g[:-1] + right * width), g[1:])
+    lines = np.maximum(lines, g[1:] - left * width)
+    kept = np.flatnonzero(rho * np.maximum(offset[:-1], offset[1:]) + lines >= enough)
+    # Of the other blocks k all r but the last, which begins the next block, one by one.
+    k, ends = np.repeat(kept, width[kept]), np.cumsum(width[kept])
+    ahead = np.repeat(ends, width[kept]) - np.arange(k.size)
+    r = knots.r[k + 1] - ahead
+    gap = np.diff(slope)
+    gap[gap == 0] = np.inf
+    t = np.clip((tables.slope[r] - slope[k]) / gap[k], 0.0, 1.0)
+    bounds = (1 - t) * (g[k] + right[k] * (width[k] - ahead))
+    bounds += t * (g[k + 1] - left[k] * ahead)
+    bounds += rho * tables.offset[r]
+    return np.append(r[bounds >= enough], knots.r[-1])
+
+
+def _tangents(
+    tables: _Tables, costs: _Costs, rho: float, knots: _Contenders
+) -> tuple[NDArray, NDArray]:
+    """Return the derivatives of g by d: right of all knots but the last, left of the others.
+
+    With a(p) and b(q) the terms of the classes, d grows by a negative flip more or a positive one
+    less: to the right the derivative is the larger of b(q + 1) - b(q) and a(p - 1) - a(p), to the
+    left the smaller of b(q) - b(q - 1) and a(p) - a(p + 1).
+    """
+    (plus, minus), (price_plus, price_minus) = tables.steps, costs.prices
+    weight, p, q = rho * tables.slope[knots.r], knots.p, knots.q
+    right = np.maximum(
+        (weight * minus[q + 1] - price_minus[q + 1])[:-1],
+        (price_plus[p] - weight * plus[p])[:-1],
+    )
+    left = np.minimum(
+        (weight * minus[q] - price_minus[q])[1:],
+        (price_plus[p + 1] - weight * plus[p + 1])[1:],
+    )
+    return right, left
+
+
+def _padded(inner: NDArray, end: float, unit: float = 1.0) -> NDArray:
+    """Return the array in double precision, times the unit, with -end before and end after it."""
+    padded = np.empty(inner.size + 2)
+    padded[0], padded[-1] = -end, end
+    np.multiply(inner, unit, dtype=np.float64, out=padded[1:-1])
+    return padded
+
+
+class _SortedRows:
+    """The rows of both labels in ascending order of their margins."""
+
+    def __init__(self, y: NDArray, f: NDArray):
+        self.n = y.size
+        self.positive = y > 0
+        self.margins = _margins(y, f)
+        self.plus = self.margins.compress(self.positive)
+        self.minus = self.margins.compress(~self.positive)
+        self.n_plus, self.n_minus = self.plus.size, self.minus.size
+        self.ascending = np.sort(self.plus), np.sort(self.minus)
+        self.costs = _Costs(*self.ascending, self.n)
+
+    def flipped(self, p: int, q: int) -> NDArray:
+        """Return the set of the p and q cheapest flips."""
+        plus, minus = self.ascending
+        last = np.where(
+            self.positive, plus[p - 1] if p else -np.inf, minus[q - 1] if q else -np.inf
+        )
+        chosen = self.margins <= last
+        if np.count_nonzero(chosen) > p + q:
+            chosen[self.positive] = _smallest(self.plus, plus, p)
+            chosen[~self.positive] = _smallest(self.minus, minus, q)
+        return chosen
+
+
+def _margins(y: NDArray, f: NDArray) -> NDArray:
+    """Return y f in the precision of f, whatever that of y."""
+    return np.where(y > 0, f, -f)
+
+
+def _prefix_sums(ascending: NDArray, n: int) -> NDArray:
+    """Return 2/n of the sums of the first 0, 1, ... margins."""
+    sums = np.zeros(ascending.size + 1)
+    np.cumsum(ascending, dtype=np.float64, out=sums[1:])
+    sums *= 2.0 / n
+    return sums
+
+
+def _smallest(margins: NDArray, ascending: NDArray, count: int) -> NDArray:
+    """Return a set of exactly `count` rows of least margin: of equal ones, the first."""
+    if count == 0:
+        return np.zeros(margins.size, dtype=bool)
+    last = ascending[count - 1]
+    chosen = margins < last
+    ties = np.flatnonzero(margins == last)
+    chosen[ties[: count - np.count_nonzero(chosen)]] = True
+    return chosen
+
+
+def _broken(phi: NDArray, n: int) -> NDArray:
+    """Return W(0), ..., W(n) of a class of n rows."""
+    return phi[n] - (phi[: n + 1] + phi[n::-1])
+
+
+def _cut(chosen: NDArray, m: float, rho: float, cost: float) -> Violated:
+    """Return a cut with its slack, which rounding must not make negative: no flips cost none."""
+    return Violated(chosen, m, max(float(rho * m - cost), 0.0))

@@ -1,0 +1,240 @@
+"""The papers' nested loops, for ``mode="paper"``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.losses import Violated
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.working_set import WorkingCuts
+from volmar.solvers import CuttingPlaneResult, Status
+
+__all__ = ["cutting_planes_outside", "relabelling_outside"]
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """The hyperplane of a quadratic programme, with its scores; or why there is none."""
+
+    found: CuttingPlaneResult
+    normal: Any = None
+    square: float = 0.0
+    f: NDArray = field(default_factory=lambda: np.empty(0))
+    status: Status | None = None
+
+
+def relabelling_outside(
+    problem: MarginProblem,
+    labels: NDArray,
+    *,
+    C: float,
+    cut_tol: float = 0.01,
+    cccp_tol: float = 0.1,
+    max_iter: int = 100,
+) -> MarginResult:
+    r"""Run SKMMC's Algorithms 1 to 3: relabelling outside, cutting planes inside.
+
+    Cuts are added for fixed labels until the most violated one is violated by at most
+    :math:`\rho \eta` (eq. 13; :math:`\eta` for the fixed threshold, eq. 41); then labels are taken
+    over, until the objective of (eq. 14; eq. 37 for the fixed threshold)
+
+    .. math:: J_o = \tfrac12 \|w / \rho\|^2 + C \xi / \rho
+
+    changes by less than a share :math:`\epsilon` (eq. 15). It need not fall. The papers'
+    algorithms 2 and 3 relabel inside the inner loop, under cuts that hold for the old labels; here
+    labels change outside of it, as in the text.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        Rows, loss and balance.
+    labels : ndarray of shape (n,)
+        Labels to start from, positive or not.
+    C : float
+        Price of the loss.
+    cut_tol : float, default=0.01
+        :math:`\eta`. At 1, from labels that a hyperplane can follow, there is one cut, that of
+        all rows.
+    cccp_tol : float, default=0.1
+        :math:`\epsilon`.
+    max_iter : int, default=100
+        Most relabellings, and most cuts for each.
+
+    Returns
+    -------
+    MarginResult
+        Its history is that of :math:`J_o`, and its residual ``"violation"`` how much the most
+        violated cut of the last inner loop was above the slack, relative to rho. There is a gap
+        only where the labels did not change any more.
+    """
+    y = _signs(problem, labels)
+    passes_before = problem.source.n_passes
+    history: list[float] = []
+    n_cuts, status = 0, Status.MAX_ITER
+    for _ in range(max_iter):
+        cuts = WorkingCuts(problem)
+        cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
+        for _ in range(max_iter):
+            solution = _solve(problem, cuts, C)
+            if solution.status is not None:
+                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            violated = problem.loss.violated(y, solution.f, solution.found.rho)
+            violation = (violated.xi - solution.found.xi) / solution.found.rho
+            if violation <= cut_tol:
+                break
+            cuts.add(problem.cut(y, violated))
+        n_cuts, used, y = len(cuts), y, problem.labels(solution.f)
+        history.append(_printed_objective(problem, solution, C))
+        if len(history) > 1 and abs(history[-1] / history[-2] - 1.0) < cccp_tol:
+            status = Status.CONVERGED if violation <= cut_tol else Status.MAX_ITER
+            break
+    return _result(problem, solution, C, used, history, status, violation, n_cuts, passes_before)
+
+
+def cutting_planes_outside(
+    problem: MarginProblem,
+    labels: NDArray,
+    *,
+    C: float,
+    cut_tol: float = 0.01,
+    cccp_tol: float = 0.01,
+    max_iter: int = 100,
+) -> MarginResult:
+    """Run Algorithms 1 and 2 of the multivariate paper: cutting planes outside, CCCP inside.
+
+    The working set holds *labellings* y'. For each working set, labels and the quadratic programme
+    (eq. 17) alternate until its value changes by less than a share `cccp_tol` (the paper's 1 %);
+    every cut is computed again for new labels. Then the labelling most violated at the
+    solution (eq. 18) joins, until it is violated by no more than `cut_tol`: the point is then
+    feasible in eq. 12 with a slack larger by `cut_tol` (Theorem 1).
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        Rows, loss and balance; the paper's threshold is fixed.
+    labels : ndarray of shape (n,)
+        Labels to start from, positive or not.
+    C : float
+        Price of the loss.
+    cut_tol : float, default=0.01
+        The paper's epsilon, relative to rho.
+    cccp_tol : float, default=0.01
+        Share of the objective.
+    max_iter : int, default=100
+        Most cuts, and most relabellings for each working set.
+
+    Returns
+    -------
+    MarginResult
+        As for `relabelling_outside`; its history is that of the objective after each cut.
+    """
+    y = _signs(problem, labels)
+    passes_before = problem.source.n_passes
+    zeros = np.zeros(y.size, dtype=problem.source.dtype)
+    kept = [_kept(problem, y, problem.loss.first(y, zeros))]
+    history: list[float] = []
+    status, violation = Status.MAX_ITER, np.inf
+    for _ in range(max_iter):
+        value = np.inf
+        for _ in range(max_iter):
+            used, cuts = y, WorkingCuts(problem)
+            for one in kept:
+                cuts.add(problem.cut(y, _of_kept(problem, y, one)))
+            solution = _solve(problem, cuts, C)
+            if solution.status is not None:
+                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            y = problem.labels(solution.f)
+            before, value = value, solution.found.objective
+            if abs(value - before) <= cccp_tol * abs(before) or np.array_equal(y, used):
+                break
+        history.append(value)
+        violated = problem.loss.violated(y, solution.f, solution.found.rho)
+        violation = (violated.xi - solution.found.xi) / solution.found.rho
+        if violation <= cut_tol:
+            status = Status.CONVERGED
+            break
+        kept.append(_kept(problem, y, violated))
+    return _result(
+        problem, solution, C, used, history, status, violation, len(kept), passes_before
+    )
+
+
+def _signs(problem: MarginProblem, labels: NDArray) -> NDArray:
+    return np.where(labels > 0, 1, -1).astype(problem.source.dtype)
+
+
+def _solve(problem: MarginProblem, cuts: WorkingCuts, C: float) -> _Solution:
+    found = cuts.solve(C)
+    if not found.status.ok:
+        return _Solution(found, status=found.status)
+    w, square = cuts.normal(found)
+    if square <= 0.0 or found.rho <= 0.0:
+        return _Solution(found, status=Status.DEGENERATE)
+    f = problem.source.scores(w)
+    f += f.dtype.type(found.t)
+    return _Solution(found, w, square, f)
+
+
+def _kept(problem: MarginProblem, y: NDArray, violated: Violated) -> NDArray:
+    """Return what stays of a cut when labels change: the labelling y', or the set of rows."""
+    if problem.loss.scale == 1.0:
+        return violated.chosen
+    return np.where(violated.chosen, -y, y)
+
+
+def _of_kept(problem: MarginProblem, y: NDArray, kept: NDArray) -> Violated:
+    if problem.loss.scale == 1.0:
+        return Violated(kept, problem.loss.value(y, kept), float("nan"))
+    flips = kept != y
+    return Violated(flips, problem.loss.value(y, flips), float("nan"))
+
+
+def _printed_objective(problem: MarginProblem, solution: _Solution, C: float) -> float:
+    found = solution.found
+    if problem.threshold == "fixed":
+        return found.objective
+    return 0.5 * solution.square / found.rho**2 + C * found.xi / found.rho
+
+
+def _result(
+    problem: MarginProblem,
+    solution: _Solution,
+    C: float,
+    used: NDArray,
+    history: list[float],
+    status: Status,
+    violation: float,
+    n_cuts: int,
+    passes_before: int,
+) -> MarginResult:
+    found, f = solution.found, solution.f
+    y = problem.labels(f)
+    violated = problem.loss.violated(y, f, found.rho)
+    J = problem.objective(solution.square, found.rho, violated.xi, C)
+    same = np.array_equal(y, used)
+    gap = max(J - found.lower_bound, 0.0) if same else float("nan")
+    residuals = {"violation": max(violation, 0.0)}
+    if same and J:
+        residuals["relative gap"] = gap / abs(J)
+    return MarginResult(
+        objective=J,
+        gap=gap,
+        residuals=residuals,
+        status=status,
+        n_iter=len(history),
+        history=tuple(history),
+        labels=(f > 0).astype(np.int64),
+        scores=f,
+        normal=solution.normal,
+        square=solution.square,
+        rho=found.rho,
+        t=found.t,
+        lower_bound=found.lower_bound if same else -np.inf,
+        n_passes=problem.source.n_passes - passes_before,
+        n_cuts=n_cuts,
+    )

@@ -1,0 +1,127 @@
+"""The maximum margin problem on centred rows, and its objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.engine.losses import Loss, Violated
+from volmar.margin.feature_space.sources import CutSource
+
+__all__ = ["Cut", "MarginProblem", "Placed"]
+
+# A sum of shares with signs is rounding below this many units in the last place of 1.
+ROUNDINGS = 8.0
+
+
+class Cut(NamedTuple):
+    """A cut in the space of w: rho m - <w, a> - t s <= xi."""
+
+    a: object
+    s: float
+    m: float
+
+
+class Placed(NamedTuple):
+    """Scores with what they are shifted by, and the labels that they give.
+
+    `is_allowed` is False where the labels are none of the problem's.
+    """
+
+    f: NDArray
+    t: Any
+    labels: NDArray
+    is_allowed: bool = True
+
+
+@dataclass(frozen=True)
+class MarginProblem:
+    r"""Labels by the widest margin, over hyperplanes whose mean score is in a box.
+
+    With rows :math:`z_i` centred, scores :math:`f_i = \langle w, z_i \rangle + t` have the mean t,
+    and the papers' balance constraint :math:`|\sum_i f_i| \le l` is :math:`|t| \le \tau`. The
+    adaptive problem (SKMMC eq. 10 without its labels) is to minimise
+
+    .. math:: J = \tfrac12 \|w\|^2 - \rho + C \, L(\mathrm{sign} f, f, \rho)
+
+    over w, t and :math:`\rho \ge 0`, with the hinge
+    :math:`L = \sum_i p_i \max(0, \rho - |f_i|)` or another loss; the fixed one has
+    :math:`\rho = 1` and no :math:`-\rho`. For given labels it is convex, and its optimal value
+    falls with every relabelling by sign f.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows.
+    loss : Loss
+        The loss.
+    tau : float, default=0
+        Half width of the balance box.
+    threshold : {"adaptive", "fixed"}, default="adaptive"
+        Whether rho is a variable or 1.
+    balance : {"relative", "absolute"}, default="relative"
+        Whether tau bounds t / rho or t.
+    """
+
+    source: CutSource
+    loss: Loss
+    tau: float = 0.0
+    threshold: Literal["adaptive", "fixed"] = "adaptive"
+    balance: Literal["relative", "absolute"] = "relative"
+
+    def objective(self, square: float, rho: float, slack: float, C: float) -> float:
+        """Return J of ``|w|^2``, rho and the loss."""
+        return 0.5 * square + C * slack - (rho if self.threshold == "adaptive" else 0.0)
+
+    def at_zero(self, labels: NDArray, C: float) -> float:
+        """Return J at w = 0 and t = 0, where every J starts."""
+        if self.threshold == "adaptive":
+            return 0.0
+        return C * self.loss.violated(labels, self.source.full(0.0), 1.0).xi
+
+    def cut(self, labels: NDArray, violated: Violated) -> Cut:
+        """Return the cut of a set of rows in the space of w: one pass."""
+        return self.source.in_one_pass(lambda: self._cut(labels, violated))
+
+    def _cut(self, labels: NDArray, violated: Violated) -> Cut:
+        v = labels * violated.chosen
+        v *= self.loss.scale / (self.source.n_rows if self.source.shares is None else 1.0)
+        if self.source.shares is not None:
+            v *= self.source.shares
+        s = float(v.sum(dtype=np.float64))
+        # Of sides with the same weight s is 0, and its rounding must not say where t goes.
+        if abs(s) <= ROUNDINGS * np.finfo(self.source.dtype).eps * self.loss.scale:
+            s = 0.0
+        return Cut(self.source.vector(v), s, violated.m)
+
+    def labels(self, f: NDArray) -> NDArray:
+        """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""
+        one = self.source.dtype.type(1)
+        return np.where(f > 0, one, -one)
+
+    # The rest, with `cut`, is what more than two clusters change.
+
+    def start(self, labels: NDArray) -> NDArray:
+        """Return start labels, positive or not, in the form of `labels`."""
+        return np.where(labels > 0, 1, -1).astype(self.source.dtype)
+
+    def zero_scores(self) -> NDArray:
+        """Return the scores at w = 0 and t = 0."""
+        return self.source.full(0.0)
+
+    def placed(self, f: NDArray, rho: float, t: float) -> Placed:  # noqa: ARG002 -- rho: for k > 2
+        """Return the scores of w with their shift t and their labels."""
+        if t:
+            f += f.dtype.type(t)
+        return Placed(f, t, self.labels(f))
+
+    def is_first(self, violated: Violated) -> bool:
+        """Tell whether a cut is the first of its labels, too."""
+        return bool(violated.chosen.all())
+
+    def clusters(self, labels: NDArray) -> NDArray:
+        """Return labels in the form of `labels` as clusters, from 0."""
+        return (labels > 0).astype(np.int64)

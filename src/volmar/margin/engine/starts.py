@@ -1,0 +1,114 @@
+"""Labels to start from, and the choice among them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.feature_space.sources import CutSource
+from volmar.solvers import Status
+
+__all__ = [
+    "best_start",
+    "k_means_start",
+    "k_way_start",
+    "principal_scores",
+    "principal_start",
+    "random_start",
+]
+
+# Steps of power iteration: enough for the signs, which are all that is asked for.
+POWER_STEPS = 20
+
+
+def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -> NDArray:
+    """Return the labels of k-means."""
+    with warnings.catch_warnings():
+        # Of rows that are all the same the margin says so itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
+
+
+def k_way_start(
+    X: Any, k: int, weights: NDArray | None, seed: int, *, n_init: int, most_rows: int
+) -> NDArray:
+    """Return the labels of k-means for k clusters: centres from a sample, the nearest of each row.
+
+    The best of `n_init` runs. Some of the k labels are missing where rows are too few.
+    """
+    n = X.shape[0]
+    pool = np.arange(n) if weights is None else np.flatnonzero(weights)
+    if pool.size > most_rows:
+        pool = np.sort(np.random.default_rng(seed).choice(pool, most_rows, replace=False))
+    if pool.size < k:
+        return np.zeros(n, dtype=np.int64)
+    few = None if weights is None else weights[pool]
+    model = KMeans(k, n_init=n_init, random_state=seed)
+    with warnings.catch_warnings():
+        # Of too few different rows the caller says so itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if pool.size == n:
+            return model.fit_predict(X, sample_weight=few)
+        return model.fit(X[pool], sample_weight=few).predict(X)
+
+
+def principal_scores(source: CutSource, k: int, rng: np.random.Generator) -> NDArray:
+    """Return the scores of the rows along the k leading principal components, shape (n, k)."""
+    f = rng.standard_normal((source.n_rows, k)).astype(source.dtype)
+    for _ in range(POWER_STEPS):
+        f = np.linalg.qr(_scores_of(source, f))[0].astype(source.dtype, copy=False)
+    # Z Z'P f: of orthonormal columns f the variances, of which scores have the root.
+    images = _scores_of(source, f)
+    variances = np.maximum(np.einsum("ij,ij->j", f, images), 0.0)
+    return f * np.sqrt(variances)
+
+
+def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
+    """Return the sides of the mean along the leading principal component: k-means, relaxed."""
+    f = rng.standard_normal(source.n_rows).astype(source.dtype)
+    for _ in range(POWER_STEPS):
+        f = _scores_of(source, f)
+        size = float(np.abs(f).max())
+        if size == 0.0:
+            break
+        f /= f.dtype.type(size)
+    return f > 0
+
+
+def random_start(source: CutSource, rng: np.random.Generator) -> NDArray:
+    """Return the sides of the mean along a random combination of the rows that weigh."""
+    v = np.zeros(source.n_rows, dtype=source.dtype)
+    rows = slice(None) if source.shares is None else np.flatnonzero(source.shares)
+    v[rows] = rng.standard_normal(v[rows].size)
+    return _scores_of(source, v) > 0
+
+
+def _scores_of(source: CutSource, v: NDArray) -> NDArray:
+    v = v / source.n_rows if source.shares is None else (v.T * source.shares).T
+    return source.scores(source.vector(v.astype(source.dtype, copy=False)))
+
+
+def best_start(
+    problem: MarginProblem, candidates: Iterable[NDArray], *, C: float, tol: float
+) -> MarginResult:
+    """Descend from each start at a small C, and return the one with the lowest J.
+
+    J compares starts: the rows, C and the balance are the same for all.
+    """
+    best: MarginResult | None = None
+    for labels in candidates:
+        result = maximise_margin(problem, labels, C=C, tol=tol)
+        usable = result.status in (Status.CONVERGED, Status.CYCLE, Status.MAX_ITER)
+        if best is None or (usable and (result.objective < best.objective or not best.rho > 0)):
+            best = result
+    if best is None:
+        raise ValueError("there is no start to choose from; n_init must be at least 1.")
+    return best

@@ -1,0 +1,83 @@
+"""The cuts in play, with their Gram matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volmar.margin.engine.problem import Cut, MarginProblem
+from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
+
+__all__ = ["WorkingCuts"]
+
+# Solutions in a row without weight after which a cut is let go; cuts kept for more slow the QP.
+IDLE_FOR = 10
+
+
+class WorkingCuts:
+    """Cuts that hold for one labelling, grown one at a time.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        What the cuts belong to.
+    """
+
+    def __init__(self, problem: MarginProblem):
+        self.problem = problem
+        self.cuts: list[Cut] = []
+        self.gram = np.empty((0, 0))
+        self._idle: list[int] = []
+        self._version = problem.source.version
+
+    def __len__(self) -> int:
+        """Count the cuts."""
+        return len(self.cuts)
+
+    def add(self, cut: Cut) -> None:
+        """Take a cut in, with its inner products."""
+        source = self.problem.source
+        if source.version != self._version:
+            vectors = [one.a for one in self.cuts]
+            rows = [source.inner(vector, vectors) for vector in vectors]
+            self.gram = np.array(rows).reshape(len(rows), len(rows))
+            self._version = source.version
+        self.cuts.append(cut)
+        self._idle.append(0)
+        n = len(self.cuts)
+        gram = np.empty((n, n))
+        gram[:-1, :-1] = self.gram
+        gram[-1] = gram[:, -1] = source.inner(cut.a, [one.a for one in self.cuts])
+        self.gram = gram
+
+    def solve(self, C: float) -> CuttingPlaneResult:
+        """Solve the quadratic programme on these cuts, and let idle ones go."""
+        problem = self.problem
+        found = solve_cutting_plane_qp(
+            self.gram,
+            np.array([cut.s for cut in self.cuts]),
+            np.array([cut.m for cut in self.cuts]),
+            C=C,
+            tau=problem.tau,
+            threshold=problem.threshold,
+            balance=problem.balance,
+        )
+        self._idle = [
+            0 if weight > 0 else idle + 1
+            for weight, idle in zip(found.weights, self._idle, strict=True)
+        ]
+        return found
+
+    def normal(self, found: CuttingPlaneResult) -> tuple[Any, float]:
+        """Return w and its squared length."""
+        w = self.problem.source.combination([cut.a for cut in self.cuts], found.weights)
+        return w, float(found.weights @ self.gram @ found.weights)
+
+    def drop_idle(self) -> None:
+        """Let cuts go that have had no weight for long; the first stays, it bounds rho."""
+        kept = [i for i, idle in enumerate(self._idle) if i == 0 or idle < IDLE_FOR]
+        if len(kept) < len(self.cuts):
+            self.cuts = [self.cuts[i] for i in kept]
+            self._idle = [self._idle[i] for i in kept]
+            self.gram = self.gram[np.ix_(kept, kept)]

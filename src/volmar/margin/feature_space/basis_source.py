@@ -1,0 +1,444 @@
+"""Rows in the feature space of the RBF kernel, seen by a few basis vectors (sparse kernel MMC)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_random_state
+
+from volmar._memory import require_memory
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.margin.feature_space.basis_search import (
+    Field,
+    KernelRows,
+    Pilot,
+    drawn,
+    far_mean,
+    rbf,
+    shifted,
+    squares,
+)
+from volmar.margin.feature_space.block_images import BlockImages, HeldRows, KernelFeatures
+from volmar.margin.feature_space.sources import CutSource
+from volmar.rows import BlockRows, BlockTable
+
+__all__ = ["BasisExpansion", "BasisSource", "Projection"]
+
+# Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
+# magnifies the rounding of kernel values: float32 keeps three digits.
+MIN_DISTANCE = 1e-7
+# Rounds of a search in a row without a vector at which it ends.
+MAX_MISSES = 3
+# Images in one array, and values of k(b, x) held at a time when new rows are scored.
+BLOCK, KERNEL_BLOCK = 16, 2**22
+
+
+@dataclass(slots=True)
+class Projection:
+    """The orthogonal projection of a vector onto the span of a basis that may still grow.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (m,)
+        In the orthonormalised basis, as far as it went when they were last asked for.
+    coefficients : ndarray of shape (n,), RowVector or None
+        v, where the vector is sum_i v_i z_i: its further coordinates follow from them. None for
+        a vector of the span itself, whose further coordinates are 0.
+    """
+
+    coordinates: NDArray
+    coefficients: Any = None
+
+    def __neg__(self) -> Projection:
+        """Return the projection of the opposite vector."""
+        return Projection(
+            -self.coordinates, None if self.coefficients is None else -self.coefficients
+        )
+
+
+@dataclass(frozen=True)
+class BasisExpansion:
+    r"""The function :math:`f(x) = \sum_k c_k (k(b_k, x) - \mu_k)`.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (m, d)
+        The basis vectors b_k, in the coordinates of the data.
+    coefficients : ndarray of shape (m,)
+        The c_k.
+    means : ndarray of shape (m,)
+        The mu_k, means of k(b_k, x) over the training rows. They are taken off first: the sum and
+        the intercept on their own may be far larger than f.
+    gamma : float
+        Coefficient of the kernel.
+    offset : ndarray of shape (d,) or None
+        What is taken off rows and vectors before distances are computed; None for nothing.
+    """
+
+    vectors: NDArray
+    coefficients: NDArray
+    means: NDArray
+    gamma: float
+    offset: NDArray | None = None
+
+    @property
+    def intercept(self) -> float:
+        """The constant of f beside sum_k c_k k(b_k, x)."""
+        return -float(self.coefficients @ self.means)
+
+    def __call__(self, X: Any) -> Any:
+        """Evaluate f at the rows of X, dense, CSR or in blocks: shape (n,), in their dtype."""
+        vectors = self.vectors if self.offset is None else self.vectors - self.offset
+        features = KernelFeatures(vectors, self.means, self.gamma, self.offset)
+        if isinstance(X, BlockTable):
+            return BlockRows(X.mapped(features)).scores(self.coefficients)
+        coefficients = self.coefficients.astype(X.dtype)
+        f = np.empty(X.shape[0], dtype=X.dtype)
+        step = max(1, KERNEL_BLOCK // (len(vectors) + X.shape[1]))
+        for start in range(0, X.shape[0], step):
+            f[start : start + step] = features.transform(X[start : start + step]) @ coefficients
+        return f
+
+
+class BasisSource(CutSource):
+    r"""Rows under the RBF kernel, with w in the span of a few basis vectors.
+
+    A cut :math:`a = \sum_i v_i z_i` has n terms. Cutting-plane subspace pursuit (SKMMC sec. 3.3)
+    puts basis vectors :math:`\phi(b)` in its place, found by fixed-point iterations. Here the
+    vectors of all cuts form one basis B, and every cut is its orthogonal projection onto the span,
+    of the earlier cuts too when B grows:
+
+    .. math::
+
+        \hat a = \sum_k q_k \phi(b_k), \quad q = K_{BB}^{-1} g, \quad
+        g_k = \sum_i v_i \Bigl( k(x_i, b_k) - \sum_j p_j k(x_j, b_k) \Bigr).
+
+    For w in the span :math:`\langle w, \hat a \rangle = \langle w, a \rangle`. So the cuts hold
+    exactly, and the engine solves the margin problem over the span with a true lower bound. The
+    mean embedding, for which the paper estimates a vector of its own (eq. 26), is a difference
+    of means and needs none.
+
+    Parameters
+    ----------
+    X : ndarray, CSR matrix or BlockTable of shape (n, d)
+        The rows, float32 or float64. They are copied only where they are dense and far from the
+        origin for their spread. Of rows in blocks the pilot's are brought here, and kernel values
+        are computed in every pass.
+    gamma : float
+        Coefficient of the kernel exp(-gamma |x - y|^2).
+    shares : ndarray of shape (n,) or RowVector, optional
+        p_i, of sum 1; 1/n if not given.
+    basis : {"split", "single"}, default="split"
+        Where basis vectors are searched. "split": one for the rows of positive v and one for
+        those of negative v, at a mode of their density. Mean shift leads there, with weights of
+        one sign: it ascends and divides by no zero. "single": one for both, by the fixed point of
+        Algorithm 4 (eq. 47). Its weights have both signs, and it diverges from many starts; then
+        it starts again, and `n_diverged` counts. One vector cannot be near the difference of two
+        means.
+    n_basis : int, default=1
+        Vectors for each part of a cut. Those after the first are searched on what the basis
+        leaves of the cut (eq. 44 to 46).
+    max_basis : int, default=100
+        Most vectors in the basis. Cuts are projected onto a full basis without further search,
+        and without a pass over X.
+    min_gain : float, default=1e-3
+        Share of the squared length of the cut's projection that a vector must add to it.
+    random_state : int, RandomState or None, default=None
+        Draws the rows that vectors are searched on, where there are more than 2,000, and the
+        starts.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (m, d)
+        The basis vectors, in the coordinates of the data.
+    version : int
+        Their number. Inner products and projections of one version are not those of another.
+    n_passes : int
+        Products with X: one for each basis vector. Of rows in blocks several are made at once.
+    n_diverged, n_steps : int
+        Fixed-point iterations of Algorithm 4 that were given up, and steps of all searches.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        *,
+        gamma: float,
+        shares: Any = None,
+        basis: Literal["split", "single"] = "split",
+        n_basis: int = 1,
+        max_basis: int = 100,
+        min_gain: float = 1e-3,
+        random_state: Any = None,
+    ):
+        self.gamma = check_number("gamma", gamma, low=0.0, open_low=True)
+        self.basis = check_choice("basis", basis, ["split", "single"])
+        self.n_basis = check_count("n_basis", n_basis)
+        self.max_basis = check_count("max_basis", max_basis)
+        self.min_gain = check_number("min_gain", min_gain, low=0.0)
+        self.n_rows, self.dtype, self.shares = X.shape[0], X.dtype, shares
+        self.n_passes = self.version = 0
+        random = check_random_state(random_state)
+        index, inverse = drawn(self.n_rows, shares, random)
+        few = X[index]
+        self.offset = far_mean(few)
+        self._images: _Images | BlockImages
+        entries: Callable[[Any], NDArray]
+        if isinstance(X, BlockTable):
+            rows = KernelRows(shifted(few, self.offset), self.gamma)
+            self._images = BlockImages(X, self.gamma, self.offset, shares)
+            entries = HeldRows(X, index).entries
+        else:
+            rows = KernelRows(shifted(X, self.offset), self.gamma)
+            self._images = _Images(rows, shares)
+            if index.size < self.n_rows:
+                rows = KernelRows(rows.X[index], self.gamma)
+            entries = itemgetter(index)
+        few_shares = None if shares is None else shares[index]
+        self._pilot = Pilot(rows, index, inverse, few_shares, random, entries)
+        self._basis = _Basis(X.shape[1], self.gamma)
+        self._latest: Projection | None = None
+        self._is_looking_ahead = False
+
+    @property
+    def vectors(self) -> NDArray:
+        """The basis vectors, shape (m, d), in the coordinates of the data."""
+        found = self._basis.vectors
+        return found.copy() if self.offset is None else found + self.offset
+
+    @property
+    def n_diverged(self) -> int:
+        """Fixed-point iterations with weights of both signs that were given up."""
+        return self._pilot.n_diverged
+
+    @property
+    def n_steps(self) -> int:
+        """Fixed-point steps of all searches."""
+        return self._pilot.n_steps
+
+    def full(self, value: float) -> Any:
+        """Return a vector with the same value for every row."""
+        return self._images.full(value)
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next.
+
+        Vectors asked for by `f` leave the basis as it is: only their products with it are values
+        of the rows.
+        """
+        before, self._is_looking_ahead = self._is_looking_ahead, True
+        try:
+            self._images.prefetch(f)
+        finally:
+            self._is_looking_ahead = before
+
+    def vector(self, v: Any) -> Projection:
+        """Return the projection of sum_i v_i z_i, after a search for basis vectors near it."""
+        a = Projection(np.empty(0), v.astype(self.dtype, copy=False))
+        if self._is_looking_ahead:
+            self._images.ask(a.coefficients)
+            return a
+        self._latest = a
+        r = self._pilot.restricted(v)
+        centred = self._pilot.centred(r)
+        n_misses = 0
+        for k in range(self.n_basis):
+            if self.version >= self.max_basis or n_misses == MAX_MISSES:
+                break
+            before = self.version
+            for b in self._proposals(r, centred, first=k == 0):
+                if self.version < self.max_basis:
+                    self._take(b, centred)
+            n_misses = n_misses + 1 if self.version == before else 0
+        return a
+
+    def add(self, vectors: NDArray) -> None:
+        """Take vectors, shape (m, d), into the basis, if outside its span and if it has room."""
+        for b in vectors if self.offset is None else vectors - self.offset:
+            if self.version < self.max_basis:
+                self._take(b, None)
+
+    def inner(self, vector: Projection, others: Sequence[Projection]) -> NDArray:
+        """Return the inner products of a projection with others, onto the span of today."""
+        self._extend([vector, *others])
+        return np.array([vector.coordinates @ other.coordinates for other in others])
+
+    def combination(self, vectors: Sequence[Projection], weights: NDArray) -> Projection:
+        """Return sum_k weights_k vectors_k, a vector of the span."""
+        self._extend(vectors)
+        return Projection(weights @ np.array([one.coordinates for one in vectors]))
+
+    def scores(self, w: Projection) -> Any:
+        """Return <w, z_i> of every row."""
+        return self._images.combined(self._coefficients(w))
+
+    def expansion(self, w: Projection) -> BasisExpansion:
+        """Return the function that gives the scores of w, for any rows."""
+        means = np.array(self._images.means)
+        return BasisExpansion(self.vectors, self._coefficients(w), means, self.gamma, self.offset)
+
+    def _coefficients(self, w: Projection) -> NDArray:
+        self._extend([w])
+        return self._basis.coefficients(w.coordinates)
+
+    def _extend(self, vectors: Sequence[Projection]) -> None:
+        """Bring the coordinates of projections up to the basis of today."""
+        late = {id(a): a for a in vectors if a.coordinates.size < self.version}
+        if late and self._latest is not None and self._latest.coordinates.size < self.version:
+            late[id(self._latest)] = self._latest  # it is asked for next: let one pass do
+        cuts = [a for a in late.values() if a.coefficients is not None]
+        found: list[NDArray] = []
+        if cuts:
+            found = self._images.products(
+                [a.coefficients for a in cuts], [a.coordinates.size for a in cuts]
+            )
+        for a in late.values():
+            if a.coefficients is None:
+                more = np.zeros(self.version - a.coordinates.size)
+            else:
+                more = self._basis.further_coordinates(a.coordinates, found.pop(0))
+            a.coordinates = np.concatenate([a.coordinates, more])
+        if self.version >= self.max_basis:
+            for a in vectors:
+                a.coefficients = None
+
+    def _proposals(self, r: NDArray, centred: NDArray, first: bool) -> Iterator[NDArray]:
+        """Yield vectors for a cut with coefficients r on the pilot rows, `centred` of z_i."""
+        search = self._pilot
+        if not r.any():
+            return
+        if self.basis == "single":
+            if not self.version:
+                yield search.mode(search.shares)
+            # Algorithm 4 is for Psi (eq. 25), which is not centred.
+            yield search.printed(search.field(r) if first else self._residual(centred))
+        elif first:
+            for side in (np.maximum(centred, 0), np.maximum(-centred, 0)):
+                if side.any():
+                    yield search.mode(side)
+        else:
+            for _ in range(2):
+                field = self._residual(centred)
+                yield search.climb(field, search.best_start(field))
+
+    def _residual(self, r: NDArray) -> Field:
+        """Return <a - P a, phi(b)> as a function of b, a = sum_i r_i phi(x_i), P onto the span."""
+        x = self._basis.further_coordinates(np.empty(0), self._pilot.images @ r)
+        return Field(self._pilot.rows, r, self._basis.vectors, self._basis.coefficients(x))
+
+    def _take(self, b: NDArray, r: NDArray | None) -> None:
+        """Take b into the basis, if it is outside the span and the cut r (if any) gains by it."""
+        b = b.astype(self.dtype).astype(np.float64)
+        row, square = self._basis.distance(b)
+        if square <= MIN_DISTANCE:
+            return
+        image = self._pilot.rows.kernel(b)
+        if r is not None and self.version:
+            x = self._basis.further_coordinates(np.empty(0), self._pilot.images @ r)
+            gain = (float(r @ image) - row @ x) ** 2 / square
+            if gain <= self.min_gain * (x @ x):
+                return
+        self._basis.append(b, row, square)
+        self.version += 1
+        self._pilot.images = np.vstack([self._pilot.images, image])
+        self._images.append(b, image, self._pilot.shares)
+        self.n_passes += 1
+
+
+class _Basis:
+    """The vectors, and the Cholesky factor of their kernel matrix: K_BB = L L'."""
+
+    def __init__(self, n_features: int, gamma: float):
+        self.gamma = gamma
+        self.vectors = np.empty((0, n_features))
+        self.factor = np.empty((0, 0))
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def distance(self, b: NDArray) -> tuple[NDArray, float]:
+        """Return the coordinates of phi(b), and its squared distance to the span."""
+        k = rbf(self.vectors @ b, squares(self.vectors), b @ b, self.gamma)
+        row = self.further_coordinates(np.empty(0), k)
+        return row, 1.0 - float(row @ row)
+
+    def append(self, b: NDArray, row: NDArray, square: float) -> None:
+        m = len(self)
+        factor = np.zeros((m + 1, m + 1))
+        factor[:m, :m], factor[m, :m], factor[m, m] = self.factor, row, np.sqrt(square)
+        self.factor, self.vectors = factor, np.vstack([self.vectors, b])
+
+    def further_coordinates(self, x: NDArray, products: NDArray) -> NDArray:
+        """Return the coordinates after x, from the products with the vectors after those of x."""
+        known = x.size
+        right = products - self.factor[known:, :known] @ x
+        return solve_triangular(self.factor[known:, known:], right, lower=True)
+
+    def coefficients(self, x: NDArray) -> NDArray:
+        """Return the coefficients in the phi(b_k) of a vector with orthonormal coordinates x."""
+        return solve_triangular(self.factor, x, lower=True, trans="T")
+
+
+class _Images:
+    """Centred kernel values of all rows with each basis vector, in blocks that stay in place."""
+
+    def __init__(self, rows: KernelRows, shares: NDArray | None):
+        self.rows, self.shares = rows, shares
+        self.n_rows, self.dtype = rows.X.shape[0], rows.X.dtype
+        self.means: list[float] = []
+        self.blocks: list[NDArray] = []
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Do nothing: images are held."""
+
+    def ask(self, v: Any) -> None:
+        """Do nothing: images are held."""
+
+    def full(self, value: float) -> NDArray:
+        return np.full(self.n_rows, value, dtype=self.dtype)
+
+    def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:  # noqa: ARG002
+        """Take a vector, with its kernel values on pilot rows, which may be all."""
+        if image.size < self.n_rows:
+            image = self.rows.kernel(b)
+        mean = float(image.mean(dtype=np.float64) if self.shares is None else self.shares @ image)
+        place = len(self.means) % BLOCK
+        if place == 0:
+            require_memory(
+                BLOCK * self.n_rows * self.dtype.itemsize,
+                f"{BLOCK} more basis vectors' kernel values with {self.n_rows} rows",
+                f"Use max_basis={max(len(self.means), 1)}, or fewer rows.",
+            )
+            self.blocks.append(np.empty((BLOCK, self.n_rows), dtype=self.dtype))
+        # In float64: a mean rounded to float32 would be off in the same way in all rows.
+        self.blocks[-1][place] = np.subtract(image, mean, dtype=np.float64)
+        self.means.append(mean)
+
+    def products(self, vectors: Sequence[NDArray], starts: Sequence[int]) -> list[NDArray]:
+        """Return the products of each vector with the images from its start on, in float64."""
+        found = []
+        for v, start in zip(vectors, starts, strict=True):
+            parts = [block[rows] @ v for block, rows in self._parts(start)]
+            found.append(np.concatenate(parts).astype(np.float64, copy=False))
+        return found
+
+    def combined(self, coefficients: NDArray) -> NDArray:
+        """Return the combination of all images."""
+        total, done = self.full(0.0), 0
+        coefficients = coefficients.astype(self.dtype, copy=False)
+        for block, rows in self._parts(0):
+            part = block[rows]
+            total += coefficients[done : done + len(part)] @ part
+            done += len(part)
+        return total
+
+    def _parts(self, start: int) -> Iterator[tuple[NDArray, slice]]:
+        for first in range(start - start % BLOCK, len(self.means), BLOCK):
+            rows = slice(max(start - first, 0), min(len(self.means) - first, BLOCK))
+            yield self.blocks[first // BLOCK], rows

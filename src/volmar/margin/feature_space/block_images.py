@@ -1,0 +1,185 @@
+"""Kernel values of basis vectors with rows in blocks: computed as they are read, never held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.feature_space.basis_search import rbf, shifted, squares
+from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
+from volmar.rows.blocks.sums import Picked
+from volmar.rows.blocks.tile import Tile
+
+__all__ = ["BlockImages", "HeldRows", "KernelFeatures"]
+
+# Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
+# need, share the maps of all full groups.
+GROUP = 8
+
+
+class KernelFeatures:
+    """The features k(b_k, x) - mu_k of a row x: a feature map.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (m, d)
+        The b_k, less the offset.
+    means : ndarray of shape (m,)
+        The mu_k.
+    gamma : float
+        Coefficient of the kernel.
+    offset : ndarray of shape (d,) or None
+        Taken off rows first.
+    """
+
+    def __init__(self, vectors: NDArray, means: NDArray, gamma: float, offset: NDArray | None):
+        self.vectors, self.means, self.gamma, self.offset = vectors, means, gamma, offset
+
+    def transform(self, X: Any) -> NDArray:
+        """Return the features of rows, dense or CSR, shape (n, m), in their dtype."""
+        rows = shifted(X, self.offset)
+        vectors = self.vectors.astype(X.dtype, copy=False)
+        k = rbf(rows @ vectors.T, squares(rows)[:, None], squares(vectors), self.gamma)
+        # In float64: a mean rounded to float32 would be off in the same way in all rows.
+        return np.subtract(k, self.means, out=k, dtype=np.float64, casting="same_kind")
+
+
+class HeldRows:
+    """Some rows of a table that were brought here.
+
+    Vectors over all rows are recipes, and are carried out on these rows without a pass.
+
+    Parameters
+    ----------
+    table : BlockTable
+        All rows.
+    index : ndarray of int
+        Numbers of these rows, ascending.
+    """
+
+    def __init__(self, table: BlockTable, index: NDArray):
+        self.table, self.index = table, index
+        self._rows = table.ask(Picked(index))
+        self._given: list[NDArray] = []
+
+    def entries(self, v: RowVector) -> NDArray:
+        """Return the entries of a vector at these rows."""
+        for array in self.table.rows_of.given[len(self._given) :]:
+            self._given.append(self.table.beside(array)[self.index])
+        return Tile(self._rows, self._given, 0).value(v.recipe)
+
+
+class BlockImages:
+    r"""Centred kernel values of all rows with each basis vector, by passes.
+
+    The mean :math:`\mu_k` of a new vector's kernel values is not known until a pass over the rows,
+    which brings products with the new values, too: about a guess :math:`m_k`,
+
+    .. math:: \sum_i v_i (k(b_k, x_i) - \mu_k)
+              = \sum_i v_i (k(b_k, x_i) - m_k) - (\mu_k - m_k) \sum_i v_i.
+
+    Parameters
+    ----------
+    table : BlockTable
+        The rows.
+    gamma : float
+        Coefficient of the kernel.
+    offset : ndarray of shape (d,) or None
+        Taken off rows before distances are computed.
+    shares : RowVector, optional
+        p_i, of sum 1; 1/n if not given.
+    """
+
+    def __init__(
+        self, table: BlockTable, gamma: float, offset: NDArray | None, shares: RowVector | None
+    ):
+        self.table, self.gamma, self.offset, self.shares = table, gamma, offset, shares
+        self._vectors = np.empty((0, table.shape[1]))
+        self._means = np.empty(0)
+        # Guesses at the means of the vectors that have none yet, the last ones.
+        self._guesses = np.empty(0)
+        self._groups: list[BlockRows] = []
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Let one pass bring all that `f` asks for."""
+        self.table.prefetch(f)
+
+    def ask(self, v: RowVector) -> None:
+        """Ask for the products of a vector with all images, inside `prefetch`."""
+        self._found([v], [0])
+
+    def full(self, value: float) -> RowVector:
+        """Return a vector with the same value for every row."""
+        return self.table.full(value, self.table.dtype)
+
+    @property
+    def means(self) -> NDArray:
+        """Means of the kernel values, shape (m,)."""
+        self._settle()
+        return self._means
+
+    def append(self, b: NDArray, image: NDArray, pilot_shares: NDArray) -> None:
+        """Take a vector, with its kernel values on pilot rows and the shares of these."""
+        self._vectors = np.vstack([self._vectors, b])
+        self._guesses = np.append(self._guesses, float(pilot_shares @ image))
+
+    def products(self, vectors: Sequence[RowVector], starts: Sequence[int]) -> list[NDArray]:
+        """Return the products of each vector with the images from its start on: one pass."""
+        found, means = in_one_pass(lambda: self._found(vectors, starts), self.table)
+        self._know(means)
+        return found
+
+    def combined(self, coefficients: NDArray) -> RowVector:
+        """Return the combination of all images."""
+        self._settle()
+        total = self.full(0.0)
+        for i, rows in enumerate(self._groups):
+            part = rows.scores(coefficients[i * GROUP : (i + 1) * GROUP])
+            total = total + part if i else part
+        return total
+
+    def _found(
+        self, vectors: Sequence[RowVector], starts: Sequence[int]
+    ) -> tuple[list[NDArray], NDArray]:
+        """Return the products, and the means of the vectors that have none yet."""
+        known = len(self._means)
+        fresh = self._rows(slice(known, None), self._guesses) if len(self._guesses) else None
+        beyond = np.empty(0) if fresh is None else self._mean_of(fresh)
+        found = []
+        for v, start in zip(vectors, starts, strict=True):
+            first = start // GROUP if start < known else len(self._groups)
+            parts = [rows.combine(v) for rows in self._groups[first:]]
+            if fresh is not None:
+                parts.append(fresh.combine(v) - beyond * v.sum())
+            whole = np.concatenate(parts) if parts else np.empty(0)
+            found.append(whole[start - min(first * GROUP, known) :])
+        return found, self._guesses + beyond
+
+    def _mean_of(self, rows: BlockRows) -> NDArray:
+        if self.shares is not None:
+            return rows.combine(self.shares)
+        return rows.combine(self.full(1.0)) / self.table.n_rows
+
+    def _settle(self) -> None:
+        """Find the means that are open, by a pass."""
+        if len(self._guesses):
+            self._know(self._found([], [])[1])
+
+    def _know(self, means: NDArray) -> None:
+        """Take the means that were open, and put their vectors into groups."""
+        if not len(means):
+            return
+        full = len(self._means) // GROUP
+        self._means = np.concatenate([self._means, means])
+        self._guesses = np.empty(0)
+        del self._groups[full:]
+        for start in range(full * GROUP, len(self._means), GROUP):
+            group = slice(start, start + GROUP)
+            self._groups.append(self._rows(group, self._means[group]))
+
+    def _rows(self, group: slice, means: NDArray) -> BlockRows:
+        features = KernelFeatures(self._vectors[group], means, self.gamma, self.offset)
+        return BlockRows(self.table.mapped(features))

@@ -1,0 +1,66 @@
+"""The parameters `kernel`, `method` and `n_landmarks`, and the views that they ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar._memory import require_memory
+from volmar.base.kernel import KernelMixin
+from volmar.base.validation import check_choice, check_count
+from volmar.margin.feature_space.views import ExactKernelView, FeatureView
+from volmar.rows import BlockTable, NystroemMap, drawn_rows, features_of
+
+__all__ = ["KernelView"]
+
+
+class KernelView(KernelMixin):
+    """Rows under the kernel of an estimator: exactly, or by landmarks."""
+
+    # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
+    _kernels_of_differences = ("rbf", "laplacian", "linear")
+
+    random_state: Any
+    method: str
+    n_landmarks: int
+
+    def _check_representation(self) -> None:
+        """Check the kernel, and whether it can be represented as asked for."""
+        self._check_kernel()
+        check_choice("method", self.method, ["exact", "nystroem"])
+        check_count("n_landmarks", self.n_landmarks, low=2)
+        if self.method == "nystroem" and self.kernel == "precomputed":
+            raise ValueError(
+                "method='nystroem' needs rows to take landmarks from, and kernel is "
+                "'precomputed'. Use method='exact', or give rows and a kernel's name."
+            )
+
+    def _exact_view(self, X: Any, weights: NDArray | None) -> ExactKernelView:
+        n = X.shape[0]
+        require_memory(
+            3.0 * 8 * n**2,
+            f"the kernel matrix of {n} rows",
+            "Use method='nystroem', or cluster a sample and use predict for the rest.",
+        )
+        K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
+        return ExactKernelView(K, expansion, weights)
+
+    def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
+        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
+        n_counted = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        count = min(n_landmarks, n_counted)
+        if not isinstance(X, BlockTable):
+            require_memory(
+                2.0 * X.dtype.itemsize * X.shape[0] * count,
+                f"{count} features of {X.shape[0]} rows",
+                "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+            )
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        feature_map = NystroemMap(
+            landmarks=drawn_rows(X.shape[0], weights, count, rng),
+            **self._kernel_arguments(X, weights),
+        ).fit(X)
+        return FeatureView(feature_map, features_of(feature_map, X), weights)

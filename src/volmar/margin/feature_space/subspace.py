@@ -1,0 +1,148 @@
+"""A growing subspace of the feature space, in which rows are short and passes are cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.feature_space.sources import CutSource, KernelSource
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+
+__all__ = ["Subspace"]
+
+# A squared length this far below 0, of a part of a vector of length 1, is not of rounding.
+NEGATIVE = 1e-3
+
+
+class Subspace(CutSource):
+    """Projections of the rows of a source onto an orthonormal basis; a source itself.
+
+    A projection shortens every combination of rows: what is a lower bound of a norm in the
+    subspace is one in the whole space, and a normal vector in the subspace has the same scores and
+    the same norm there.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows.
+    """
+
+    def __init__(self, source: CutSource):
+        self.source, self.shares = source, source.shares
+        self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
+        # Centred rows span one dimension fewer than there are rows that weigh.
+        weighing = self.n_rows if self.shares is None else np.count_nonzero(self.shares)
+        self._most = int(weighing) - 1
+        self.n_passes = 0
+        self.basis: list[Any] = []
+        self._columns = np.empty((8, self.n_rows))
+        # Share of a vector's length that must be new for it to widen the subspace.
+        self._new = 1e-6 if source.dtype == np.float64 else 1e-4
+
+    @property
+    def features(self) -> NDArray:
+        """Coordinates of the rows, shape (n, m)."""
+        return self._columns[: len(self.basis)].T
+
+    def coordinates(self, vector: Any) -> NDArray:
+        """Return the projection of a vector of the source, shape (m,)."""
+        return self.source.inner(vector, self.basis) if self.basis else np.empty(0)
+
+    def lift(self, w: NDArray) -> Any:
+        """Return a vector of the subspace as one of the source."""
+        return self.source.combination(self.basis, w)
+
+    def add(self, vector: Any) -> bool:
+        """Widen the subspace by a vector of the source; say whether it was new.
+
+        One pass where it was; two more for a kernel source.
+        """
+        source = self.source
+        length = float(source.inner(vector, [vector])[0])
+        if length < 0.0:
+            raise NotAGramMatrixError(f"a combination of rows has the square {length:.3g}")
+        if not length > 0.0 or len(self.basis) >= self._most:
+            return False
+        vector = self._scaled(vector, length)
+        share = 1.0
+        for _ in range(2):  # twice is enough for orthogonality
+            if self.basis:
+                weights = np.append(1.0, -self.coordinates(vector))
+                vector = source.combination([vector, *self.basis], weights)
+            length = float(source.inner(vector, [vector])[0])
+            if length < -NEGATIVE:
+                raise NotAGramMatrixError(f"a part of a vector has the square {length:.3g}")
+            share *= length
+            if not share > self._new**2:
+                return False
+            vector = self._renewed(self._scaled(vector, length))
+        m = len(self.basis)
+        if m == self._columns.shape[0]:
+            self._columns = np.concatenate([self._columns, np.empty_like(self._columns)])
+        self.basis.append(vector)
+        self._columns[m] = source.scores(vector)
+        return True
+
+    def _scaled(self, vector: Any, square: float) -> Any:
+        return self.source.combination([vector], np.array([1.0 / np.sqrt(square)]))
+
+    def _renewed(self, vector: Any) -> Any:
+        """Return the vector with what is left of its scores after cancellation made exact.
+
+        A kernel source updates coefficients and scores side by side; where most of a vector has
+        been subtracted they would drift apart, by a factor more with every basis vector.
+        """
+        if isinstance(self.source, KernelSource):
+            return self.source.vector(vector[0])
+        return vector
+
+    def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
+        """Widen the subspace by a Krylov space, which has the leading principal components.
+
+        It is begun anew where it is exhausted: that of a multiple of the identity has one vector.
+        Rows count by their shares: the operator is their weighted covariance, and a random
+        combination has the variance of one in which every row is written as often as it weighs.
+        """
+        size = len(self.basis) + n_vectors
+        v, is_random = self._random(rng), True
+        while len(self.basis) < size:
+            if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
+                v, is_random = self._by_share(self._columns[len(self.basis) - 1]), False
+            elif is_random:
+                return
+            else:
+                v, is_random = self._random(rng), True
+
+    def _random(self, rng: np.random.Generator) -> NDArray:
+        """Return random coefficients; none are drawn for rows of no weight."""
+        if self.shares is None:
+            return rng.standard_normal(self.n_rows)
+        v = np.sqrt(self.shares)
+        v[v > 0] *= rng.standard_normal(np.count_nonzero(v))
+        return v
+
+    def _by_share(self, v: NDArray) -> NDArray:
+        return v if self.shares is None else self.shares * v
+
+    # ------------------------------------------------------------------ as a source
+
+    def vector(self, v: NDArray) -> NDArray:
+        """Return the projection of sum_i v_i z_i, shape (m,)."""
+        self.n_passes += 1
+        return self._columns[: len(self.basis)] @ v
+
+    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
+        """Return the inner products of a vector with others."""
+        return np.array([vector @ other for other in others])
+
+    def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Return the combination, shape (m,)."""
+        return np.tensordot(weights, np.stack(vectors), axes=1)
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return <w, z_i> of every row."""
+        self.n_passes += 1
+        return w @ self._columns[: len(self.basis)]

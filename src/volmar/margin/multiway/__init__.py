@@ -1,0 +1,1 @@
+"""More than two clusters at once, by one hyperplane a cluster."""

@@ -1,0 +1,99 @@
+"""The descent to k clusters: weights and offsets of the start, then the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.multiway.nearest_mean import NearestMean
+from volmar.margin.multiway.problem import MulticlassHinge, MulticlassProblem
+from volmar.solvers import Status
+
+__all__ = ["maximise_margins"]
+
+
+def maximise_margins(
+    source: CutSource,
+    labels: NDArray,
+    k: int,
+    *,
+    C: float,
+    path: Sequence[float] = (),
+    least_share: float = 0.0,
+    size_shares: NDArray | None = None,
+    tol: float = 1e-2,
+    max_iter: int = 1000,
+) -> MarginResult:
+    """Find k clusters that their own widest margins cannot improve.
+
+    The offsets of the scores are those of the rule of the nearest mean of the start, in units of
+    the margin at each price; the descent is that of `maximise_margin` on `MulticlassProblem`.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows, with their shares of the hinge.
+    labels : ndarray of shape (n,)
+        Labels to start from, 0 to k - 1, all present.
+    k : int
+        Number of clusters, 3 at least.
+    C : float
+        Price of the hinge.
+    path : sequence of float, default=()
+        Prices below C to pass through first, each from the labels of the last.
+    least_share : float, default=0
+        Least share of the rows in a cluster.
+    size_shares : ndarray of shape (n,), optional
+        Shares of the rows in the size of a cluster; 1/n if not given.
+    tol : float, default=1e-2
+        Gap, relative to J, at which to stop.
+    max_iter : int, default=1000
+        Most steps in all.
+
+    Returns
+    -------
+    MarginResult
+        With scores and t that labels go by, about the mean of the rows by `size_shares`. Where C
+        has no margin for the labels of a smaller price, it is the result of that, and DEGENERATE.
+    """
+    rule = NearestMean.of(source, labels, k, least_share, size_shares)
+    labels = rule.labels
+    best, offsets, n_iter, n_passes = None, np.zeros(k), 0, 2
+    for price in [*sorted(price for price in path if price < C), C]:
+        beta = rule.in_margins(price)
+        result = maximise_margin(
+            MulticlassProblem(
+                source,
+                MulticlassHinge(beta, source.shares),
+                least_share=least_share,
+                size_shares=size_shares,
+                least_m=1.0 / price,
+            ),
+            labels,
+            C=price,
+            tol=tol,
+            max_iter=max(max_iter - n_iter, 1),
+        )
+        n_iter, n_passes = n_iter + result.n_iter, n_passes + result.n_passes
+        if result.normal is not None:
+            best, labels, offsets = result, result.labels, result.rho * beta
+        if result.status not in (Status.CONVERGED, Status.CYCLE):
+            break
+    if best is None:
+        return replace(result, n_iter=n_iter, n_passes=n_passes)
+    plain = best.scores - offsets.astype(best.scores.dtype)
+    mean = np.average(plain, axis=0, weights=size_shares)
+    scores = plain + best.t.astype(plain.dtype)
+    return replace(
+        best,
+        status=result.status,
+        n_iter=n_iter,
+        n_passes=n_passes,
+        scores=scores,
+        t=best.t + mean,
+    )

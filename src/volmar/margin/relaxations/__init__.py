@@ -1,0 +1,1 @@
+"""Problems and solvers of IterSVR, LGMMC and GMMC."""

@@ -1,0 +1,190 @@
+"""Support vector regression on labels that it sets itself: the loop of IterSVR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.relaxations.bias_rules import Cut
+from volmar.solvers import Result, Status
+from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
+from volmar.solvers.l1_spaces import RegressionSpace
+
+__all__ = ["IterSVRResult", "iterate_svr"]
+
+BiasRule = Callable[[NDArray, "NDArray | None", float, float], Cut]
+
+
+@dataclass(frozen=True, repr=False)
+class IterSVRResult(Result):
+    """Labels that their own regression, cut by the rule, gives back.
+
+    Attributes
+    ----------
+    objective : float
+        ``|w|^2 / 2 + C sum_i s_i |y_i - f_i|`` of the last regression.
+    gap : float
+        Duality gap of that regression: for its labels no function is better by more. It says
+        nothing about other labels.
+    residuals : mapping
+        "switched": share of the rows' weight that the cut put on another side than the
+        regression's labels; 0 at a fixed point.
+    history : tuple of float
+        Objectives of all regressions.
+    labels : ndarray of shape (n,)
+        1 where the score is positive.
+    scores : ndarray of shape (n,)
+        <w, z_i> + bias.
+    normal : ndarray
+        w, in the form that the space keeps vectors.
+    bias : float
+        Of the rule, for centred rows.
+    intercept : float
+        Of the regression.
+    n_newton : int
+        Newton steps of all regressions.
+    """
+
+    _signed = ("scores", "normal", "bias", "intercept")
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: NDArray = field(default_factory=lambda: np.empty(0))
+    bias: float = 0.0
+    intercept: float = 0.0
+    n_newton: int = 0
+
+
+class Round(NamedTuple):
+    """A regression, the labels that it was given, and the cut of its scores."""
+
+    given: NDArray
+    fit: L1RegressionResult
+    cut: Cut
+
+
+def iterate_svr(
+    space: RegressionSpace,
+    labels: NDArray,
+    C: float,
+    rule: BiasRule,
+    *,
+    floor: float,
+    tol: float = 1e-3,
+    max_iter: int = 50,
+) -> IterSVRResult:
+    """Alternate L1 regression on the labels and labels from the regression's scores.
+
+    Parameters
+    ----------
+    space : RegressionSpace
+        Rows and weights.
+    labels : ndarray of shape (n,)
+        Labels to start from, positive or not.
+    C : float
+        Price of the loss.
+    rule : callable
+        Makes a `Cut` of scores <w, z_i>, weights, least weight of a side, and the regression's
+        bias. With `least_loss_cut` both halves minimise the same objective over labels of at
+        least that weight on each side, so that it never rises (by more than the regressions'
+        gaps) once the labels are among those, where all rows weigh the same (of other weights
+        the sides' sums are coarse); with `widest_gap_cut` it may.
+    floor : float
+        Least weight of a side.
+    tol : float, default=1e-3
+        Duality gap of the regressions, relative to their objective.
+    max_iter : int, default=50
+        Most regressions.
+
+    Returns
+    -------
+    IterSVRResult
+        CYCLE where labels came back that are not the last: the round of the cycle with the lowest
+        objective is returned. DEGENERATE where a regression is no better than a constant: the
+        round before it is returned, and no labels if it was the first. FAILED where labels stay,
+        but their regression missed `tol`.
+    """
+    given = (np.asarray(labels) > 0).astype(np.int64)
+    seen: set[bytes] = set()
+    rounds: list[float] = []
+    last: Round | None = None
+    best: Round | None = None  # of a cycle
+    repeated = b""
+    fit: L1RegressionResult | None = None
+    status, n_newton = Status.MAX_ITER, 0
+    while len(rounds) < max_iter:
+        fit = solve_l1_regression(space, 2.0 * given - 1.0, C, start=fit, tol=tol)
+        n_newton += fit.n_iter
+        rounds.append(fit.objective)
+        g = fit.scores - fit.intercept
+        if _is_flat(g, space.weights) or _is_constant(fit, given, space.weights, C, tol):
+            status = Status.DEGENERATE
+            break
+        last = Round(given, fit, rule(g, space.weights, floor, fit.intercept))
+        if np.array_equal(last.cut.labels, given):
+            status, best = Status.CONVERGED if fit.status.ok else Status.FAILED, last
+            break
+        if repeated and (best is None or fit.objective < best.fit.objective):
+            best = last
+        seen.add(_key(given))
+        given = last.cut.labels
+        key = _key(given)
+        if key == repeated:
+            status = Status.CYCLE
+            break
+        if key in seen and not repeated:
+            repeated = key  # once more around, to find the best of the cycle
+    best = last if best is None else best
+    if best is None:
+        return IterSVRResult(np.inf, status=status, n_iter=len(rounds), history=tuple(rounds))
+    return _result(space, best, status, tuple(rounds), n_newton)
+
+
+def _result(
+    space: RegressionSpace, best: Round, status: Status, history: tuple[float, ...], n_newton: int
+) -> IterSVRResult:
+    changed = best.given != best.cut.labels
+    switched = (
+        changed.mean() if space.weights is None else np.average(changed, None, space.weights)
+    )
+    return IterSVRResult(
+        objective=best.fit.objective,
+        gap=best.fit.gap,
+        residuals={"switched": float(switched)},
+        status=status,
+        n_iter=len(history),
+        history=history,
+        labels=best.cut.labels,
+        scores=best.fit.scores - best.fit.intercept + best.cut.bias,
+        normal=best.fit.normal,
+        bias=best.cut.bias,
+        intercept=best.fit.intercept,
+        n_newton=n_newton,
+    )
+
+
+def _is_constant(
+    fit: L1RegressionResult, labels: NDArray, weights: NDArray | None, C: float, tol: float
+) -> bool:
+    """Whether the constant of the larger side's label is as good as the regression, to `tol`.
+
+    So it is at every C where the smaller side's mean is a mean of rows of the larger one, none
+    of which counts more than it would on the smaller side: the median sees no more of them.
+    """
+    share = float(np.average(labels, weights=weights))
+    total = float(labels.size if weights is None else weights.sum())
+    constant = 2.0 * C * total * min(share, 1.0 - share)
+    return constant - (fit.objective - fit.gap) <= tol * constant
+
+
+def _is_flat(scores: NDArray, weights: NDArray | None) -> bool:
+    """Whether all rows with a weight have the same score, so that there is nothing to cut."""
+    return bool(np.ptp(scores if weights is None else scores[weights > 0]) == 0.0)
+
+
+def _key(labels: NDArray) -> bytes:
+    return np.packbits(labels.astype(bool)).tobytes()

@@ -1,0 +1,183 @@
+r"""Labellings that a weighting of the rows tells apart best: the cuts of LGMMC.
+
+For weights alpha of the rows the labelling violated most maximises the convex function
+|sum_i alpha_i y_i z_i|^2 over y in {-1, 1}^n with |sum_i y_i| at most a limit. That is NP-hard.
+Its linearisation at a labelling, sum_i y_i alpha_i <z_i, v> with v = sum_j alpha_j y_j z_j, is
+maximised by sorting, and what maximises it is never worse than where it was linearised.
+
+A row of weight w_i stands for w_i copies on one side: alpha_i is their sum, alpha_i / w_i that of
+one of them, and the limit is that of |sum_i w_i y_i|. Where it binds, the linearisation is a
+knapsack problem, NP-hard itself. Sorting by alpha_i f_i / w_i solves its relaxation, in which one
+row is cut in two. That row, and others for which there is no room, change sides whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from volmar.margin.feature_space.sources import CutSource
+
+__all__ = ["Labelling", "balanced_labels", "climb", "largest_possible_square", "measure"]
+
+MAX_STEPS = 100
+# Share of a square below which a rise is rounding.
+ROUNDING = 1e-9
+# Share by which the eigenvalue bound is widened, and residual of its eigenvector: far smaller, for
+# a residual of the former size hides larger eigenvalues where many are alike.
+WIDENING, RESIDUAL = 1e-3, 1e-6
+# Rows up to which the eigenvalue is LAPACK's.
+DENSE = 50
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """Labels with the combination of rows that they make.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n,)
+        -1 or 1, int8.
+    vector : object
+        sum_i alpha_i y_i z_i, in the form that the source keeps vectors.
+    square : float
+        Its squared norm.
+    """
+
+    y: NDArray
+    vector: Any
+    square: float
+
+
+def balanced_labels(
+    f: NDArray, alpha: NDArray, limit: float, weights: NDArray | None = None
+) -> NDArray:
+    """Return the labels y, ``|sum(y)| <= limit``, that maximise sum_i y_i alpha_i f_i.
+
+    Signs of f where they are balanced; otherwise the rows that cost least change sides. Rows with
+    an alpha of 0 cost nothing and go first, those nearest to zero before others.
+
+    With weights of the rows ``|sum(weights * y)| <= limit``. Where that binds, the labels fall
+    short of the maximum by 2 alpha_i |f_i| at most, of the row that the relaxation cuts in two.
+    """
+    if weights is not None:
+        return _balanced_by_weight(f, alpha, limit, weights)
+    n, allowed = f.size, int(limit)
+    n_positive = int(np.count_nonzero(f > 0))
+    fewest, most = (n - allowed + 1) // 2, (n + allowed) // 2
+    if fewest <= n_positive <= most:
+        return np.where(f > 0, 1, -1).astype(np.int8)
+    order = np.lexsort((f, alpha * f))
+    y = np.full(n, -1, dtype=np.int8)
+    y[order[n - min(max(n_positive, fewest), most) :]] = 1
+    return y
+
+
+def _balanced_by_weight(f: NDArray, alpha: NDArray, limit: float, weights: NDArray) -> NDArray:
+    """Return signs of f, less the rows that the heavier side has no room for.
+
+    One of those did not fit, so that more than `room` less its own weight is left on that side:
+    enough, for the limit is no less than any row's weight.
+    """
+    y = np.where(f > 0, 1, -1).astype(np.int8)
+    excess = float(weights @ y)
+    if abs(excess) <= limit:
+        return y
+    side = 1 if excess > 0 else -1
+    room = 0.5 * (float(weights.sum()) + limit)
+    rows = np.flatnonzero((y == side) & (weights > 0))
+    # What a row of weight 1 costs on the other side; the most expensive stay, as many as fit.
+    height = side * f[rows]
+    left = rows[np.lexsort((height, alpha[rows] / weights[rows] * height))[::-1]]
+    y[rows] = -side
+    while left.size:
+        fits = int(np.searchsorted(np.cumsum(weights[left]), room, side="right"))
+        y[left[:fits]] = side
+        room -= float(weights[left[:fits]].sum())
+        left = left[fits + 1 :]
+        left = left[weights[left] <= room]
+    return y
+
+
+def climb(
+    source: CutSource,
+    alpha: NDArray,
+    y: NDArray,
+    limit: float,
+    weights: NDArray | None = None,
+) -> Labelling:
+    """Relabel by sorting until the square stops rising; never worse than the start.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows.
+    alpha : ndarray of shape (n,)
+        Their dual weights, not negative.
+    y : ndarray of shape (n,)
+        Labels to start from, -1 or 1, within the limit.
+    limit : float
+        Most that ``|sum(y)|`` may be; at least 1 where n is odd. With weights, the same of
+        ``weights * y``; at least the largest of them.
+    weights : ndarray of shape (n,), optional
+        How often each row counts in the balance; 1 if not given.
+    """
+    best = measure(source, alpha, y)
+    for _ in range(MAX_STEPS):
+        y = balanced_labels(source.scores(best.vector), alpha, limit, weights)
+        if np.array_equal(y, best.y):
+            break
+        following = measure(source, alpha, y)
+        if following.square <= best.square * (1.0 + ROUNDING):
+            break
+        best = following
+    return best
+
+
+def measure(source: CutSource, alpha: NDArray, y: NDArray) -> Labelling:
+    """Return a labelling with its vector: one pass."""
+    vector = source.vector((alpha * y).astype(source.dtype, copy=False))
+    return Labelling(y, vector, float(source.inner(vector, [vector])[0]))
+
+
+def largest_possible_square(source: CutSource, alpha: NDArray, rng: np.random.Generator) -> float:
+    r"""Return an upper bound of the square of every labelling, balanced or not.
+
+    By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,
+    :math:`|\sum_i \alpha_i y_i z_i|^2 = \max_{|u|=1} (\sum_i \alpha_i y_i z_i'u)^2 \le
+    \max_{|u|=1} \sum_i \alpha_i (z_i'u)^2`, the largest eigenvalue of the weighted covariance. It
+    is the same where a row shares its alpha among copies, which may then have any labels. For
+    many rows it comes from Lanczos iterations with a random start, and is widened by a thousandth:
+    an eigenvalue beyond that has a share of a thousandth at most in the vector found, although
+    the iterations enlarge its share in the start. Infinity where they do not converge.
+    """
+    rows = np.flatnonzero(alpha > 0)
+    root = np.sqrt(alpha[rows])
+    scaled = np.zeros(alpha.size, dtype=source.dtype)
+
+    def matvec(x: NDArray) -> NDArray:
+        scaled[rows] = root * x.ravel()
+        return root * source.scores(source.vector(scaled))[rows]
+
+    n = rows.size
+    if n <= DENSE:
+        columns = np.column_stack([matvec(e) for e in np.eye(n)])
+        rounding = n * float(np.finfo(source.dtype).eps)
+        return float(np.linalg.eigvalsh(0.5 * (columns + columns.T))[-1]) * (1.0 + rounding)
+    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+    try:
+        value = eigsh(
+            operator,
+            k=1,
+            v0=rng.standard_normal(n),
+            tol=RESIDUAL,
+            maxiter=300,
+            return_eigenvectors=False,
+        )[0]
+    except ArpackNoConvergence:
+        return float("inf")
+    return float(value) * (1.0 + WIDENING)

@@ -1,0 +1,372 @@
+"""Label generation: the convex hull of all balanced labellings, a labelling at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.relaxations.label_generation import (
+    Labelling,
+    balanced_labels,
+    climb,
+    largest_possible_square,
+    measure,
+)
+from volmar.solvers import Result, Status
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
+from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
+
+__all__ = ["LabelGenerationResult", "generate_labels", "row_weights"]
+
+# Krylov vectors of the first subspace, which grows by the normals of the labellings.
+FIRST_BASIS = 12
+MAX_WIDENINGS = 20
+# Rounds without weight after which a labelling is dropped.
+IDLE_ROUNDS = 3
+# Searches in vain before the end: one alone misses violated labellings where many are alike.
+SEARCHES = 5
+# Shares of the tolerance left to the programme in the subspace, and to the subspace.
+IN_SUBSPACE, OF_SUBSPACE = 0.1, 0.3
+
+
+@dataclass(frozen=True, repr=False)
+class LabelGenerationResult(Result):
+    """The relaxation over the labellings generated, and the labels read from it.
+
+    Attributes
+    ----------
+    objective : float
+        Primal value over the labellings generated: a certified upper bound of the relaxation's
+        value, for more labellings can only lower it.
+    gap : float
+        `objective` less `bound`: certified from both sides.
+    residuals : mapping of str to float
+        Relative to the objective: ``"master gap"``, certified, how far the labellings generated
+        are from their own optimum; ``"violation"``, how far the worst labelling *found* would
+        lower it. Finding the worst is NP-hard, so that a violation of 0 is no proof.
+    bound : float
+        Certified lower bound of the relaxation, and so of the problem over single labellings: the
+        eigenvalue bound of `largest_possible_square` at `alpha`.
+    labels : ndarray of shape (n,)
+        1 where the score is positive.
+    scores : ndarray of shape (n,)
+        f_i = <w, z_i>, of (weighted) mean 0.
+    normal : object
+        w, in the form that the source keeps vectors.
+    rho : float
+        Margin of w for its own labels, in units of the scores.
+    labelled_objective : float
+        Value of the problem at `labels`, w scaled best. No labelling has a value below `bound`.
+    weights : ndarray of shape (T,)
+        mu of the labellings kept, largest first.
+    alpha : ndarray of shape (n,)
+        Dual weights of the rows, of sum 1; rows outside the margin have none.
+    n_labellings : int
+        Labellings generated, those dropped since included.
+    rank_share : float
+        Largest eigenvalue of sum_t mu_t y_t y_t', over n (between the roots of the rows' shares,
+        where they weigh differently): 1 where the relaxation is one labelling.
+    n_passes : int
+        Products with the data.
+    """
+
+    _signed = ("scores", "normal")
+
+    bound: float = -np.inf
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    normal: Any = None
+    rho: float = float("nan")
+    labelled_objective: float = float("nan")
+    weights: NDArray = field(default_factory=lambda: np.empty(0))
+    alpha: NDArray = field(default_factory=lambda: np.empty(0))
+    n_labellings: int = 0
+    rank_share: float = float("nan")
+    n_passes: int = 0
+
+
+def generate_labels(
+    source: CutSource,
+    *,
+    C: float,
+    limit: float,
+    start: NDArray | None = None,
+    n_starts: int = 10,
+    tol: float = 1e-2,
+    max_iter: int = 50,
+    seed: int = 0,
+) -> LabelGenerationResult:
+    r"""Solve the relaxation by cutting planes, and read labels from it.
+
+    With centred rows :math:`z_i` of weights :math:`w_i` and B the labellings with
+    :math:`|\sum_i w_i y_i|` at most `limit`,
+
+    .. math:: \max_{\alpha \ge 0, 1'\alpha = 1} \min_{y \in B} \;
+              -\tfrac12 \Big|\sum_i \alpha_i y_i z_i\Big|^2
+              - \frac{1}{2C} \sum_i \frac{\alpha_i^2}{w_i} .
+
+    Every round solves it over the labellings so far (`solve_label_kernel_svm`, whose weights mu
+    are a point of the convex hull of all yy'), and looks for a labelling that violates it.
+
+    The programme is solved in a subspace of the feature space, which is widened by the true
+    normals until the whole space agrees: a point of the subspace is one of the whole space, so
+    that its primal value is an upper bound there; the dual value is taken with the true normals.
+
+    Parameters
+    ----------
+    source : CutSource
+        The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
+        nothing else depends on them.
+    C : float
+        Price of squared margin errors, as in the formula.
+    limit : float
+        Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
+        largest weight where they do not: every order of the rows can be cut that evenly.
+    start : ndarray of shape (n,), optional
+        Labels, 0 or 1, from which the first labelling is found.
+    n_starts : int, default=10
+        Starts of each search for a violated labelling.
+    tol : float, default=1e-2
+        Violation and gap, relative to the objective, at which to stop.
+    max_iter : int, default=50
+        Most rounds.
+    seed : int, default=0
+        Of the starts.
+    """
+    search = _Search(source, C, limit, n_starts, tol, np.random.default_rng(seed))
+    found = search.find_violated() if start is None else search.found_from(start)
+    for _ in range(max_iter):
+        if found is None:
+            break
+        search.solve_with(found)
+        found = search.find_violated()
+    status = Status.CONVERGED if found is None else Status.MAX_ITER
+    if status is Status.CONVERGED and not search.master_gap <= tol:
+        status = Status.FAILED
+    return search.result(status)
+
+
+def row_weights(source: CutSource) -> NDArray | None:
+    """Return weights of the rows of a source, of mean 1 over those that have one; None for 1."""
+    if source.shares is None:
+        return None
+    return source.shares * np.count_nonzero(source.shares)
+
+
+class _Search:
+    """Labellings, their weights and those of the rows."""
+
+    def __init__(
+        self,
+        source: CutSource,
+        C: float,
+        limit: float,
+        n_starts: int,
+        tol: float,
+        rng: np.random.Generator,
+    ):
+        self.source, self.C, self.limit = source, C, limit
+        self.n_starts, self.tol, self.rng = n_starts, tol, rng
+        self.passes_before = source.n_passes
+        self.space = Subspace(source)
+        self.space.add_leading(FIRST_BASIS, rng)
+        if not self.space.basis:
+            raise NotAGramMatrixError("a random combination of the rows has no length")
+        n = source.n_rows
+        self.weights = row_weights(source)
+        # The rows that weigh, all that the programme is about.
+        self.rows: Any = slice(None) if self.weights is None else np.flatnonzero(self.weights)
+        self.alpha = np.full(n, 1.0 / n) if source.shares is None else source.shares
+        self.kept: list[Labelling] = []
+        self.mu = np.empty(0)
+        self.idle = np.empty(0, dtype=int)
+        self.upper, self.lower = np.inf, -np.inf
+        self.violation = np.inf
+        self.history: list[float] = []
+        self.n_labellings = 0
+
+    def _value(self, square: float) -> float:
+        alpha, w = self.alpha[self.rows], self._weights_of_rows()
+        shared = alpha if w is None else alpha / w
+        return -0.5 * (square + float(alpha @ shared) / self.C)
+
+    def _weights_of_rows(self) -> NDArray | None:
+        return None if self.weights is None else self.weights[self.rows]
+
+    @property
+    def master_gap(self) -> float:
+        return float(max(self.upper - self.lower, 0.0) / abs(self.upper))
+
+    # ------------------------------------------------------------------ new labellings
+
+    def find_violated(self) -> Labelling | None:
+        """Return a labelling violated beyond `tol`, None where several searches find none."""
+        self.violation = 0.0
+        for _ in range(SEARCHES):
+            candidates = [self._climb(self.space, y) for y in self._starts()]
+            best = max(candidates, key=lambda labelling: labelling.square)
+            found = self._climb(self.source, best.y)
+            if not self.kept:
+                return found
+            worst = max(found.square, *(labelling.square for labelling in self.kept))
+            violation = max(self.upper - self._value(worst), 0.0) / abs(self.upper)
+            self.violation = float(max(self.violation, violation))
+            if self.upper - self._value(found.square) > self.tol * abs(self.upper):
+                return found
+        return None
+
+    def found_from(self, labels: NDArray) -> Labelling:
+        """Return the labelling that a climb from labels, as balanced as they must be, leads to."""
+        return self._climb(self.source, self._sides(np.where(labels > 0, 1.0, -1.0)))
+
+    def _climb(self, source: CutSource, y: NDArray) -> Labelling:
+        return climb(source, self.alpha, y, self.limit, self.weights)
+
+    def _sides(self, f: NDArray) -> NDArray:
+        return balanced_labels(f, self.alpha, self.limit, self.weights)
+
+    def _starts(self) -> Iterator[NDArray]:
+        """Yield labels: those in use, the sides of the weighted principal axis, random sides."""
+        F = self.space.features
+        values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
+        in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
+        in_use = in_use[: self.n_starts // 2]
+        yield from in_use
+        yield self._sides(F @ axes[:, -1])
+        lengths = np.sqrt(np.maximum(values, 0.0))
+        for _ in range(self.n_starts - len(in_use) - 1):
+            direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
+            yield self._sides(F @ direction)
+
+    # ------------------------------------------------------------------ the programme over them
+
+    def solve_with(self, found: Labelling) -> None:
+        """Take in a labelling, and solve over all that are kept."""
+        self.n_labellings += 1
+        self.kept.append(found)
+        self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
+        self.space.add(found.vector)
+        Y = np.array([labelling.y for labelling in self.kept], dtype=np.float64)
+        for _ in range(MAX_WIDENINGS):
+            self._take(self._programme(Y))
+            if self.master_gap <= OF_SUBSPACE * self.tol or not self._widen():
+                break
+        self.history.append(self.upper)
+        self.idle = np.where(self.mu > 0, 0, self.idle + 1)
+        stays = self.idle < IDLE_ROUNDS
+        self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
+        self.mu, self.idle = self.mu[stays], self.idle[stays]
+
+    def _programme(self, Y: NDArray) -> LabelKernelResult:
+        return solve_label_kernel_svm(
+            self.space.features[self.rows],
+            Y[:, self.rows],
+            C=self.C,
+            tol=IN_SUBSPACE * self.tol,
+            weights=self.mu,
+            alpha=self.alpha[self.rows],
+            sample_weight=self._weights_of_rows(),
+        )
+
+    def _take(self, found: LabelKernelResult) -> None:
+        self.mu, self.upper = found.weights, found.objective
+        self.alpha = np.zeros(self.source.n_rows)
+        self.alpha[self.rows] = found.alpha
+        self.kept = [measure(self.source, self.alpha, labelling.y) for labelling in self.kept]
+        self.lower = self._value(max(labelling.square for labelling in self.kept))
+
+    def _widen(self) -> bool:
+        """Widen the subspace by the true normals of the labellings that count."""
+        top = max(labelling.square for labelling in self.kept)
+        new = [
+            self.space.add(labelling.vector)
+            for labelling, weight in zip(self.kept, self.mu, strict=True)
+            if weight > 0 or labelling.square == top
+        ]
+        return any(new)
+
+    # ------------------------------------------------------------------ labels
+
+    def result(self, status: Status) -> LabelGenerationResult:
+        order = [t for t in np.argsort(-self.mu, kind="stable") if self.mu[t] > 0]
+        kept, mu = [self.kept[t] for t in order], self.mu[order]
+        mixture, share = _rank_one(kept, mu, self.weights)
+        normals = [labelling.vector for labelling in kept]
+        if len(kept) > 1:
+            normals.append(self.source.combination(normals, mixture))
+        w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
+        bound = self._value(largest_possible_square(self.source, self.alpha, self.rng))
+        return LabelGenerationResult(
+            objective=self.upper,
+            gap=max(self.upper - bound, 0.0),
+            residuals={"master gap": self.master_gap, "violation": self.violation},
+            status=status,
+            n_iter=len(self.history),
+            history=tuple(self.history),
+            bound=bound,
+            labels=(f > 0).astype(np.int64),
+            scores=f,
+            normal=w,
+            rho=rho,
+            labelled_objective=value,
+            weights=mu,
+            alpha=self.alpha,
+            n_labellings=self.n_labellings,
+            rank_share=share,
+            n_passes=self.source.n_passes - self.passes_before,
+        )
+
+    def _read(self, w: Any) -> tuple[Any, NDArray, float, float]:
+        """Return a normal with its scores, its margin and the value of the problem there."""
+        f = self.source.scores(w)
+        square = float(self.source.inner(w, [w])[0])
+        sizes = np.abs(f[self.rows]).astype(np.float64)
+        return w, f, *_own_margin(sizes, square, self.C, self._weights_of_rows())
+
+
+def _rank_one(
+    kept: list[Labelling], mu: NDArray, weights: NDArray | None
+) -> tuple[NDArray, float]:
+    """Return c with u = sum_t c_t y_t leading in sum_t mu_t y_t y_t', and its share of the trace.
+
+    By the eigenproblem of the T x T matrix sqrt(mu_t mu_s) y_t'y_s, a weighted sum over the rows.
+    The normal of the mixture is sum_i alpha_i u_i z_i = sum_t c_t v_t, the normal of the labelling
+    where there is one only.
+    """
+    Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
+    root, w = np.sqrt(mu), np.ones(Y.shape[1]) if weights is None else weights
+    values, vectors = np.linalg.eigh(np.outer(root, root) * ((Y * w) @ Y.T) / w.sum())
+    c = root * vectors[:, -1]
+    # Of either sign: the first labelling keeps its own.
+    return c * np.sign(c[0] or 1.0), float(values[-1])
+
+
+def _own_margin(
+    sizes: NDArray, square: float, C: float, weights: NDArray | None
+) -> tuple[float, float]:
+    """Return the best margin of scores for their own labels, and the objective at the best length.
+
+    With |w| = 1, at length s and margin s r the objective is s^2 (1 + C sum (r - |f_i|)_+^2) / 2 -
+    s r: the best s leaves -r^2 / (2 + 2 C sum (r - |f_i|)_+^2), least where
+    C sum (r - |f_i|)_+ |f_i| = 1. The sums are weighted.
+    """
+    if not square > 0.0 or not sizes.any():
+        return float("nan"), 0.0
+    length = float(np.sqrt(square))
+    sizes = sizes / length
+    w = np.ones(sizes.size) if weights is None else weights
+    order = np.argsort(sizes)
+    ordered = sizes[order]
+    sums, squares = np.cumsum(w[order] * ordered), np.cumsum(w[order] * ordered**2)
+    with np.errstate(divide="ignore", over="ignore"):
+        candidates = (1.0 / C + squares) / sums
+    k = int(np.argmax(candidates <= np.append(ordered[1:], np.inf)))
+    r = float(candidates[k])
+    slack = np.maximum(r - sizes, 0.0)
+    return r * length, -0.5 * r**2 / (1.0 + C * float((w * slack) @ slack))

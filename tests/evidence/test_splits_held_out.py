@@ -1,0 +1,554 @@
+"""Splits tested on held-out rows: who sees what, how p-values combine, level and power."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.stats import combine_pvalues
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_moons
+from sklearn.metrics import adjusted_rand_score
+
+from volmar import SoftLabelMVC
+from volmar.evidence import (
+    DIRECTION,
+    LINEAR,
+    Border,
+    Candidate,
+    combine_p_values,
+    fitted_border,
+    held_out_test,
+    walk_candidate,
+)
+from volmar.evidence.modes.humps import HumpTest
+from volmar.evidence.splits import held_out as module
+from volmar.evidence.splits.curved import MOST_WALKS
+from volmar.evidence.splits.held_out import PAIR, fisher_p_value
+
+
+def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):
+    """Normal rows; the first share of them is moved along the second feature."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[: round(share * n), 1] += distance
+    return X
+
+
+def ring(n=400, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    return np.column_stack([np.cos(angle), np.sin(angle)]) + noise * rng.normal(size=(n, 2))
+
+
+def outcome(X, candidates=LINEAR, seed=0, **options):
+    options = {"level": 0.05, **options}
+    return held_out_test(X, candidates, rng=np.random.default_rng(seed), **options)
+
+
+class Axis:
+    """Scores by one column."""
+
+    def __init__(self, column, sign=1.0):
+        self.column, self.sign = column, sign
+
+    def scores(self, rows):
+        return self.sign * (rows @ np.eye(rows.shape[1])[self.column])
+
+
+class Bands:
+    """Scores by one column, in bands of another: from each place to the next."""
+
+    def __init__(self, column=1, other=0, places=(-np.inf, np.inf)):
+        self.column, self.other, self.places = column, other, places
+
+    def functions(self, rows):
+        return np.asarray(rows @ np.eye(rows.shape[1])[:, [self.column, self.other]])
+
+    def samples(self, values):
+        bands = np.digitize(values[:, 1], self.places)
+        kept = [np.flatnonzero(bands == band) for band in range(1, len(self.places))]
+        return [(values[rows, 0], rows) for rows in kept]
+
+
+def axes(*scorers, **options):
+    """Return a candidate that learns these one after the other."""
+    rest = list(scorers)
+    return Candidate(lambda seen, rng: rest.pop(0), **options)
+
+
+def told_p_values(monkeypatch, p_values):
+    """Let the tests have these p-values, and return the sizes of what was tested."""
+    rest, sizes = list(p_values), []
+
+    def hump_test(scores, rng, *, n_draws):
+        sizes.append(scores.size)
+        return HumpTest(0.0, rest.pop(0))
+
+    monkeypatch.setattr(module, "hump_test", hump_test)
+    monkeypatch.setattr(module, "has_way_around", lambda rows, scores: False)
+    return sizes
+
+
+# ---------------------------------------------------------------------- halves
+
+
+@pytest.mark.parametrize("n", [100, 101])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_seen_and_held_out_rows_never_overlap(n, convert):
+    """A row is held out once in each split in halves, and tested by the other half."""
+    X = np.column_stack([np.arange(1.0, n + 1), np.zeros(n)])
+    seen, scored = [], []
+
+    class Recorder:
+        def scores(self, rows):
+            dense = rows.toarray() if sparse.issparse(rows) else rows
+            scored.append(dense[:, 0])
+            return dense[:, 0]
+
+    def learn(half, rng):
+        rows = half.rows.toarray() if sparse.issparse(half.rows) else half.rows
+        seen.append(rows[:, 0])
+        return Recorder()
+
+    found = outcome(convert(X), [Candidate(learn)], stop_early=False)
+    assert len(seen) == 6
+    assert len(found.p_values) == 3  # both halves score alike: tested together
+    assert found.p_value > 0.05  # equally spaced points have one mode
+    held_out = [rows for rows in scored if rows.size < n]
+    assert len(held_out) == 6
+    for fitted, judged in zip(seen, held_out, strict=True):
+        assert not set(fitted) & set(judged)
+        assert sorted([*fitted, *judged]) == X[:, 0].tolist()
+    for first, second in zip(held_out[::2], held_out[1::2], strict=True):
+        assert sorted([*first, *second]) == X[:, 0].tolist()
+
+
+def test_the_search_sees_the_rows_of_its_half_only():
+    """Other held-out rows do not change what a half learns."""
+    X, learnt = groups(200), []
+
+    def learn(half, rng):
+        found = DIRECTION.learn(half, np.random.default_rng(0))
+        learnt.append(found.w)
+        return found
+
+    order = np.random.default_rng(3).permutation(200)
+    first = np.sort(order[:100])
+    other = X.copy()
+    other[first] = np.random.default_rng(1).normal(size=(100, 4)) * [1.0, 4.0, 2.0, 9.0]
+    for rows in (X, other):
+        outcome(rows, [Candidate(learn)], seed=3, n_splits=1)
+    np.testing.assert_array_equal(learnt[1], learnt[3])
+    assert not np.allclose(learnt[0], learnt[2])
+
+
+def test_scores_are_those_of_the_other_half():
+    X = groups(200)
+    found = outcome(X, [axes(Axis(1), Axis(0))], seed=3, n_splits=1)
+    order = np.random.default_rng(3).permutation(200)
+    unit = (X - X.mean(axis=0)) / X.std(axis=0)
+    flip = np.sign(np.corrcoef(X[:, 0], X[:, 1])[0, 1])
+    np.testing.assert_allclose(found.sides, [unit[:, 1], flip * unit[:, 0]])
+    np.testing.assert_allclose(found.scores[order[100:]], unit[order[100:], 1])
+    np.testing.assert_allclose(found.scores[order[:100]], flip * unit[order[:100], 0])
+
+
+def test_halves_with_other_signs_have_found_the_same_split():
+    X = groups(200)
+    found = outcome(X, [axes(Axis(1), Axis(1, sign=-3.0))], n_splits=1)
+    np.testing.assert_allclose(found.sides[0], found.sides[1])
+    np.testing.assert_allclose(found.scores, (X[:, 1] - X[:, 1].mean()) / X[:, 1].std())
+    assert found.p_value < 0.05
+    assert found.separation > 0.85
+
+
+def test_halves_that_agree_are_tested_together(monkeypatch):
+    X = groups(200)
+    sizes = told_p_values(monkeypatch, [0.3])
+    assert outcome(X, [axes(Axis(1), Axis(1))], n_splits=1).p_values == (0.3,)
+    assert sizes == [200]
+    # Twice the smaller p-value where they do not agree.
+    sizes = told_p_values(monkeypatch, [0.3, 0.2])
+    assert outcome(X, [axes(Axis(1), Axis(0))], n_splits=1).p_values == (0.4,)
+    assert sizes == [100, 100]
+    # A candidate with several borders is never tested together.
+    sizes = told_p_values(monkeypatch, [0.3, 0.2])
+    one = axes(Bands(), Bands(), has_one_border=False)
+    assert outcome(X, [one], n_splits=1).p_values == pytest.approx((0.3, 0.2))
+    assert sizes == [100, 100]
+
+
+def test_rows_outside_a_region_are_not_tested(monkeypatch):
+    X = groups(200)
+    sizes = told_p_values(monkeypatch, [0.3, 0.2])
+    bands = [Bands(places=(0.0, np.inf)) for _ in range(2)]
+    outcome(X, [axes(*bands, has_one_border=False)], n_splits=1)
+    assert sum(sizes) == np.count_nonzero(X[:, 0] > 0)
+    # Fewer than 20 are not tested at all.
+    sizes = told_p_values(monkeypatch, [])
+    bands = [Bands(places=(1.5, np.inf)) for _ in range(2)]
+    found = outcome(X, [axes(*bands, has_one_border=False)], n_splits=1)
+    assert sizes == []
+    assert found.p_values == (1.0, 1.0)
+
+
+def test_regions_are_combined_by_fishers_rule(monkeypatch):
+    X = groups(200)
+    p_values = [0.05, 0.2, 0.4, 0.3, 0.6, 0.1]
+    sizes = told_p_values(monkeypatch, p_values)
+    places = (-np.inf, -0.4, 0.4, np.inf)
+    bands = axes(Bands(places=places), Bands(places=places), has_one_border=False)
+    found = outcome(X, [bands], n_splits=1)
+    assert sum(sizes) == 200
+    expected = [combine_pvalues(three).pvalue for three in (p_values[:3], p_values[3:])]
+    np.testing.assert_allclose(found.p_values, expected)
+    assert found.p_value == pytest.approx(2 * min(expected))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=6))
+def test_fishers_rule(p_values):
+    expected = combine_pvalues(p_values).pvalue
+    assert fisher_p_value(p_values) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_regions_of_dithered_sparse_rows_in_blocks(monkeypatch):
+    """Rows that are made dense block by block keep their regions."""
+    monkeypatch.setattr("volmar.evidence.dither.BLOCK", 50)
+    X = np.column_stack([np.arange(200) % 2, np.random.default_rng(0).integers(0, 30, 200)])
+    sizes = []
+    for rows in (X.astype(float), sparse.csr_array(X.astype(float))):
+        sizes += [told_p_values(monkeypatch, [0.3, 0.2])]
+        bands = [Bands(0, 1, places=(15.0, np.inf)) for _ in range(2)]
+        outcome(rows, [axes(*bands, has_one_border=False)], n_splits=1)
+    assert abs(sum(sizes[0]) - sum(sizes[1])) < 15
+    assert abs(sum(sizes[0]) - np.count_nonzero(X[:, 1] > 15)) < 15
+
+
+# ---------------------------------------------------------------------- p-values
+
+
+def test_p_values_are_combined_by_the_rule(monkeypatch):
+    """Direction 7/10 of the level, pair 3/10; a third of the p-values each."""
+    X = groups(200)
+    direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
+    pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
+    p_values = [0.06, 0.5, 0.4, 0.2, 0.3, 0.1, 0.7, 0.08, 0.9]
+    told_p_values(monkeypatch, p_values)
+    found = outcome(X, [direction, pair], stop_early=False)
+    assert found.p_values == pytest.approx(tuple(p_values))
+    # Of three p-values the smallest, of six the second.
+    assert combine_p_values([0.06, 0.2, 0.7]) == pytest.approx(3 * 0.06)
+    expected = [3 * 0.06 / 0.7, 3 * 0.1 / 0.3]
+    assert found.p_value == pytest.approx(min(1.0, *expected))
+    assert found.candidate == 0
+
+
+def test_the_pair_may_decide(monkeypatch):
+    X = groups(200)
+    direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
+    pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
+    told_p_values(monkeypatch, [0.9, 0.001, 0.002, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
+    found = outcome(X, [direction, pair], stop_early=False)
+    assert found.candidate == 1
+    assert found.p_value == pytest.approx(3 * 0.002 / 0.3)
+
+
+@pytest.mark.parametrize("has_one_border", [True, False])
+def test_of_one_split_in_halves_the_rule_is_bonferronis(monkeypatch, has_one_border):
+    X = groups(200)
+    told_p_values(monkeypatch, [0.01, 0.9])
+    kind = Axis if has_one_border else Bands
+    one = axes(kind(1), kind(1), has_one_border=has_one_border)
+    expected = 0.01 if has_one_border else 0.02
+    assert outcome(X, [one], n_splits=1).p_value == pytest.approx(expected)
+
+
+def test_looking_ends_where_nothing_can_change(monkeypatch):
+    X = groups(200)
+
+    def looks(p_values):
+        told_p_values(monkeypatch, p_values)
+        direction = axes(*[Axis(1) for _ in range(6)], share=0.7)
+        pair = axes(*[Bands(2) for _ in range(6)], share=0.3, has_one_border=False)
+        return outcome(X, [direction, pair])
+
+    # At most the level after one test: 3 p / 0.7.
+    assert looks([0.01]).p_values == (0.01,)
+    # Hopeless after the first halves.
+    assert looks([0.6, 0.7, 0.8]).p_value == 1.0
+    # Not yet: all p-values are looked at.
+    many = [0.4] * 9
+    assert looks(many).p_values == pytest.approx(tuple(many))
+    # The second p-value of the pair that is small enough ends it.
+    two = (0.9, 0.001, 0.9, 0.9, 0.001, 0.9)
+    assert looks(two).p_values == pytest.approx(two)
+
+
+def test_smaller_levels_have_more_draws(monkeypatch):
+    draws = []
+    exact = module.hump_test
+
+    def spied(scores, rng, *, n_draws):
+        draws.append(n_draws)
+        return exact(scores, rng, n_draws=n_draws)
+
+    monkeypatch.setattr(module, "hump_test", spied)
+    X = groups(200)
+    for level in (0.05, 0.01, 0.001):
+        found = outcome(X, [DIRECTION], level=level)
+        assert found.p_value <= level / 4
+    # The p-value of no draw above is 1 / (draws + 1), three of which over 0.7 are at most a
+    # quarter of the level.
+    assert draws == [2000, 2000, 17143]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stopping_early_does_not_change_the_decision(seed):
+    for X in (groups(300, seed=seed), np.random.default_rng(seed).normal(size=(300, 4))):
+        early, late = (outcome(X, seed=seed, stop_early=stop) for stop in (True, False))
+        assert (early.p_value <= 0.05) == (late.p_value <= 0.05)
+        assert len(early.p_values) <= len(late.p_values) == 9
+        np.testing.assert_array_equal(early.scores, late.scores)
+
+
+def test_the_smallest_p_value_is_that_of_no_draw():
+    X = groups(240)
+    found = outcome(X, [DIRECTION], n_splits=1)
+    assert found.p_value == found.p_minimum == pytest.approx(1 / 2001 / 0.7)
+    noise = outcome(np.random.default_rng(0).normal(size=(240, 4)), stop_early=False)
+    assert 0 < noise.p_minimum < noise.p_value
+    assert outcome(X, [DIRECTION], test="dip").p_minimum == 0.0
+
+
+def test_progress_is_told_after_each_split():
+    told = []
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    outcome(X, [DIRECTION], stop_early=False, tell=lambda: told.append(1))
+    assert len(told) == 3
+
+
+def test_many_rows_are_split_once(monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 200)
+    X = groups(200)
+    assert len(outcome(X, stop_early=False).p_values) == 3
+    assert len(outcome(X, stop_early=False, n_splits=2).p_values) == 6
+
+
+# ---------------------------------------------------------------------- what cannot be tested
+
+
+def test_few_rows_say_nothing():
+    found = outcome(groups(39))
+    assert found.p_value == 1.0
+    assert found.p_values == ()
+    assert found.separation == 0.0
+    assert found.scores.shape == (39,)
+    assert outcome(groups(40, distance=30.0)).p_values != ()
+
+
+def test_a_candidate_that_finds_nothing():
+    X = groups(200)
+    found = outcome(X, [Candidate(lambda seen, rng: None)])
+    assert found.p_value == 1.0
+    assert not found.scores.any()
+    assert found.separation == 0.0
+    # One half of two: that of the other counts, twice.
+    half = outcome(X, [axes(Axis(1), None)], n_splits=1)
+    assert half.p_value <= 0.05
+    assert np.count_nonzero(half.scores) == 100
+
+
+def test_constant_rows():
+    found = outcome(np.full((100, 3), 2.0))
+    assert found.p_value == 1.0
+    assert found.separation == 0.0
+
+
+def test_a_way_around_is_not_counted(monkeypatch):
+    """The two modes of a ring along a line."""
+    scorers = [Axis(0) for _ in range(6)]
+    found = outcome(ring(800), [axes(*scorers)], stop_early=False)
+    assert found.has_way_around
+    assert found.p_value == 1.0
+    assert found.p_values == (1.0, 1.0, 1.0)
+    monkeypatch.setattr(module, "has_way_around", lambda rows, scores: False)
+    assert outcome(ring(800), [axes(*[Axis(0) for _ in range(6)])]).p_value <= 0.05
+
+
+# ---------------------------------------------------------------------- kinds of rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.astype(np.float32),
+        sparse.csr_array,
+        sparse.csr_matrix,
+        lambda X: 1e90 * X,
+        lambda X: 1e-90 * X,
+        lambda X: X * [1e-8, 1e8, 1.0, 1e3],
+        lambda X: np.hstack([X, np.full((len(X), 2), 5.0)]),
+        lambda X: X[:, [1]],
+        lambda X: np.round(10 * X),
+    ],
+    ids=["f4", "csr", "csr matrix", "huge", "tiny", "mixed", "constant", "one", "rounded"],
+)
+def test_rows_of_every_kind(change):
+    assert outcome(change(groups(240))).p_value <= 0.05
+    noise = np.random.default_rng(3).normal(size=(240, 4))
+    assert outcome(change(noise)).p_value > 0.05
+
+
+def test_sparse_rows_are_tested_as_dense_ones():
+    X = groups(200)
+    dense, thin = outcome(X), outcome(sparse.csr_array(X))
+    assert dense.p_values == thin.p_values
+    np.testing.assert_allclose(dense.scores, thin.scores, atol=1e-9)
+
+
+# ---------------------------------------------------------------------- level and power
+
+
+NULLS = {
+    "normal": lambda rng: rng.normal(size=(400, 4)),
+    "uniform": lambda rng: rng.random((400, 2)),
+    "exponential": lambda rng: rng.exponential(size=(400, 3)),
+    "ring": lambda rng: ring(400, int(rng.integers(1000))),
+}
+
+
+@pytest.mark.parametrize("null", NULLS)
+def test_one_group_is_rarely_split(null):
+    rejected = 0
+    for seed in range(20):
+        X = NULLS[null](np.random.default_rng(seed))
+        rejected += outcome(X, seed=seed).p_value <= 0.05
+    assert rejected <= 3
+
+
+def test_pairs_of_a_ring_are_not_apart():
+    rejected = sum(
+        outcome(ring(400, seed), [PAIR], seed=seed).p_value <= 0.05 for seed in range(10)
+    )
+    assert rejected <= 1
+
+
+def test_power_at_four_standard_deviations():
+    found = sum(outcome(groups(400, 4.0, seed=s), seed=s).p_value <= 0.05 for s in range(10))
+    assert found >= 8
+
+
+def test_a_small_group_is_found():
+    found = sum(
+        outcome(groups(600, 5.0, share=0.1, d=10, seed=s), seed=s).p_value <= 0.05
+        for s in range(10)
+    )
+    assert found >= 8
+
+
+# ---------------------------------------------------------------------- curved borders
+
+
+def two_rings(seed=0):
+    rng = np.random.default_rng(seed)
+    return np.vstack([ring(200, seed, 0.05), 3.0 * ring(200, seed + 99, 0.02)])[
+        rng.permutation(400)
+    ]
+
+
+def test_a_walk_is_learnt_on_the_seen_rows():
+    seen = []
+
+    class Radius:
+        def __init__(self, rows):
+            self.labels_ = (np.linalg.norm(rows, axis=1) > 2).astype(int)
+
+    def fit(rows, seed):
+        seen.append((rows.shape, seed))
+        return Radius(rows)
+
+    found = outcome(two_rings(), [walk_candidate(fit)], n_splits=1)
+    assert found.p_value <= 0.05
+    assert [shape for shape, _ in seen] == [(200, 2)] * 2
+    assert seen[0][1] != seen[1][1]
+    inner = np.linalg.norm(two_rings(), axis=1) < 2
+    side = found.scores > 0
+    assert max(np.mean(side == inner), np.mean(side != inner)) > 0.95
+
+
+def test_a_half_that_cannot_be_fitted_counts_against_the_split():
+    def refuse(rows, seed):
+        raise ValueError
+
+    found = outcome(groups(100), [walk_candidate(refuse)])
+    assert found.p_value == 1.0
+    assert found.separation == 0.0
+
+
+def test_a_walk_of_noise_is_no_split():
+    def fit(rows, seed):
+        return KMeans(2, n_init=1, random_state=seed).fit(rows)
+
+    rejected = 0
+    for seed in range(10):
+        X = np.random.default_rng(seed).normal(size=(300, 3))
+        rejected += outcome(X, [walk_candidate(fit)], seed=seed).p_value <= 0.05
+    assert rejected <= 2
+    assert outcome(groups(300), [walk_candidate(fit)]).p_value <= 0.05
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_the_border_of_two_clusters(convert):
+    """Noise belongs to neither; distances are positive on the second side."""
+    X = groups(200, distance=10.0)
+    labels = np.where(np.arange(200) < 100, 7, 3)
+    labels[5] = -1
+    rng = np.random.default_rng(0)
+    border = fitted_border(labels, convert(X), np.zeros(4), rng, name="Some")
+    assert isinstance(border, Border)
+    distances = border.distances(X)
+    np.testing.assert_array_equal(distances[labels >= 0] > 0, (labels == 7)[labels >= 0])
+    far = fitted_border(
+        labels, convert(X), np.zeros(4), rng, name="Some", transform=lambda rows: 5.0 * rows
+    )
+    np.testing.assert_allclose(far.distances(5.0 * X), 5.0 * distances, rtol=1e-6)
+
+
+def test_three_clusters_have_no_border():
+    X = groups(60)
+    with pytest.raises(ValueError, match=r"estimator Some found 3 clusters.*Use n_clusters=2"):
+        fitted_border(np.arange(60) % 3, X, np.zeros(4), np.random.default_rng(0), name="Some")
+
+
+def test_many_rows_in_many_dimensions_do_not_make_a_curved_valley():
+    """Walks that start near the border lead sideways: only so many rows are asked."""
+    rejected = 0
+    for seed in range(3):
+        draw = np.random.default_rng(60 + seed)
+        X = draw.normal(size=(4000, 10))
+        candidate = walk_candidate(lambda rows, s: KMeans(2, n_init=1, random_state=s).fit(rows))
+        found = held_out_test(X, (candidate,), level=0.05, rng=draw)
+        assert found.scores.shape == (MOST_WALKS,)
+        assert found.sides.shape == (2, MOST_WALKS)
+        rejected += found.p_value <= 0.05
+    assert rejected == 0
+
+
+def test_a_sample_of_walks_sees_a_gap():
+    X, y = make_moons(3000, noise=0.08, random_state=0)
+    model = SoftLabelMVC("auto", random_state=0).fit(X)
+    assert model.tree_.n_leaves == 2
+    assert adjusted_rand_score(y, model.labels_) > 0.98
+
+
+def test_groups_in_more_columns_than_rows():
+    """In as many dimensions as rows every split looks perfect, so fewer are searched."""
+    rng = np.random.default_rng(3)
+    y = np.arange(120) % 3
+    X = rng.normal(size=(120, 1500))
+    X[:, :300] += rng.normal(size=(3, 300))[y]
+    outcome = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
+    assert outcome.p_value <= 0.05
+    noise = rng.normal(size=(120, 1500))
+    assert held_out_test(noise, LINEAR, level=0.05, rng=np.random.default_rng(0)).p_value > 0.05
