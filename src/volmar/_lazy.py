@@ -1,12 +1,14 @@
 """Packages whose public names are imported when they are first used."""
 
-import ast
+import re
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 __all__ = ["attach"]
+
+_IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \w+", flags=re.MULTILINE)
 
 
 class _LazyPackage(ModuleType):
@@ -34,8 +36,8 @@ class _LazyPackage(ModuleType):
 def attach(package: str) -> None:
     """Make the public names of a package importable from it, and import none of them yet.
 
-    The names are those that the package imports under ``if TYPE_CHECKING``, where type checkers
-    find them, too. It sets ``__all__``.
+    The names are those that the package imports under ``if TYPE_CHECKING``, one ``from module
+    import name as name`` each, where type checkers find them, too. It sets ``__all__``.
 
     Parameters
     ----------
@@ -44,13 +46,6 @@ def attach(package: str) -> None:
     """
     room = sys.modules[package]
     source = room.__spec__.loader.get_source(package)  # type: ignore[union-attr]
-    homes = {
-        alias.name: node.module
-        for branch in ast.parse(source).body
-        if isinstance(branch, ast.If)
-        for node in branch.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    homes = {name: home for home, name in _IMPORT.findall(source)}
     room.__dict__.update(_homes=homes, __all__=sorted(homes))
     room.__class__ = _LazyPackage

@@ -13,9 +13,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar import MSPC
 from volmar.datasets import data_folder, load, make_two_circles
 from volmar.metrics import clustering_error
+from volmar.metrics.separation_bound import probability
 from volmar.rows import as_rows, standardized
 from volmar.separation import bound as bound_module
-from volmar.separation.bound import best_split, bound, probability
+from volmar.separation.bound import best_split, bound
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import RegularizedCorrelation, separation_gep
 from volmar.separation.mpm import separation_machine, separation_mpm

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.metrics.separation_bound import probability
 from volmar.rows import Moments, Standardized
-from volmar.separation.bound import bound, probability
+from volmar.separation.bound import bound
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.mpm import separation_machine
 

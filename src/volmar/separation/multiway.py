@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base.cell_split import CellSplit
-from volmar.evidence import separation_along
+from volmar.metrics import separation_along
 from volmar.rows import Standardized, drawn_rows
 from volmar.separation.discriminants import pooled_separation, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.separation.bound import best_splits, probability
+from volmar.metrics.separation_bound import probability
+from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.held_out import held_out_scores
 from volmar.separation.normal_groups import normal_group_directions

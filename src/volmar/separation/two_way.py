@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.blocks import given_start, require_in_memory
-from volmar.evidence import separation_along
+from volmar.metrics import separation_along
 from volmar.rows import is_in_memory
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult, separation_gep
