@@ -246,8 +246,7 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
 
     _width_parameter = "sigma"
     _n_wide = 2  # "rms" is twice as wide as gamma="scale"
-    _max_clusters = None
-    _is_binary = True
+    _multiway = "recursive"
     _takes_blocks = True
 
     def __init__(

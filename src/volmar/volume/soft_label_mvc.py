@@ -229,7 +229,6 @@ class SoftLabelMVC(Clusterer):
     (900, 6)
     """
 
-    _max_clusters = None
     _fitted: Any
     _is_tied: bool | None
 
@@ -326,9 +325,6 @@ class SoftLabelMVC(Clusterer):
                     f"{name}={getattr(self, name)!r} says nothing about more than two clusters at "
                     f"once, got {given}. Leave it out, or use multiway='recursive'."
                 )
-
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
 
     def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
         graph = self._build_graph(X)
