@@ -447,7 +447,7 @@ def test_recursive_splits_are_an_option():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "paper"}, "mode='paper' has no rule .* mode='fast', or multiway='recursive'"),
+        ({"mode": "paper"}, "mode='paper' has no rule .* mode='default', or multiway='recursive'"),
         ({"mode": "aistats"}, "mode='aistats' has no rule .* multiway='recursive'"),
         ({"n_candidates": 4}, "n_candidates=4 says nothing .* Leave it out"),
         ({"reg": 10.0}, "reg=10.0 says nothing .* Leave it out"),

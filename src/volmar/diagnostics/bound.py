@@ -411,7 +411,7 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, _Class]:
             f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
             "n_clusters=2."
         )
-    return result.h, _class_of(model._fitted.problem, result)
+    return result.h, _class_of(model.problem_, result)
 
 
 def _class_of(problem: VolumeProblem, result: VolumeResult) -> _Class:
