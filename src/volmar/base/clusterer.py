@@ -45,7 +45,8 @@ from volmar.base.validation import (
     check_number,
     with_short_indices,
 )
-from volmar.evidence import HeldOutTest, separation_along
+from volmar.evidence import HeldOutTest
+from volmar.metrics import separation_along
 from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from volmar.evidence.modes.dip import dip_test as dip_test
     from volmar.evidence.modes.humps import HumpTest as HumpTest
     from volmar.evidence.modes.humps import hump_test as hump_test
-    from volmar.evidence.modes.humps import valley_mass as valley_mass
-    from volmar.evidence.splits.along import separation_along as separation_along
     from volmar.evidence.splits.cells import LinearCells as LinearCells
     from volmar.evidence.splits.curved import fitted_border as fitted_border
     from volmar.evidence.splits.curved import walk_candidate as walk_candidate
@@ -46,29 +44,5 @@ if TYPE_CHECKING:
     from volmar.evidence.splits.split_test import split_test as split_test
     from volmar.evidence.splits.two_groups import two_group_direction as two_group_direction
     from volmar.evidence.way_around import has_way_around as has_way_around
-else:
-    attach(
-        __name__,
-        border_walk="Border",
-        combine="combine_p_values",
-        dither="column_resolutions dithered dithered_scores",
-        way_around="has_way_around",
-        **{
-            "volmar.evidence.labels.label_result": "LabelJoin LabelTestResult",
-            "volmar.evidence.labels.label_test": "label_test",
-            "volmar.evidence.modes.dip": "Dip DipTest dip_statistic dip_test",
-            "volmar.evidence.modes.humps": "HumpTest hump_test valley_mass",
-            "volmar.evidence.splits.along": "separation_along",
-            "volmar.evidence.splits.cells": "LinearCells",
-            "volmar.evidence.splits.curved": "fitted_border walk_candidate",
-            "volmar.evidence.splits.held_out": (
-                "DIRECTION LINEAR Candidate HeldOutTest SeenRows held_out_test"
-            ),
-            "volmar.evidence.splits.made": "make_split",
-            "volmar.evidence.splits.merging": "merged_labels",
-            "volmar.evidence.splits.pairs": "CellPair clearest_pairs",
-            "volmar.evidence.splits.searched": "SearchedRows n_searched searched_rows",
-            "volmar.evidence.splits.split_test": "SplitTestResult split_test",
-            "volmar.evidence.splits.two_groups": "two_group_direction",
-        },
-    )
+
+attach(__name__)
