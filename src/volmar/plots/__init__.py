@@ -6,9 +6,6 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar.plots.clusters import ClusterDisplay as ClusterDisplay
-    from volmar.plots.convergence import ConvergenceDisplay as ConvergenceDisplay
-    from volmar.plots.convergence import ConvergenceLine as ConvergenceLine
-    from volmar.plots.eigen import EigenDisplay as EigenDisplay
     from volmar.plots.label_joins import LabelTestDisplay as LabelTestDisplay
     from volmar.plots.measures import MeasuresDisplay as MeasuresDisplay
     from volmar.plots.numbers import NumberOfClustersDisplay as NumberOfClustersDisplay
@@ -23,8 +20,6 @@ else:
     attach(
         __name__,
         clusters="ClusterDisplay",
-        convergence="ConvergenceDisplay ConvergenceLine",
-        eigen="EigenDisplay",
         label_joins="LabelTestDisplay",
         measures="MeasuresDisplay",
         numbers="NumberOfClustersDisplay",

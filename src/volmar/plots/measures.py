@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from volmar.papers import Panel, Point
-from volmar.plots.clusters import COLOURS, MARKERS, new_figure
+from volmar.plots.display import COLOURS, MARKERS, new_figure
 
 # Width and height of a row of panels, in inches.
 ROW_SIZE = (10.0, 3.4)

@@ -13,7 +13,7 @@ import numpy as np
 
 from volmar.datasets import load
 from volmar.papers.experiment import COLUMNS
-from volmar.plots.clusters import COLOURS, MARKERS, ClusterDisplay, new_figure
+from volmar.plots.display import COLOURS, MARKERS, ClusterDisplay, new_figure
 from volmar.plots.measures import MeasuresDisplay
 
 if TYPE_CHECKING:

@@ -230,7 +230,7 @@ def _columns(figure: Any, profiles: Any) -> None:
     from volmar.plots import ColumnProfilesDisplay
 
     display = ColumnProfilesDisplay(profiles)
-    figure.set_size_inches(*display.size())
+    figure.set_size_inches(*display.size)
     display.plot(figure=figure)
 
 
@@ -238,7 +238,7 @@ def _effects(figure: Any, description: Any) -> None:
     from volmar.plots import EffectsDisplay
 
     display = EffectsDisplay(description)
-    figure.set_size_inches(*display.size())
+    figure.set_size_inches(*display.size)
     display.plot(ax=figure.subplots())
 
 
