@@ -1,4 +1,4 @@
-"""Checks of parameters and arrays: messages name the argument, the value and the remedy."""
+"""Checks of parameters and arrays whose messages name argument, value and remedy; signs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = [
     "fix_signs",
 ]
 
+# Rows of a dense matrix that are compared with their columns at a time.
 _BLOCK_ROWS = 256
 
 

@@ -6,6 +6,7 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar.base.clusterer import Clusterer as Clusterer
+    from volmar.base.clusterer import WeightedClusterer as WeightedClusterer
     from volmar.base.recursion import RecursiveResult as RecursiveResult
     from volmar.base.tree import SplitNode as SplitNode
     from volmar.base.tree import SplitTree as SplitTree
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 else:
     attach(
         __name__,
-        clusterer="Clusterer",
+        clusterer="Clusterer WeightedClusterer",
         recursion="RecursiveResult",
         tree="SplitNode SplitTree",
         **{"volmar.solvers": "Result Status"},

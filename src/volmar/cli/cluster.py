@@ -140,7 +140,7 @@ class Files:
 
     def summary(self, clusterer: TableClusterer, **changes: Any) -> None:
         """Write the summary where that was asked for; `changes` replace entries of it."""
-        from volmar.tables import write_atomically
+        from volmar._files import write_atomically
 
         if self.asked.json is not None:
             text = json.dumps({**clusterer.summary(), **changes}, indent=2, allow_nan=False)

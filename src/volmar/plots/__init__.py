@@ -1,4 +1,4 @@
-"""Pictures of clusterings and of the papers' figures (``pip install volmar[plot]``)."""
+"""Pictures of clusterings (``pip install volmar[plot]``)."""
 
 from typing import TYPE_CHECKING
 
@@ -7,10 +7,7 @@ from volmar._lazy import attach
 if TYPE_CHECKING:
     from volmar.plots.clusters import ClusterDisplay as ClusterDisplay
     from volmar.plots.label_joins import LabelTestDisplay as LabelTestDisplay
-    from volmar.plots.measures import MeasuresDisplay as MeasuresDisplay
     from volmar.plots.numbers import NumberOfClustersDisplay as NumberOfClustersDisplay
-    from volmar.plots.paper_figure import PaperFigureDisplay as PaperFigureDisplay
-    from volmar.plots.paper_figure import has_picture as has_picture
     from volmar.plots.profiles import ColumnProfilesDisplay as ColumnProfilesDisplay
     from volmar.plots.profiles import EffectsDisplay as EffectsDisplay
     from volmar.plots.projection import ProjectionDisplay as ProjectionDisplay
@@ -21,9 +18,7 @@ else:
         __name__,
         clusters="ClusterDisplay",
         label_joins="LabelTestDisplay",
-        measures="MeasuresDisplay",
         numbers="NumberOfClustersDisplay",
-        paper_figure="PaperFigureDisplay has_picture",
         profiles="ColumnProfilesDisplay EffectsDisplay",
         projection="ProjectionDisplay",
         silhouette="SilhouetteDisplay",

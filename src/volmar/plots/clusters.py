@@ -49,9 +49,7 @@ class ClusterDisplay(Display):
     'feature 0'
     """
 
-    def __init__(
-        self, points: NDArray, labels: NDArray, axis_names: tuple[str, str]
-    ):
+    def __init__(self, points: NDArray, labels: NDArray, axis_names: tuple[str, str]):
         self.points = points
         self.labels = labels
         self.axis_names = axis_names

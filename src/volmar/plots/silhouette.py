@@ -55,9 +55,7 @@ class SilhouetteDisplay(Display):
     'silhouette'
     """
 
-    def __init__(
-        self, clusters: list[Any], values: list[NDArray], shares: NDArray, mean: float
-    ):
+    def __init__(self, clusters: list[Any], values: list[NDArray], shares: NDArray, mean: float):
         self.clusters = clusters
         self.values = values
         self.shares = shares

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from volmar.report.page import Table as Table
     from volmar.report.page import write_page as write_page
     from volmar.report.pictures import save_pictures as save_pictures
-    from volmar.report.reproduction import to_markdown as to_markdown
-    from volmar.report.reproduction import write_reproduction as write_reproduction
     from volmar.report.save_report import save_report as save_report
 else:
     attach(
@@ -27,6 +25,5 @@ else:
         outcome="BestSplit Evidence Outcome Score",
         page="Section Table write_page",
         pictures="save_pictures",
-        reproduction="to_markdown write_reproduction",
         save_report="save_report",
     )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from volmar.tables.sample import RowSample as RowSample
     from volmar.tables.sample import sample_rows as sample_rows
     from volmar.tables.source import source_columns as source_columns
-    from volmar.tables.whole_file import write_atomically as write_atomically
     from volmar.tables.write import open_labels as open_labels
     from volmar.tables.write import write_labels as write_labels
     from volmar.tables.write_columns import open_columns as open_columns
@@ -37,7 +36,6 @@ else:
         read="LoadedTable read_table",
         sample="RowSample sample_rows",
         source="source_columns",
-        whole_file="write_atomically",
         write="open_labels write_labels",
         write_columns="open_columns written_kind",
         write_rows="open_rows write_rows",
