@@ -184,7 +184,7 @@ class ProjectionDisplay(Display):
             name = "_" if i else self.mark_name
             ax.plot([at, at], reach, color=DARK, lw=1.2, ls="--", label=name)
         if self.means is not None:
-            self._draw_means(ax, reach)
+            self._draw_means(ax, self.means, reach)
         ax.set_xlabel(self.axis_name)
         ax.set_ylabel("rows")
         if title:
@@ -211,9 +211,9 @@ class ProjectionDisplay(Display):
             )
             below = below + heights
 
-    def _draw_means(self, ax: Any, reach: list[float]) -> None:
+    def _draw_means(self, ax: Any, means: tuple[float, float], reach: list[float]) -> None:
         """Draw the means, and between them how well the clusters are told apart."""
-        low, high = self.means
+        low, high = means
         for i, at in enumerate((low, high)):
             name = "_" if i else "means"
             ax.plot([at, at], reach, color=DARK, lw=1.2, ls=":", label=name)
@@ -273,7 +273,7 @@ def _edges(scores: NDArray, bins: int | None) -> NDArray:
 
 
 def bin_edges(low: float, high: float, n_bins: int) -> NDArray:
-    """Return the edges of about `n_bins` bins of one width from low <= 0 to high >= 0, one at 0."""
+    """Return edges of about `n_bins` bins of one width, one edge at 0; low <= 0 <= high."""
     width = (high - low) / n_bins
     first, last = int(np.floor(low / width + 1e-9)), int(np.ceil(high / width - 1e-9))
     return width * np.arange(first, max(last, first + 1) + 1)
