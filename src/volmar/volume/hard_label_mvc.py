@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
 from volmar.base import Clusterer, Status
-from volmar.base.graph import Graph, build_graph
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
+from volmar.graphs.graph import Graph, build_graph
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope_rounding import (
