@@ -13,14 +13,5 @@ if TYPE_CHECKING:
     from volmar.plots.projection import ProjectionDisplay as ProjectionDisplay
     from volmar.plots.silhouette import SilhouetteDisplay as SilhouetteDisplay
     from volmar.plots.tree import TreeDisplay as TreeDisplay
-else:
-    attach(
-        __name__,
-        clusters="ClusterDisplay",
-        label_joins="LabelTestDisplay",
-        numbers="NumberOfClustersDisplay",
-        profiles="ColumnProfilesDisplay EffectsDisplay",
-        projection="ProjectionDisplay",
-        silhouette="SilhouetteDisplay",
-        tree="TreeDisplay",
-    )
+
+attach(__name__)
