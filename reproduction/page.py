@@ -11,9 +11,11 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reproduction.page_parts import Grid, Part, make_page
+from reproduction.page_sections import Part, make_page
+from reproduction.page_tables import Grid
+from volmar._files import write_atomically
 from volmar._version import __version__
-from volmar.report.environment import page_environment, write_whole
+from volmar.report.environment import page_environment
 from volmar.report.figures import as_count
 
 if TYPE_CHECKING:
@@ -129,7 +131,8 @@ def write_reproduction(
     )
     written = folder / f"{stem}.md", folder / f"{stem}.html"
     for path, text in zip(written, (markdown, html), strict=True):
-        write_whole(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text, force=True)
     return written
 
 

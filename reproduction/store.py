@@ -6,13 +6,13 @@ import json
 import lzma
 import math
 import os
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reproduction.experiment import Cell
+from volmar._files import write_atomically
 
 # A cell without its data may run another day; one that the estimator refused would be refused
 # again.
@@ -120,9 +120,8 @@ class Store:
             json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)
             for r in results
         ]
-        part = self.packed.with_name(f"{self.packed.name}.{uuid.uuid4().hex}")
-        part.write_bytes(lzma.compress(("\n".join(lines) + "\n").encode(), preset=9))
-        os.replace(part, self.packed)
+        packed = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9)
+        write_atomically(self.packed, packed, force=True)
         self.path.unlink(missing_ok=True)
 
 

@@ -1,13 +1,9 @@
-"""What memory is free, a refusal before the allocation, and checks that allocate little."""
+"""What memory is free, and a refusal before the allocation."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from scipy import sparse
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -55,13 +51,3 @@ def require_memory(n_bytes: float, what: str, remedy: str) -> None:
             f"{what} needs {n_bytes / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are "
             f"available. {remedy}"
         )
-
-
-def largest_asymmetry(matrix: Any, block_rows: int = 256) -> float:
-    """Return the largest |A_ij - A_ji|, block by block where A is dense: no second n x n array."""
-    if sparse.issparse(matrix):
-        return float(abs(matrix - matrix.T).max())
-    return max(
-        float(np.abs(matrix[i : i + block_rows] - matrix[:, i : i + block_rows].T).max())
-        for i in range(0, matrix.shape[0], block_rows)
-    )

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import volmar
+from volmar._checks import check_sample_weight
 from volmar.base import Clusterer, Result, Status
 from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
@@ -13,7 +14,6 @@ from volmar.base.validation import (
     check_count,
     check_n_clusters,
     check_number,
-    check_sample_weight,
     check_start_labels,
     with_short_indices,
 )

@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SMIC
-from volmar.base.graph import Graph
 from volmar.base.numbering import cluster_order
 from volmar.baselines.smic import KernelSpectrum, information_maximization, positive_shares
 from volmar.datasets import load, make_two_gaussians
@@ -23,6 +22,7 @@ from volmar.graphs import (
     local_scaling_similarity,
     make_similarity,
 )
+from volmar.graphs.graph import Graph
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 
@@ -489,7 +489,7 @@ def test_bad_precomputed(rng):
         SMIC(affinity="precomputed", sigma=1.0).fit(K)
     with pytest.raises(ValueError, match="negative entries"):
         SMIC(affinity="precomputed").fit(K - 3)
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(ValueError, match="must be symmetric"):
         SMIC(affinity="precomputed").fit(np.triu(K))
     model = SMIC(affinity="precomputed").fit(K)
     with pytest.raises(ValueError, match="row 1 of X has no positive similarity"):

@@ -172,16 +172,16 @@ def test_names_of_columns_come_back(tmp_path):
 
 def test_the_preparation_of_a_table_comes_back(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame = pandas.DataFrame(X.copy(), columns=["a", "b", "c"])
     frame["kind"] = np.repeat(["x", "y", "<z>"], 20)
     frame["name"] = [f"row {i}" for i in range(60)]
     frame.loc[5, "a"] = np.nan
     preparation = Preparation(id_column="name", missing="impute")
-    prepared = preparation.fit_transform(frame)
+    prepared = preparation.fit_prepare(frame)
     model = fit("MSPC", {}, prepared.X)
     save_model(tmp_path / "m", model, preparation=preparation)
     again = load_model(tmp_path / "m")
-    rows = again.preparation.transform(frame)
+    rows = again.preparation.prepare(frame)
     np.testing.assert_array_equal(rows.X, prepared.X)
     assert rows.feature_names == prepared.feature_names
     np.testing.assert_array_equal(again.model.predict(rows.X), model.labels_)
@@ -253,10 +253,6 @@ def test_a_file_that_appears_meanwhile_is_kept(model, tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "_write_zip", slowly)
     with pytest.raises(ModelError, match="exists already"):
         save_model(path, model)
-    monkeypatch.setattr(archive.os, "link", lambda *_: (_ for _ in ()).throw(OSError("none")))
-    path.unlink()
-    with pytest.raises(ModelError, match="exists already"):
-        save_model(path, model)
     assert path.read_text() == "mine"
 
 
@@ -274,9 +270,9 @@ def test_an_interrupted_save_leaves_nothing(model, saved, monkeypatch):
 
 
 def test_places_that_cannot_be_written(model, tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="is a directory"):
+    with pytest.raises(ModelError, match="is a folder"):
         save_model(tmp_path, model)
-    with pytest.raises(ModelError, match="cannot be written: No such file"):
+    with pytest.raises(ModelError, match=r"cannot be written.*no folder"):
         save_model(tmp_path / "nowhere" / "m", model)
     monkeypatch.setattr(archive, "MAX_TEXT", 1000)
     with pytest.raises(ModelError, match="over the limit of 1000"):

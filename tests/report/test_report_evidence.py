@@ -29,7 +29,7 @@ from volmar.datasets import make_two_moons
 from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
 from volmar.evidence.wording import p_value_text
 from volmar.report import Evidence, evidence_of, sentences_of, write_report
-from volmar.report import evidence as module
+from volmar.report import evidence_of_number as module
 from volmar.solvers import Result
 
 

@@ -388,11 +388,11 @@ def test_bad_data_are_named(X, error, message):
         (
             [1.0, 2.0],
             ValueError,
-            r"sample_weight must have the shape \(3,\), got \(2,\).*each row",
+            r"sample_weight must have one weight for each row, shape \(3,\), got shape \(2,\)",
         ),
-        ([1.0, -2.0, 1.0], ValueError, "sample_weight must not be negative, got -2"),
-        ([1.0, np.nan, 1.0], ValueError, "sample_weight holds NaN"),
-        ([0.0, 0.0, 0.0], ValueError, "sample_weight is 0 for every row"),
+        ([1.0, -2.0, 1.0], ValueError, "sample_weight must be finite and not negative, got -2"),
+        ([1.0, np.nan, 1.0], ValueError, "sample_weight must be finite.*got nan"),
+        ([0.0, 0.0, 0.0], ValueError, "sample_weight must have a positive entry"),
         (["a", "b", "c"], TypeError, "sample_weight must hold real numbers"),
     ],
 )

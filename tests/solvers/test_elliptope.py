@@ -202,25 +202,6 @@ def test_the_large_certificate_is_the_small_one(monkeypatch):
     assert large.lower_bound == pytest.approx(small.lower_bound, rel=1e-4)
 
 
-def test_proximal_term_picks_one_of_many(rng):
-    """Two blocks that do not touch: the sign between them is free, and M's block undetermined."""
-    Q = np.kron(np.eye(2), np.full((10, 10), 0.8)) + 0.25 * np.eye(20)
-    found = solve_elliptope_saddle(Q, reg=0.1, proximal=1e-3, max_iter=2000)
-    assert found.gap <= 1e-4 * abs(found.objective)
-    M = found.factor @ found.factor.T
-    assert np.abs(M[:10, 10:]).max() < 1e-2  # the least norm is between the two signs
-    assert M[:10, :10].min() > 0.99
-
-
-def test_a_proximal_term_converges_with_the_default_rank():
-    """It drives M to full rank, which few columns cannot reach."""
-    G = np.random.default_rng(0).standard_normal((10, 12))
-    found = solve_elliptope_saddle(G @ G.T / 10, reg=0.01, proximal=0.1)
-    assert found.status is Status.CONVERGED
-    assert found.factor.shape == (10, 10)
-    assert found.is_certified(1e-5)
-
-
 def test_spent_iterations_and_history_are_told():
     Q = similarity("moons", 20) + np.eye(20) / 20
     found = solve_elliptope_saddle(Q, balance=1.0)

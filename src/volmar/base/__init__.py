@@ -1,8 +1,16 @@
 """The estimator base: validation, restarts, callbacks, recursion, certified results."""
 
-from volmar.base.clusterer import Clusterer
-from volmar.base.recursion import RecursiveResult
-from volmar.base.tree import SplitNode, SplitTree
-from volmar.solvers import Result, Status
+from typing import TYPE_CHECKING
 
-__all__ = ["Clusterer", "RecursiveResult", "Result", "SplitNode", "SplitTree", "Status"]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.base.clusterer import Clusterer as Clusterer
+    from volmar.base.clusterer import WeightedClusterer as WeightedClusterer
+    from volmar.base.recursion import RecursiveResult as RecursiveResult
+    from volmar.base.tree import SplitNode as SplitNode
+    from volmar.base.tree import SplitTree as SplitTree
+    from volmar.solvers import Result as Result
+    from volmar.solvers import Status as Status
+
+attach(__name__)

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows import BlockRows, BlockTable, RowVector, as_beside, as_table, is_dask
+from volmar._checks import check_weight_range
+from volmar.rows import (
+    BlockRows,
+    BlockTable,
+    RowVector,
+    as_beside,
+    as_table,
+    is_dask,
+    is_in_memory,
+)
 from volmar.rows.blocks.sums import Squares
 
 __all__ = [
@@ -19,6 +28,7 @@ __all__ = [
     "is_dask_frame",
     "lazily",
     "refuse_blocks",
+    "require_in_memory",
     "with_dask_vectors",
     "without_vectors",
 ]
@@ -35,6 +45,12 @@ def refuse_blocks(name: str, why: str = "") -> None:
         "clusters; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
         "which takes a dask array."
     )
+
+
+def require_in_memory(X: Any, name: str, why: str = "") -> None:
+    """Refuse rows in blocks, see `refuse_blocks`."""
+    if not is_in_memory(X):
+        refuse_blocks(name, why)
 
 
 def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
@@ -62,9 +78,12 @@ def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
         Asks for the other figures.
     """
     BlockRows(table).first_guess()
-    with table.together():
+
+    def ask() -> None:
         table.ask(Squares())
         ask_more()
+
+    table.prefetch(ask)
     square = table.ask(Squares())
     if not np.isfinite(square):
         raise ValueError(
@@ -92,21 +111,9 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {weights.dtype}.")
     weights = weights.astype(np.float64)
-    with table.together():
-        weights.min()
-        weights.sum()
-        np.count_nonzero(weights)
+    table.prefetch(lambda: (weights.min(), weights.sum(), np.count_nonzero(weights)))
     low, high = weights.min(), weights.max()
-    if not (np.isfinite(low) and np.isfinite(high)) or low < 0:
-        worst = low if not low >= 0 else high
-        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
-    if not high > 0:
-        raise ValueError("sample_weight must have a positive entry, got only zeros.")
-    if not 1e-100 < high < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )
+    check_weight_range(low, high)
     return weights
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar._memory import largest_asymmetry
+from volmar._checks import check_symmetric
 from volmar.base.validation import check_number
 from volmar.rows import Kernel, as_rows, scale_gamma
 
@@ -125,12 +125,7 @@ class KernelMixin:
                 offset = X.mean(axis=0, dtype=np.float64)
             rows = _shifted(X, offset)
             K = kernel(rows, rows)
-        asymmetry = largest_asymmetry(K)
-        if asymmetry > 1e-6 * np.abs(K).max():
-            raise ValueError(
-                f"the kernel matrix must be symmetric, the largest |K - K.T| is {asymmetry:.3g}. "
-                "Use (K + K.T) / 2."
-            )
+        check_symmetric(K, "K", what="the kernel matrix")
         return K, KernelExpansion(kernel, rows, offset)
 
     def _scales_gamma(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ __all__ = [
     "check_magnitude",
     "check_n_clusters",
     "check_number",
-    "check_sample_weight",
     "check_start_labels",
     "with_short_indices",
 ]
@@ -45,32 +43,6 @@ def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, meth
             f"n_samples={n_samples}. Lower n_clusters."
         )
     return n_clusters
-
-
-def check_sample_weight(sample_weight: ArrayLike | None, n_samples: int) -> NDArray | None:
-    """Return weights as float64 of shape (n_samples,), or None for equal weights."""
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        weights = np.full(n_samples, float(sample_weight))
-    else:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight must have one weight a row, shape ({n_samples},), got shape "
-            f"{weights.shape}."
-        )
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
-        worst = weights[~(np.isfinite(weights) & (weights >= 0))][0]
-        raise ValueError(f"sample_weight must be finite and not negative, got {worst}.")
-    if not np.any(weights > 0):
-        raise ValueError("sample_weight must have a positive entry, got only zeros.")
-    if not 1e-100 < weights.max() < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {weights.max():.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )
-    return weights
 
 
 def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters: int) -> NDArray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
-from volmar.base import Clusterer, Result, Status
+from volmar._checks import fix_signs
+from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.baselines.discriminative_kmeans import (
@@ -86,7 +87,7 @@ class LDAProblem:
         # that are points along a direction.
         within = np.maximum(1.0 - singular[:m] ** 2, eps)
         U = U[:, :m] * np.where(singular[:m] > eps, 1.0 / np.sqrt(within), 0.0)
-        U *= np.where(U[np.abs(U).argmax(axis=0), np.arange(m)] < 0, -1.0, 1.0)
+        U = fix_signs(U)
         W = linalg.solve_triangular(self.lower, U, lower=True, trans="T")
         centres = means.T @ W
         centres[mass == 0] = np.nan
@@ -177,7 +178,7 @@ def lda_kmeans(
 # -------------------------------------------------------------------------------- estimator
 
 
-class LDAKMeans(Clusterer):
+class LDAKMeans(WeightedClusterer):
     r"""Linear discriminant analysis and k-means in turn (Ding and Li 2007), the method LDA-KM.
 
     Starts from k-means on the features as given. Then, in turn: find the n_clusters - 1 directions
@@ -301,30 +302,6 @@ class LDAKMeans(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)

@@ -9,13 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
+from volmar._checks import check_symmetric
+
 __all__ = ["MatrixLike", "check_similarity"]
 
 #: An array, anything `numpy.asarray` takes, a data frame, or a scipy sparse matrix or array.
 MatrixLike: TypeAlias = Any
 
 FLOATS = [np.float64, np.float32]
-_BLOCK_ROWS = 256
 
 
 def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
@@ -95,15 +96,8 @@ def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     if sp.issparse(W):
         W = canonical_csr(W)
     check_nonnegative(W, name)
-    difference, i, j = _largest_asymmetry(W)
-    if difference == 0:
+    if check_symmetric(W, name, tol=1e-5 if W.dtype == np.float32 else 1e-8) == 0:
         return W
-    tolerance = 1e-5 if W.dtype == np.float32 else 1e-8
-    if difference > tolerance * W.max():
-        raise ValueError(
-            f"{name} is not symmetric: {name}[{i}, {j}] and {name}[{j}, {i}] differ by "
-            f"{difference:.3g}, the largest asymmetry. Take 0.5 * (W + W.T)."
-        )
     half = W.dtype.type(0.5)
     return sp.csr_array(half * (W + W.T)) if sp.issparse(W) else half * (W + W.T)
 
@@ -150,24 +144,3 @@ def canonical_csr(W: Any) -> Any:
         W = W.copy()
         W.sum_duplicates()
     return W
-
-
-def _largest_asymmetry(W: Any) -> tuple[float, int, int]:
-    if sp.issparse(W):
-        difference = sp.coo_array(abs(W - W.T))
-        if difference.nnz == 0:
-            return 0.0, 0, 0
-        at = int(np.argmax(difference.data))
-        i, j = sorted((int(difference.row[at]), int(difference.col[at])))
-        return float(difference.data[at]), i, j
-    worst, where = 0.0, (0, 0)
-    for start in range(0, W.shape[0], _BLOCK_ROWS):
-        stop = start + _BLOCK_ROWS
-        block = np.abs(W[start:stop, start:] - W[start:, start:stop].T)
-        at = int(np.argmax(block))
-        if block.flat[at] > worst:
-            worst = float(block.flat[at])
-            row, column = np.unravel_index(at, block.shape)
-            where = (start + int(row), start + int(column))
-    i, j = sorted(where)
-    return worst, i, j

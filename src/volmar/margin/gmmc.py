@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 
+from volmar._checks import fix_signs
 from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
@@ -22,8 +23,6 @@ from volmar.solvers import PackingResult, solve_packing_sdp
 
 # Eigenvalues this close, relative to the larger, leave the direction between them to chance.
 TIED = 1e-3
-# Entries of an eigenvector this close are equal in size.
-EQUAL = 1e-6
 # Kernel values that differ by less, relative to the largest, are one value with rounding on it.
 CONSTANT = 1e-14
 # The paper's C_e.
@@ -122,16 +121,10 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
         matrix = F @ linalg.solve(A, F.T, assume_a="pos")
     values, vectors = linalg.eigh(0.5 * (matrix + matrix.T), subset_by_index=[n - 2, n - 1])
     second, first = float(max(values[0], 0.0)), float(values[1])
-    u = _oriented(vectors[:, 1])
+    u = fix_signs(vectors[:, 1])
     if has_margin:
         return np.sqrt(first) * u, 0.0, second / first
     return np.sqrt(n) * u, 1.0 / first, second / first
-
-
-def _oriented(vector: NDArray) -> NDArray:
-    """Turn the sign so that the largest entry is positive; the first of those as large."""
-    size = np.abs(vector)
-    return vector * np.sign(vector[np.argmax(size >= (1.0 - EQUAL) * size.max())])
 
 
 # -------------------------------------------------------------------------------- estimator
@@ -313,23 +306,6 @@ class GMMC(KernelMixin, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._expansion(X, self.dual_coef_) + self.intercept_

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
 
 __all__ = ["contingency_table", "encode_labels", "encode_pair"]
@@ -64,22 +65,11 @@ def contingency_table(
 ) -> np.ndarray:
     """Count (or weigh) the points in each class (row) and each cluster (column)."""
     true, n_true, pred, n_pred = encode_pair(labels_true, labels_pred)
-    weight = None
-    if sample_weight is not None:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-        if weight.shape != true.shape:
-            raise ValueError(
-                f"sample_weight must have one weight for each of the {true.size} points, got an "
-                f"array of shape {weight.shape}."
-            )
-        if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-            raise ValueError(
-                "sample_weight must be finite and not negative, with at least one positive weight."
-            )
+    weight = check_sample_weight(sample_weight, true.size)
     require_memory(
         8.0 * n_true * n_pred,
         f"the table of {n_true} classes by {n_pred} clusters",
-        "Compare labellings with fewer different labels, or use rand_index.",
+        "Compare labellings with fewer different labels, or use sklearn.metrics.rand_score.",
     )
     cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
     return cells.reshape(n_true, n_pred)

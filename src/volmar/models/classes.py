@@ -99,8 +99,8 @@ def class_named(name: str) -> type | None:
 
 
 def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator of `volmar.__all__`."""
-    return cls.__name__ in volmar.__all__ and getattr(volmar, cls.__name__) is cls
+    """Whether it is an estimator that `volmar` exports."""
+    return getattr(volmar, cls.__name__, None) is cls
 
 
 def is_extension(value: Any) -> bool:
@@ -112,7 +112,7 @@ def is_extension(value: Any) -> bool:
 @cache
 def known_functions() -> dict[str, Callable[..., Any]]:
     """Functions that a model may hold: scikit-learn's kernels, and rows of given similarities."""
-    graph = import_module("volmar.base.graph")
+    graph = import_module("volmar.graphs.graph")
     kernels = {f"kernel {name}": function for name, function in kernel_metrics().items()}
     return {"given similarities": graph._given_row_weights, **kernels}
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar._checks import fix_signs
+
 FloatArray = NDArray[np.floating]
 # Eigenvalues, eigenvectors and the method that found them; None where it did not converge.
 Found = tuple[FloatArray, FloatArray, str] | None
@@ -29,7 +31,7 @@ class Solution:
     n_iter : int
         Iterations of conjugate gradients; 0 for a direct solve.
     method : str
-        What solved it: "cholesky", "lu", "woodbury", "cg" or "two-level".
+        What solved it: "cholesky", "lu", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -51,8 +53,8 @@ class EigenPairs:
     residuals : ndarray of shape (k,)
         ``|Q v_j - values_j v_j|``, recomputed from Q.
     method : str
-        What computed them: "dense", "lanczos", "shift-invert", "lobpcg" or "low-rank", or
-        "known" where they were given.
+        What computed them: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" where
+        they were given.
     """
 
     values: FloatArray
@@ -65,7 +67,7 @@ class SPDOperator(ABC):
     """A symmetric positive definite matrix Q behind a small protocol.
 
     Back ends keep Q as it is cheapest to hold and differ only in cost: an algorithm written
-    against this class runs on dense, sparse and low-rank Q alike.
+    against this class runs on dense and sparse Q alike.
     """
 
     n: int
@@ -194,15 +196,3 @@ def complete_pairs(
     return certified_pairs(
         operator, np.concatenate([values, found[0]]), np.hstack([known, found[1]]), found[2]
     )
-
-
-def fix_signs(vectors: FloatArray) -> FloatArray:
-    """Flip columns so that the entry of largest magnitude is positive.
-
-    Entries within a hair of the largest count as equal and the first of them decides: rounding
-    must not choose between the two ends of a symmetric eigenvector.
-    """
-    magnitude = np.abs(vectors)
-    leader = np.argmax(magnitude >= (1 - 1e-6) * magnitude.max(axis=0), axis=0)
-    signs = np.sign(vectors[leader, np.arange(vectors.shape[1])])
-    return vectors * np.where(signs == 0, 1.0, signs)

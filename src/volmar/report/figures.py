@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, svds
 
+from volmar._checks import fix_signs
 from volmar.report.outcome import Outcome
 
 # Points of the plane, rows and columns of permutations, and features that are listed.
@@ -243,12 +244,10 @@ def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray,
             total -= float(along @ along)
     points = np.zeros((n, k))
     points[:, : values.size] = left * values
-    # The sign of a component is arbitrary: the largest entry is made positive.
-    signs = np.sign(points[np.argmax(np.abs(points), axis=0), np.arange(k)])
     share = np.zeros(k)
     if total > 0:
         share[: values.size] = np.minimum(values**2 / total, 1.0)
-    return points * np.where(signs == 0, 1.0, signs), share
+    return fix_signs(points), share
 
 
 def _dense(X: Any) -> NDArray:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import linalg, sparse
 from sklearn.exceptions import NotFittedError
 
+from volmar._checks import check_symmetric, fix_signs
 from volmar._memory import require_memory
 from volmar.rows._validation import as_matrix
 from volmar.rows.kernel import Kernel
@@ -18,7 +19,6 @@ from volmar.rows.kernel import Kernel
 _RELATIVE_RANK = 1e-12
 # A kernel with this share of negative eigenvalues is not the positive one it is treated as.
 _NEGATIVE_SHARE = 0.01
-_ASYMMETRY = 1e-6
 
 
 def rank_tolerance(size: int, dtype: Any) -> float:
@@ -94,22 +94,13 @@ class KernelMap:
                 "with kernel='precomputed', fit takes the square kernel matrix of the training "
                 f"points, got shape {X.shape}."
             )
-        check_symmetric(X)
+        check_symmetric(X, "K", what="the kernel matrix")
         return None, X.astype(np.float64), rank_tolerance(n, X.dtype)
 
     def _symmetric_kernel(self, points: Any) -> np.ndarray:
         matrix = np.array(self._kernel(points, points), dtype=np.float64)
-        check_symmetric(matrix)
+        check_symmetric(matrix, "K", what="the kernel matrix")
         return matrix
-
-
-def check_symmetric(matrix: np.ndarray) -> None:
-    """Raise `ValueError` when a kernel matrix is not symmetric, up to rounding."""
-    if np.abs(matrix - matrix.T).max() > _ASYMMETRY * np.abs(matrix).max():
-        raise ValueError(
-            "the kernel matrix of a set of points with itself must be symmetric and is not. "
-            "Use a symmetric kernel, or (K + K.T) / 2."
-        )
 
 
 def positive_part(
@@ -160,6 +151,4 @@ def positive_part(
             UserWarning,
             stacklevel=3,
         )
-    largest = np.abs(vectors).argmax(axis=0)
-    signs = np.sign(vectors[largest, np.arange(values.size)])
-    return values, np.ascontiguousarray(vectors * signs)
+    return values, np.ascontiguousarray(fix_signs(vectors))

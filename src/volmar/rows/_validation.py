@@ -71,23 +71,6 @@ def as_block(
     return block.astype(dtype, copy=False)
 
 
-def as_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
-    """Return sample weights in float64, or None; they are finite, not negative, not all 0."""
-    if sample_weight is None:
-        return None
-    weights = as_vector(sample_weight, n_rows, "sample_weight", "row")
-    if not np.all(np.isfinite(weights)):
-        raise ValueError("sample_weight holds NaN or infinity. Drop or replace those rows.")
-    if weights.min() < 0:
-        raise ValueError(
-            f"sample_weight must not be negative, got {weights.min():g}. "
-            "A row of weight 0 is a row left out."
-        )
-    if weights.sum() <= 0:
-        raise ValueError("sample_weight is 0 for every row. Give some row a positive weight.")
-    return weights
-
-
 def selected_rows(mask: Any, n_rows: int) -> np.ndarray:
     """Return the indices of the rows that a boolean mask selects."""
     mask = np.asarray(mask)

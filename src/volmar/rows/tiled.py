@@ -10,8 +10,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy import sparse
 
+from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
-from volmar.rows._validation import as_block, as_vector, as_weights, selected_rows
+from volmar.rows._validation import as_block, as_vector, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import BinSums, RowSource
 
@@ -56,7 +57,7 @@ class TiledRows(RowSource):
         self.n_rows = n
         self.n_features = d
         self.dtype = np.dtype(dtype)
-        self.weights = as_weights(sample_weight, n)
+        self.weights = check_sample_weight(sample_weight, n)
         self.total_weight = float(n if self.weights is None else self.weights.sum())
         self.offset = None if offset is None else as_vector(offset, d, "offset", "feature").copy()
         self._mean: np.ndarray | None = None

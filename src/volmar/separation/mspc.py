@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import check_block_labels, refuse_blocks
 from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
@@ -34,6 +35,7 @@ from volmar.rows import (
     as_rows,
     evenly_scaled,
     features_of,
+    moments_of_sides,
     scale_gamma,
     standardized,
 )
@@ -71,7 +73,7 @@ class Prepared:
     swapped: Any = None  # labels in blocks, whose moments are known, before clusters were swapped
 
 
-class MSPC(ManyClusters):
+class MSPC(WeightedClusterer, ManyClusters):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -264,30 +266,6 @@ class MSPC(ManyClusters):
         self.max_clusters = max_clusters
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
-
     # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
@@ -396,11 +374,13 @@ class MSPC(ManyClusters):
             return self._run_pairwise(prepared, seed)
         result = self._solve(prepared, seed)
         z = prepared.z
-        if z.rows.passes_are_dear:
-            with z.rows.together():
-                result.labels.sum()
-                ask_sizes(result.labels, z.rows.weights)
-                z.rows.moments(result.labels, center=z.moments.center)
+        z.rows.prefetch(
+            lambda: (
+                result.labels.sum(),
+                ask_sizes(result.labels, z.rows.weights),
+                z.rows.moments(result.labels, center=z.moments.center),
+            )
+        )
         if int(result.labels.sum()) in (0, result.labels.size):
             raise ValueError(
                 "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
@@ -511,7 +491,7 @@ class MSPC(ManyClusters):
     # ------------------------------------------------------------------ fitted
 
     def _renumbered(self, prepared: Prepared, result: Any, order: NDArray) -> Any:
-        if prepared.z.rows.passes_are_dear and order[0] == 1:
+        if order[0] == 1:
             prepared.swapped = result.labels
         return result.renumbered(order)
 
@@ -537,16 +517,12 @@ class MSPC(ManyClusters):
 
     def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
         z = prepared.z
-        center = z.moments.center
-        smaller = labels
-        if prepared.swapped is not None:
-            smaller = prepared.swapped
-        elif not z.rows.passes_are_dear and labels.sum() > labels.size / 2:
-            smaller = ~labels
-        part = z.rows.moments(smaller, center=center)
-        part = part if smaller is labels else z.moments - part
+        if prepared.swapped is None:
+            part, rest = moments_of_sides(z.rows, labels, z.moments)
+        else:  # labels whose moments are known
+            rest, part = moments_of_sides(z.rows, prepared.swapped.astype(bool), z.moments)
         means, variances = [], []
-        for moments in (z.moments - part, part):
+        for moments in (rest, part):
             mean, covariance = z.mean_and_covariance(moments)
             means.append(mean)
             variances.append(float(result.w @ (covariance @ result.w)))

@@ -12,22 +12,21 @@ comes with it bounds how far the value is from the optimum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.result import Result, Status
+from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 # Above this size the largest eigenvalue of the certificate is found by Lanczos.
 DENSE_UP_TO = 2000
-# Columns of V where nothing else is asked for: solutions have few, and more slow the descent.
+# Maximum number of columns of V: solutions have few, and more slow the descent.
 MAX_RANK = 12
 # Products with Q that smooth the start.
 SMOOTHING = 10
@@ -93,8 +92,6 @@ def solve_elliptope_saddle(
     unit_norm: bool = True,
     balance: float | None = None,
     balance_of: Literal["mean", "rows"] = "mean",
-    proximal: float = 0.0,
-    rank: int | None = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
     random_state: int = 0,
@@ -103,25 +100,25 @@ def solve_elliptope_saddle(
 
     .. math:: \min_{M \succeq 0,\, M_{ii} = 1,\, 1'M1 \le n b} \; \min_\eta \;
               \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
-              + \tfrac{\tau}{2} \|M\|_F^2
 
     **Primal.** M = VV' with unit rows; L-BFGS on V, with the gradient
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
-    is a global minimum (Burer and Monteiro). The balance is held by an augmented Lagrangian.
+    is a global minimum (Burer and Monteiro); at most 12 are used, and the gap shows whether they
+    were enough. The balance is held by an augmented Lagrangian.
     With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
     solved without its balance first, whose M may be balanced and whose bound holds in any case,
     and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
     :math:`\epsilon`.
 
     **Dual.** For any a in the box (of norm 1, where eta is free), any s and any y with
-    :math:`Diag(y) \succeq G = \gamma Q \circ aa' - (s1' + 1s')/2 - \tau M_0`,
+    :math:`Diag(y) \succeq G = \gamma Q \circ aa' - (s1' + 1s')/2`,
 
-    .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1 - \tfrac{\tau}{2} \|M_0\|_F^2
+    .. math:: 2 \cdot 1'a - 1'y - b \|s\|_1
 
     is below the optimum: swap the order of minimum and maximum, and bound the maximum of
     :math:`\langle G, M \rangle` over correlation matrices by its dual. With
-    :math:`y = diag(G M_0)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
+    :math:`y = diag(G M)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
     the optimum; where it is not yet, L-BFGS on :math:`\langle G, M \rangle` alone finds a better
     y. The best bound of all rounds is kept. The gap adds what the inner maximisation may have
     missed.
@@ -145,12 +142,6 @@ def solve_elliptope_saddle(
         Whether b bounds the mean of M's row sums, which has one multiplier, or the size of each of
         them, ``|M1| <= b``, which has n and converges slowly. For b = 0 they are the same, and
         the rows are bounded.
-    proximal : float, default=0
-        :math:`\tau`. A little of it picks one of many optimal M.
-    rank : int, optional
-        Columns of V. If not given, n with a proximal term (which drives M to full rank), and else
-        the least that Burer and Monteiro's theorem asks for, and at most 12. The gap says whether
-        they were enough.
     tol : float, default=1e-6
         Relative gap to stop at: over the smaller of the value and what M can change of it.
     max_iter : int, default=1000
@@ -174,12 +165,10 @@ def solve_elliptope_saddle(
     >>> result.is_certified(1e-5)
     True
     """
-    saddle = _Saddle(Q, reg, C, unit_norm, balance, balance_of, proximal)
-    if rank is None:
-        n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
-        rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
-        rank = saddle.n if proximal else rank
-    V = saddle.start(max(rank, 2), random_state)
+    saddle = _Saddle(Q, reg, C, unit_norm, balance, balance_of)
+    n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
+    rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
+    V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
     if not unit_norm:
         # Without its balance the problem is easy, and no balanced M is below it.
@@ -199,9 +188,12 @@ class _Primal:
 
     V: NDArray
     point: BoxPoint
-    value: float
     violation: float
     reference: float
+
+    @property
+    def value(self) -> float:
+        return self.point.value
 
     def gap(self, bound: float) -> float:
         # An M that is a little out of balance may have a value below the bound.
@@ -297,12 +289,18 @@ class _Run:
 
 
 def gap_reference(value: float, change: float) -> float:
-    """Return what a relative gap is relative to.
+    """Return the scale of the relative gap.
 
     That is the value, or what M can change of it where that is less (small weights and boxes
-    leave a large constant), but no less than what the value is known to.
+    leave a large constant), but no less than the precision of the value.
     """
     return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
+
+
+def largest_eigenvalue(G: NDArray) -> float:
+    """Return the largest eigenvalue of a dense symmetric matrix."""
+    last = len(G) - 1
+    return float(linalg.eigvalsh(G, subset_by_index=(last, last), check_finite=False)[0])
 
 
 class _Saddle:
@@ -316,7 +314,6 @@ class _Saddle:
         unit_norm: bool,
         balance: float | None,
         balance_of: str,
-        proximal: float,
     ):
         self.n = Q.shape[0]
         if balance_of not in ("mean", "rows"):
@@ -335,7 +332,7 @@ class _Saddle:
             self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
         # On the unit sphere no entry is beyond 1.
         self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
-        self.balance, self.proximal = balance, proximal
+        self.balance = balance
         # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
         self.by_rows = balance_of == "rows" or balance == 0
         self.inner = BoxQP(self.n, self.C, unit_norm=unit_norm)
@@ -358,7 +355,7 @@ class _Saddle:
             smooth = self.Q @ smooth
             smooth = smooth - smooth.mean(axis=0)
             smooth = smooth / (np.linalg.norm(smooth) or 1.0)
-        V = _unit_rows(smooth + 0.1 * noise)
+        V = unit_rows(smooth + 0.1 * noise)
         point = self.inner.solve(self.weighted(V))
         self.scale = self._change(point.a) or 1.0
         self.offset = point.value
@@ -366,7 +363,7 @@ class _Saddle:
 
     def _change(self, a: NDArray) -> float:
         """Return about what M can change of the value."""
-        return self.reg * float(a @ (abs(self.Q) @ a)) + self.proximal * self.n
+        return self.reg * float(a @ (abs(self.Q) @ a))
 
     # ------------------------------------------------------------------ the primal
 
@@ -392,18 +389,13 @@ class _Saddle:
         return self.inner.solve(H)
 
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS on the value; the rows of V keep their norm."""
-        return _minimise(self._value_and_gradient, V, max_iter)
+        """Run L-BFGS on the value."""
+        return minimise_over_unit_rows(self._value_and_gradient, V, max_iter)
 
     def _value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
         point = self._inner(V)
-        value = point.value
         gradient = -2 * self.reg * (point.a[:, None] * (self.Q @ (point.a[:, None] * V)))
-        if self.proximal:
-            small = V.T @ V
-            value += 0.5 * self.proximal * float(np.sum(small**2))
-            gradient += 2 * self.proximal * (V @ small)
-        value = (value - self.offset) / self.scale
+        value = (point.value - self.offset) / self.scale
         gradient /= self.scale
         if self.holds_balance:
             sums = V @ V.sum(axis=0)
@@ -448,12 +440,8 @@ class _Saddle:
     def measured(self, V: NDArray) -> _Primal:
         """Value, violation and reference of M, all recomputed."""
         point = self.exact.solve(self.weighted(V))
-        value = point.value + 0.5 * self.proximal * self._frobenius(V)
-        reference = gap_reference(value, self._change(point.a))
-        return _Primal(V, point, value, self._violation(V) / self.n, reference)
-
-    def _frobenius(self, V: NDArray) -> float:
-        return float(np.sum((V.T @ V) ** 2)) if self.proximal else 0.0
+        reference = gap_reference(point.value, self._change(point.a))
+        return _Primal(V, point, self._violation(V) / self.n, reference)
 
     def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, NDArray]:
         """Return a bound and its multipliers, tightened where it does not close the gap."""
@@ -463,7 +451,7 @@ class _Saddle:
             a = self._inner(V).a
         bound = self._lower_bound(V, a, s)
         if self.smoothing and primal.gap(max(bound, so_far)) > tol * primal.reference:
-            bound = max(bound, self._lower_bound(self._tightened(V, a, s), a, s, V))
+            bound = max(bound, self._lower_bound(self._tightened(V, a, s), a, s))
         return bound, s
 
     def _tightened(self, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
@@ -471,36 +459,32 @@ class _Saddle:
         scale = self.scale
 
         def linear(W: NDArray) -> tuple[float, NDArray]:
-            image = self._image(W, V, a, s)
+            image = self._image(W, a, s)
             return -float(np.sum(image * W)) / scale, -2 * image / scale
 
-        return _minimise(linear, V, POLISH)[0]
+        return minimise_over_unit_rows(linear, V, POLISH)[0]
 
-    def _image(self, x: NDArray, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
+    def _image(self, x: NDArray, a: NDArray, s: NDArray) -> NDArray:
         """Return G x."""
         image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
         if self.balance is not None:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
-        if self.proximal:
-            image -= self.proximal * (V @ (V.T @ x))
         return image
 
-    def _lower_bound(self, V: NDArray, a: NDArray, s: NDArray, M0: NDArray | None = None) -> float:
+    def _lower_bound(self, V: NDArray, a: NDArray, s: NDArray) -> float:
         if self.unit_norm:
             norm = float(np.linalg.norm(a))
             if norm == 0.0 or a.max() / norm > self.C * (1 + 1e-9):
                 return -np.inf
             a = a / norm
-        base = V if M0 is None else M0
 
         def product(x: NDArray) -> NDArray:
-            return self._image(x.reshape(self.n, -1), base, a, s)
+            return self._image(x.reshape(self.n, -1), a, s)
 
         # y = diag(G VV'), one product with the r columns of V.
         y = np.einsum("ij,ij->i", product(V), V)
         excess = max(self._largest(product, y), 0.0)
         bound = 2 * a.sum() - y.sum() - self.n * excess
-        bound -= 0.5 * self.proximal * self._frobenius(base)
         return float(bound - (self.balance or 0.0) * np.abs(s).sum())
 
     def _largest(self, product: Any, y: NDArray) -> float:
@@ -508,14 +492,7 @@ class _Saddle:
         if self.n <= DENSE_UP_TO:
             G = product(np.eye(self.n))
             G[np.diag_indices(self.n)] -= y
-            return float(
-                linalg.eigh(
-                    G,
-                    eigvals_only=True,
-                    subset_by_index=(self.n - 1, self.n - 1),
-                    check_finite=False,
-                )[0]
-            )
+            return largest_eigenvalue(G)
         slack = LinearOperator(
             (self.n, self.n), matvec=lambda x: product(x).ravel() - y * x.ravel(), dtype=np.float64
         )
@@ -525,38 +502,3 @@ class _Saddle:
         # random start makes all but sure; a proof would take a factorisation.
         residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
         return float(value[0] + residual)
-
-
-def _minimise(
-    value_and_gradient: Callable[[NDArray], tuple[float, NDArray]], V: NDArray, max_iter: int
-) -> tuple[NDArray, int]:
-    """Run L-BFGS over matrices whose rows are normalised on the way in."""
-    shape = V.shape
-
-    def of_unit_rows(flat: NDArray) -> tuple[float, NDArray]:
-        U = flat.reshape(shape)
-        norms = np.linalg.norm(U, axis=1, keepdims=True)
-        W = U / norms
-        value, gradient = value_and_gradient(W)
-        gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
-        return value, (gradient / norms).ravel()
-
-    found = minimize(
-        of_unit_rows,
-        V.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": max_iter,
-            "maxfun": 2 * max_iter + 20,
-            "maxcor": 20,
-            "ftol": 1e-16,
-            "gtol": 1e-10,
-        },
-    )
-    return _unit_rows(found.x.reshape(shape)), int(found.nit)
-
-
-def _unit_rows(U: NDArray) -> NDArray:
-    norms = np.linalg.norm(U, axis=1, keepdims=True)
-    return np.divide(U, norms, out=np.full_like(U, 1 / np.sqrt(U.shape[1])), where=norms > 0)

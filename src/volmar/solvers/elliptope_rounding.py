@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import fix_signs
+
 # Below this share of n the centred M is nothing: M = 11'.
 TRIVIAL = 1e-3
 # The second eigenvalue of the centred M above this share of the first: M is far from two groups.
@@ -84,8 +86,7 @@ def round_randomly(
 
 def _rounded(V: NDArray, scores: NDArray, centred_values: NDArray) -> Rounded:
     n = V.shape[0]
-    leader = int(np.argmax(np.abs(scores) >= (1 - 1e-6) * np.abs(scores).max()))
-    scores = scores * (np.sign(scores[leader]) or 1.0)
+    scores = fix_signs(scores)
     top = float(centred_values[0])
     second = float(centred_values[1]) if centred_values.size > 1 else 0.0
     spread = 1.0 if top <= TRIVIAL * n else second / top

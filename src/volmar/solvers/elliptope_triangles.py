@@ -15,11 +15,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.optimize import minimize
 
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import ElliptopeResult, gap_reference, solve_elliptope_saddle
+from volmar.solvers.elliptope import (
+    ElliptopeResult,
+    gap_reference,
+    largest_eigenvalue,
+    solve_elliptope_saddle,
+)
 from volmar.solvers.result import Status
+from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 #: Most rows: 4 x 34,220 constraints.
 MAX_ROWS = 60
@@ -214,30 +219,16 @@ class _Saddle:
         """Return V with n columns, where every local minimum is global."""
         extra = max(self.n - V.shape[1], 0)
         noise = NOISE * np.random.default_rng(seed).standard_normal((self.n, extra))
-        return _unit_rows(np.hstack([V, noise]))
+        return unit_rows(np.hstack([V, noise]))
 
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS over matrices whose rows are normalised on the way in."""
-        shape = V.shape
+        """Run L-BFGS on the augmented Lagrangian."""
 
-        def scaled(flat: NDArray) -> tuple[float, NDArray]:
-            U = flat.reshape(shape)
-            norms = np.linalg.norm(U, axis=1, keepdims=True)
-            W = U / norms
+        def of_factor(W: NDArray) -> tuple[float, NDArray]:
             value, slope = self._value_and_slope(W @ W.T)
-            gradient = 2 * (slope @ W)
-            gradient -= W * np.einsum("ij,ij->i", W, gradient)[:, None]
-            return value, (gradient / norms).ravel()
+            return value, 2 * (slope @ W)
 
-        options = {
-            "maxiter": max_iter,
-            "maxfun": 2 * max_iter + 20,
-            "maxcor": 20,
-            "ftol": 1e-16,
-            "gtol": 1e-10,
-        }
-        found = minimize(scaled, V.ravel(), jac=True, method="L-BFGS-B", options=options)
-        return _unit_rows(found.x.reshape(shape)), int(found.nit)
+        return minimise_over_unit_rows(of_factor, V, max_iter)
 
     def _value_and_slope(self, M: NDArray) -> tuple[float, NDArray]:
         """Augmented Lagrangian and its gradient in M, by Danskin."""
@@ -315,9 +306,7 @@ class _Saddle:
         multipliers = self.scale * self.multipliers
         G = self.Q * np.outer(point.a, point.a) - self.adjoint(multipliers)
         y = np.einsum("ij,ij->i", G, M)
-        largest = float(
-            linalg.eigh(G - np.diag(y), eigvals_only=True, subset_by_index=(self.n - 1,) * 2)[0]
-        )
+        largest = largest_eigenvalue(G - np.diag(y))
         total = 2 * point.a.sum() + multipliers @ self.constants
         return float(total - y.sum() - self.n * max(largest, 0.0))
 
@@ -333,8 +322,4 @@ def _factor(M: NDArray) -> NDArray:
     """Return V with M = VV' and unit rows."""
     values, vectors = linalg.eigh(M)
     kept = values > 1e-12 * values[-1]
-    return _unit_rows(vectors[:, kept] * np.sqrt(values[kept]))
-
-
-def _unit_rows(U: NDArray) -> NDArray:
-    return U / np.linalg.norm(U, axis=1, keepdims=True)
+    return unit_rows(vectors[:, kept] * np.sqrt(values[kept]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,16 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._version import __version__
-from volmar.diagnostics import ClusterDescription
-from volmar.models import save_model
-from volmar.report.judging import Judged, best_split_of, described, judged_outcome, with_joins
 from volmar.report.outcome import Evidence, Outcome
-from volmar.report.pictures import save_pictures
-from volmar.report.save_report import save_report
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas, source_columns
+from volmar.tables import LoadedTable, Preparation, PreparedTable, as_pandas
+from volmar.tables.columns import check_table
 
+if TYPE_CHECKING:
+    from volmar.diagnostics import ClusterDescription
+    from volmar.report.judging import Judged
+
+# Pages, pictures and files are imported by what writes them: a fit needs none of them.
 __all__ = ["TableReports"]
 
 
@@ -42,6 +43,7 @@ class TableReports:
     _table: Any
     _fit_seed: int
     _fit_work: float
+    set_params: Any
 
     def describe(self, data: Any = None) -> ClusterDescription:
         """Return what sets the clusters apart, in the columns of the table and their units.
@@ -57,6 +59,8 @@ class TableReports:
         volmar.diagnostics.ClusterDescription
             It prints as a sentence for each cluster.
         """
+        from volmar.report.judging import described
+
         return described(self._judged(data))
 
     def outcome(
@@ -88,6 +92,8 @@ class TableReports:
         -------
         volmar.report.Outcome
         """
+        from volmar.report.judging import best_split_of, judged_outcome
+
         judged = self._judged(data)
         rows = self._rows(data)
         table = self._table if data is None else as_pandas(data)
@@ -151,6 +157,8 @@ class TableReports:
         progress : callable, optional
             As for `fit`.
         """
+        from volmar.report import save_report
+
         save_report(path, self, data, force=force, progress=progress)
 
     def pictures(
@@ -182,6 +190,9 @@ class TableReports:
         list of Path
             The files.
         """
+        from volmar.report import save_pictures
+        from volmar.report.judging import with_joins
+
         outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
         return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
@@ -195,6 +206,8 @@ class TableReports:
         force : bool, default=False
             Replace a file that exists.
         """
+        from volmar.models import save_model
+
         save_model(path, self, force=force)
 
     def summary(self) -> dict[str, Any]:
@@ -235,14 +248,18 @@ class TableReports:
         return [name in used for name in names]
 
     def _judged(self, data: Any) -> Judged:
+        from volmar.report.judging import Judged
+
         rows = self._rows(data)
-        table = self._table if data is None else self._table_of(data, reset=False)
+        table = self._table if data is None else check_table(self, data, reset=False)
         if data is None:
             labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
         else:
             labels = np.asarray(self.model_.predict(rows.X))
         columns, names = None, rows.feature_names
         if table is not None:
+            from volmar.tables import source_columns
+
             columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
         return Judged(
             X=rows.X,
@@ -263,13 +280,10 @@ class TableReports:
         """Return the parameters."""
         raise NotImplementedError
 
-    def _rows(self, data: Any = None) -> Prepared:
+    def _rows(self, data: Any = None) -> PreparedTable:
         raise NotImplementedError
 
     def _scores_of(self, X: Any) -> NDArray | None:
-        raise NotImplementedError
-
-    def _table_of(self, data: Any, *, reset: bool) -> Any:
         raise NotImplementedError
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import fix_signs
+
 __all__ = ["CategoryScores", "category_scores"]
 
 # Rarer values of a column count as one, "other": their weights would be those of a few rows.
@@ -170,9 +172,7 @@ def _scores(
     """Return the scores of eigenvectors: their weights, widths and leading columns."""
     A = np.hstack([block.indicators for block in blocks])
     deviations = np.maximum((A @ vectors).std(axis=0), 1e-12)
-    # The sign of an eigenvector is arbitrary: its largest entry is positive.
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)[0]
-    vectors = vectors * np.sign(largest) / deviations
+    vectors = fix_signs(vectors) / deviations
     weights, ranges = [], []
     for block, start in zip(blocks, starts[:-1], strict=True):
         own = vectors[start : start + block.n_values]
