@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base.cell_split import CellSplit
+from volmar.base.splitting import CellSplit
 from volmar.metrics import separation_along
 from volmar.rows import Standardized, drawn_rows
 from volmar.separation.discriminants import pooled_separation, refine_clusters
