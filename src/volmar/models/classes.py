@@ -13,8 +13,6 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import kernel_metrics
 
-import volmar
-
 __all__ = [
     "CLASSES",
     "TRANSFORMERS",
@@ -108,7 +106,27 @@ CLASSES: dict[str, str] = {
     "SimpleImputer/1": "sklearn.impute",
     "StandardScaler/1": "sklearn.preprocessing",
     "TruncatedSVD/1": "sklearn.decomposition",
-    **{f"{name}/1": "volmar" for name in volmar.__all__ if name != "__version__"},
+    # Estimators.
+    "CPMMC/1": "volmar",
+    "DiscriminativeKMeans/1": "volmar",
+    "GMMC/1": "volmar",
+    "HardLabelMVC/1": "volmar",
+    "IterSVR/1": "volmar",
+    "KernelCPMMC/1": "volmar",
+    "KernelKMeans/1": "volmar",
+    "LDAKMeans/1": "volmar",
+    "LGMMC/1": "volmar",
+    "MSPC/1": "volmar",
+    "MinimaxProbabilityMachine/1": "volmar",
+    "MultivariateMMC/1": "volmar",
+    "NormalizedCut/1": "volmar",
+    "NormalizedSpectralClustering/1": "volmar",
+    "SDPMMC/1": "volmar",
+    "SKMMC/1": "volmar",
+    "SMIC/1": "volmar",
+    "SoftLabelMVC/1": "volmar",
+    "TableClusterer/1": "volmar",
+    "VolumeRegularizedClassifier/1": "volmar",
 }
 #: Steps of pipelines.
 TRANSFORMERS = (
@@ -147,8 +165,8 @@ def is_extension(value: Any) -> bool:
 
 
 def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator of `volmar.__all__`."""
-    return cls.__name__ in volmar.__all__ and getattr(volmar, cls.__name__) is cls
+    """Whether it is an estimator that `volmar` exports."""
+    return CLASSES.get(name_of(cls) or "") == "volmar"
 
 
 @cache
