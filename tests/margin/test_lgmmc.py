@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from volmar.datasets import make_two_circles
-from volmar.margin.feature_space.sources import KernelSource, LinearSource
-from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.subspace import GrowingSubspace
 from volmar.margin.lgmmc import LGMMC
 from volmar.margin.relaxations.label_generation import (
     balanced_labels,
@@ -24,7 +25,6 @@ from volmar.margin.relaxations.label_generation import (
 )
 from volmar.margin.relaxations.lgmmc_solver import generate_labels
 from volmar.metrics import clustering_error
-from volmar.rows import as_rows
 from volmar.solvers import Status
 from volmar.solvers.label_kernel_svm import solve_label_kernel_svm
 
@@ -180,7 +180,7 @@ def test_rows_of_no_weight_change_sides_first():
 
 @pytest.mark.parametrize("limit", [0, 6, 20])
 def test_climbing_never_falls_and_ends_where_sorting_changes_nothing(rng, limit):
-    source = LinearSource(as_rows(rng.standard_normal((20, 3))))
+    source = LinearSpace(rng.standard_normal((20, 3)))
     for _ in range(20):
         alpha = rng.dirichlet(np.ones(20))
         start = balanced_labels(rng.standard_normal(20), alpha, limit)
@@ -197,7 +197,7 @@ def test_no_labelling_is_beyond_the_eigenvalue(rng, n):
     Z = centred(rng, n, 3)
     for _ in range(5):
         alpha = rng.dirichlet(np.full(n, 0.3))
-        bound = largest_possible_square(LinearSource(as_rows(Z)), alpha, rng)
+        bound = largest_possible_square(LinearSpace(Z), alpha, rng)
         exact = np.linalg.eigvalsh(Z.T @ (Z * alpha[:, None]))[-1]
         assert exact * (1 - 1e-9) <= bound <= exact * 1.0011
         if n == 9:
@@ -209,7 +209,7 @@ def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
     n = 300
     Q = np.linalg.qr(np.column_stack([np.ones(n), rng.standard_normal((n, n - 1))]))[0][:, 1:]
     values = np.concatenate([[1.005], np.ones(n // 2), 0.99 * rng.random(n // 2 - 2)])
-    source = KernelSource((Q * values) @ Q.T)
+    source = KernelSpace((Q * values) @ Q.T)
     for seed in range(40):
         start = np.random.default_rng(seed)
         assert largest_possible_square(source, np.full(n, 1 / n), start) >= 1.005 / n
@@ -218,8 +218,8 @@ def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
 @pytest.mark.parametrize("kind", ["linear", "kernel"])
 def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
     Z = centred(rng, 30, 6)
-    source = LinearSource(as_rows(Z)) if kind == "linear" else KernelSource(Z @ Z.T)
-    space = Subspace(source)
+    source = LinearSpace(Z) if kind == "linear" else KernelSpace(Z @ Z.T)
+    space = GrowingSubspace(source)
     space.add_leading(4, rng)
     gram = [source.inner(vector, space.basis) for vector in space.basis]
     np.testing.assert_allclose(gram, np.eye(4), atol=1e-10)
@@ -239,8 +239,8 @@ def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
 def test_the_subspace_of_a_kernel_near_the_identity_stays_orthonormal(rng):
     """Each Krylov vector is new by 1e-5 of its length or less, and errors must not add up."""
     X = rng.standard_normal((60, 5))
-    source = KernelSource(laplacian_kernel(X, gamma=1.5))
-    space = Subspace(source)
+    source = KernelSpace(laplacian_kernel(X, gamma=1.5))
+    space = GrowingSubspace(source)
     space.add_leading(12, rng)
     for _ in range(5):
         space.add(source.vector(rng.standard_normal(60)))
@@ -259,7 +259,7 @@ def test_the_relaxation_over_all_labellings(seed, n, limit, C):
     Z = centred(rng, n, 3)
     Y = all_labellings(n, limit)
     truth = saddle_by_cvxpy(Z, Y, C)
-    for source in (LinearSource(as_rows(Z)), KernelSource(Z @ Z.T)):
+    for source in (LinearSpace(Z), KernelSpace(Z @ Z.T)):
         found = generate_labels(source, C=C, limit=limit, n_starts=40, tol=1e-7, max_iter=200)
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(truth, rel=1e-5)
@@ -278,7 +278,7 @@ def test_the_relaxation_of_the_identity(n, limit):
     """Whose Krylov spaces have one dimension: searches in that alone would miss labellings."""
     Y, C = all_labellings(n, limit), 30.0 / (n - 1)
     truth = saddle_by_cvxpy(np.eye(n) - 1 / n, Y, C)
-    found = generate_labels(KernelSource(np.eye(n)), C=C, limit=limit, n_starts=40, tol=1e-4)
+    found = generate_labels(KernelSpace(np.eye(n)), C=C, limit=limit, n_starts=40, tol=1e-4)
     assert found.objective == pytest.approx(truth, rel=1e-3)
 
 
@@ -286,13 +286,13 @@ def test_few_starts_leave_an_upper_bound(rng):
     Z = centred(rng, 8, 3)
     truth = saddle_by_cvxpy(Z, all_labellings(8, 2), 1.0)
     for seed in range(10):
-        source = LinearSource(as_rows(Z))
+        source = LinearSpace(Z)
         found = generate_labels(source, C=1.0, limit=2, n_starts=1, tol=1e-6, seed=seed)
         assert found.bound <= truth <= found.objective + 1e-7
 
 
 def test_the_objective_falls_with_every_round(rng):
-    source = LinearSource(as_rows(rng.standard_normal((80, 6))))
+    source = LinearSpace(rng.standard_normal((80, 6)))
     found = generate_labels(source, C=0.3, limit=40, tol=1e-4, max_iter=200)
     assert found.status is Status.CONVERGED
     assert len(found.history) == found.n_iter > 5
@@ -307,7 +307,7 @@ def test_other_searches_find_little_that_is_more_violated(rng):
     """Noise has many labellings alike: some are missed, though far fewer than without climbing."""
     Z = centred(rng, 200, 12)
     C, tol = 1.0, 1e-2
-    source = LinearSource(as_rows(Z))
+    source = LinearSpace(Z)
     found = generate_labels(source, C=C, limit=100, tol=tol, n_starts=20, max_iter=200)
     assert found.status is Status.CONVERGED
     searched = [
@@ -328,7 +328,7 @@ def test_margin_and_value_of_the_labels(rng):
     """The value at the labels, by a fine grid of margins and the best length of each."""
     Z = centred(rng, 40, 4)
     C = 0.5
-    found = generate_labels(LinearSource(as_rows(Z)), C=C, limit=20)
+    found = generate_labels(LinearSpace(Z), C=C, limit=20)
     f, square = np.abs(found.scores), float(found.normal @ found.normal)
     np.testing.assert_allclose(found.scores, Z @ found.normal, atol=1e-12)
     r = np.linspace(0.2, 5, 4001) * found.rho
@@ -346,7 +346,7 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
     ratios = []
     for seed in range(8):
         Z = centred(np.random.default_rng(seed), 40, 4)
-        found = generate_labels(LinearSource(as_rows(Z)), C=0.5, limit=20)
+        found = generate_labels(LinearSpace(Z), C=0.5, limit=20)
         y = np.where(found.labels > 0, 1.0, -1.0)
         best = solve_label_kernel_svm(Z, y[None, :], C=0.5).objective
         ratios.append(found.labelled_objective / best)
@@ -580,8 +580,8 @@ def test_climbing_and_the_bound_with_weights_are_those_of_rows_written_often(rng
     weights = rng.integers(1, 4, 20)
     written = np.repeat(np.arange(20), weights)
     Z = rng.standard_normal((20, 3))
-    one = LinearSource(as_rows(Z, sample_weight=weights))
-    often = LinearSource(as_rows(Z[written]))
+    one = LinearSpace(Z, weights)
+    often = LinearSpace(Z[written])
     limit = 0.9 * weights.sum()
     for _ in range(20):
         alpha = rng.dirichlet(np.ones(20))
@@ -611,8 +611,8 @@ def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
     assert parted <= truth * (1 - 1e-6)
     shares, unit = weights / weights.sum(), weights.mean()
     for source in (
-        LinearSource(as_rows(Z, sample_weight=weights)),
-        KernelSource(Z @ Z.T, shares),
+        LinearSpace(Z, weights),
+        KernelSpace(Z @ Z.T, shares),
     ):
         # The source's weights have a mean of 1.
         found = generate_labels(

@@ -653,7 +653,7 @@ def append(text, node):
     text["preparation"] = {"ref": len(text["nodes"]) - 1}
 
 
-CUT = "volmar.margin.engine.problem.Cut"
+CUT = "volmar.margin.engine.problem.MarginCut"
 RESULT = "volmar.separation.gep.SeparationResult"
 
 
