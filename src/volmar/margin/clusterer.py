@@ -99,9 +99,6 @@ class MarginClusterer(Clusterer):
         """Return what margin errors cost."""
         return HingeLoss(space.shares)
 
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
-
     def _is_joint(self) -> bool:
         many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
         return many and not self._is_recursive()

@@ -233,7 +233,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
     _hyperplane: Any
 
     def __init__(

@@ -248,7 +248,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,
