@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import check_block_labels, require_in_memory
-from volmar.base.numbering import ask_sizes
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
@@ -30,7 +29,7 @@ from volmar.margin.engine.unequal_sizes import (
 )
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway.joint import check_joint, cluster_jointly, joint_start
-from volmar.rows import is_in_memory
+from volmar.rows import cluster_sizes, is_in_memory
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Starts to compare.
@@ -262,7 +261,7 @@ class MarginClusterer(Clusterer):
             result = self._descend(problem, labels)
         if result.labels.size:
             space.prefetch(
-                lambda: (np.ptp(result.labels), ask_sizes(result.labels, inputs.weights))
+                lambda: (np.ptp(result.labels), cluster_sizes(result.labels, inputs.weights, 2))
             )
         return self._checked(result, problem)
 
