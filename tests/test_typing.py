@@ -37,6 +37,15 @@ MSPC(2, reg="large").fit([[0.0]]).no_such_attribute_in(1)
 MSPC(2, regularisation=1.0)
 """
 
+WRONG_ESTIMATOR = """\
+from volmar import MSPC
+
+class Mine(MSPC):
+    def more(self) -> None:
+        self._no_such_method(1)
+        self._validate([[0.0]], reset=True)
+"""
+
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_constructors_and_fit_are_annotated(name):
@@ -67,7 +76,7 @@ def checked(tmp_path_factory):
             text=True,
             check=False,
             cwd=folder,
-            env={"MYPYPATH": str(source), "PATH": ""},
+            env={"MYPYPATH": f"{source}:{source.parent / 'typings'}", "PATH": ""},
         )
 
     return check
@@ -85,3 +94,12 @@ def test_wrong_arguments_are_seen(checked):
     assert found.returncode == 1
     assert 'Argument "reg" to "MSPC" has incompatible type "str"' in found.stdout
     assert 'Unexpected keyword argument "regularisation"' in found.stdout
+
+
+@pytest.mark.slow
+def test_a_wrong_attribute_of_an_estimator_is_seen(checked):
+    """Estimators derive from stubs of scikit-learn's bases, not from Any."""
+    found = checked(WRONG_ESTIMATOR)
+    assert found.returncode == 1
+    assert '"Mine" has no attribute "_no_such_method"' in found.stdout
+    assert "_validate" not in found.stdout

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -12,7 +14,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
 
-    def with_callbacks(method: Any) -> Any:
+    def with_callbacks(method: F) -> F:
         """Return the method as it is: there are no callbacks to tear down."""
         return method
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,8 +74,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     A subclass says what it checks (`_check_parameters`), what it makes of the data once
     (`_problem`), what one start does with that (`_run`, which returns a certified `Result` with a
     `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
-    objective is kept. `fit` stays in the subclass, because `sample_weight` belongs in its
-    signature only where it has a meaning.
+    objective is kept. A method with weights of rows derives from `WeightedClusterer`.
 
     A subclass for two clusters finds more by splitting again (`_is_recursive`).
 
@@ -170,8 +169,25 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     # ------------------------------------------------------------------ the template
 
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR; with affinity="precomputed" or kernel="precomputed" similarities or
+            kernel values of all pairs of rows.
+        y : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
     @with_callbacks
-    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Clusterer:
+    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
             self._fit_rows(X, sample_weight)
@@ -540,6 +556,35 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.pairwise = self._is_pairwise()
         return tags
+
+
+class WeightedClusterer(Clusterer):
+    """A clusterer with weights of rows."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR; with kernel="precomputed" kernel values of all pairs of rows. A
+            dask array or DataFrame where the method needs sums over rows only (`MSPC`, `CPMMC`,
+            `SKMMC`, and `KernelCPMMC` with method="nystroem").
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, sample_weight)
 
 
 def _is_near(labels: NDArray, sides: NDArray) -> bool:

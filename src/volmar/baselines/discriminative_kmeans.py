@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar._memory import require_memory
-from volmar.base import Clusterer, Result, Status
+from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.rows import Standardized, as_rows, standardized
@@ -224,7 +224,7 @@ class Whitened(NamedTuple):
     A: NDArray
 
 
-class DiscriminativeKMeans(Clusterer):
+class DiscriminativeKMeans(WeightedClusterer):
     r"""Discriminative k-means (Ye, Zhao and Wu 2007), the method Dis-KM of the MSPC paper.
 
     Kernel k-means with the kernel :math:`I - (I + XX'/\lambda)^{-1}` of the centred rows X. By
@@ -337,30 +337,6 @@ class DiscriminativeKMeans(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)

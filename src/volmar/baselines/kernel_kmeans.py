@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
-from volmar.base import Clusterer, Result, Status
+from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
@@ -215,7 +215,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
 # -------------------------------------------------------------------------------- estimator
 
 
-class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
+class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     r"""Kernel k-means, the method KM of the maximum volume papers.
 
     Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
@@ -344,30 +344,6 @@ class KernelKMeans(GammaWidth, KernelMixin, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         products = self._expansion(X, self._mean_weights)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from volmar._checks import fix_signs
-from volmar.base import Clusterer, Result, Status
+from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.baselines.discriminative_kmeans import (
@@ -178,7 +178,7 @@ def lda_kmeans(
 # -------------------------------------------------------------------------------- estimator
 
 
-class LDAKMeans(Clusterer):
+class LDAKMeans(WeightedClusterer):
     r"""Linear discriminant analysis and k-means in turn (Ding and Li 2007), the method LDA-KM.
 
     Starts from k-means on the features as given. Then, in turn: find the n_clusters - 1 directions
@@ -302,30 +302,6 @@ class LDAKMeans(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base import WeightedClusterer
 from volmar.margin.clusterer import Prepared
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import HingeLoss
@@ -15,7 +16,7 @@ from volmar.margin.feature_space.views import LinearView, View
 from volmar.margin.multiway.clusterer import JointClusterer
 
 
-class CPMMC(JointClusterer):
+class CPMMC(WeightedClusterer, JointClusterer):
     r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
 
     Finds the hyperplane with the widest soft margin over all labels:
@@ -225,30 +226,6 @@ class CPMMC(JointClusterer):
 
     def _splits_by_hyperplanes(self) -> bool:
         return True
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _view(self, X: Any, weights: NDArray | None) -> LinearView:
         return LinearView(X, weights)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base import Clusterer, Status
+from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
@@ -78,7 +78,7 @@ class Prepared:
     balance: tuple[float, float] = HALVES
 
 
-class IterSVR(GammaWidth, KernelView, Clusterer):
+class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -280,30 +280,6 @@ class IterSVR(GammaWidth, KernelView, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row's loss; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     # ------------------------------------------------------------------ parameters
 

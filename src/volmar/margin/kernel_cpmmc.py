@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import refuse_blocks
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
@@ -20,7 +21,7 @@ from volmar.margin.multiway.clusterer import JointClusterer
 from volmar.rows import BlockTable
 
 
-class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
+class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -241,31 +242,6 @@ class KernelCPMMC(GammaWidth, KernelView, JointClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed"; with
-            method="nystroem" also a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base import Clusterer, Status
+from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
@@ -67,7 +67,7 @@ class Prepared:
     balance: tuple[float, float] = HALVES
 
 
-class LGMMC(GammaWidth, KernelView, Clusterer):
+class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
@@ -291,31 +291,6 @@ class LGMMC(GammaWidth, KernelView, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice, both on one side. 0: the
-            row is labelled, but has no say.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -227,23 +227,6 @@ class MultivariateMMC(KernelView, MarginClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, UNITS)

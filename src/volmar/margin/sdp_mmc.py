@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -337,23 +337,6 @@ class SDPMMC(KernelMixin, Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 -- scikit-learn's signature
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
-            Rows, dense or CSR, or the kernel matrix with kernel="precomputed".
-        y : ignored
-            For compatibility with scikit-learn.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X)
-        return self
 
     def _scores(self, X: Any) -> NDArray:
         return self._expansion(X, self.dual_coef_) + self.intercept_

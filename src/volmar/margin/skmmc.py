@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import refuse_blocks
 from volmar.base.kernel_width import KernelWidth
 from volmar.base.validation import check_choice, check_count
@@ -82,7 +83,7 @@ class BasisView(View):
         return BasisView(self.X[chosen], weights, **self.settings)
 
 
-class SKMMC(KernelWidth, MarginClusterer):
+class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
@@ -293,30 +294,6 @@ class SKMMC(KernelWidth, MarginClusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

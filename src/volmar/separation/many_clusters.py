@@ -59,6 +59,8 @@ class ManyClusters(Clusterer):
     _threshold: Any
     _unit: float
     _pairs: NDArray | None
+    _least_share: Any
+    _usual_reg: Any
 
     def _is_recursive(self) -> bool:
         return self.multiway == "recursive"

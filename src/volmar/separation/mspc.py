@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 
 from volmar._memory import require_memory
+from volmar.base import WeightedClusterer
 from volmar.base.blocks import check_block_labels, refuse_blocks
 from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
@@ -71,7 +72,7 @@ class Prepared:
     swapped: Any = None  # labels in blocks, whose moments are known, before clusters were swapped
 
 
-class MSPC(ManyClusters):
+class MSPC(WeightedClusterer, ManyClusters):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -263,30 +264,6 @@ class MSPC(ManyClusters):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows, dense or CSR, or a dask array or DataFrame.
-        y : ignored
-            For compatibility with scikit-learn.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     # ------------------------------------------------------------------ parameters
 

@@ -42,6 +42,7 @@ class TableReports:
     _table: Any
     _fit_seed: int
     _fit_work: float
+    set_params: Any
 
     def describe(self, data: Any = None) -> ClusterDescription:
         """Return what sets the clusters apart, in the columns of the table and their units.

@@ -1,0 +1,13 @@
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+class CallbackSupportMixin:
+    def set_callbacks(self, *callbacks: Any) -> Self: ...
+    def _init_callback_context(self, **kwargs: Any) -> Any: ...
+
+def with_callbacks(method: _F) -> _F: ...
+
+class ProgressBar:
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
