@@ -17,12 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from volmar import KernelKMeans, _memory
-from volmar.baselines.discriminative_kmeans import (
-    DiscriminativeKMeans,
-    drawn_centres,
-    whitening,
-)
+from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans, whitening
 from volmar.baselines.lda_kmeans import LDAKMeans
+from volmar.baselines.projected_kmeans import drawn_centres
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
 from volmar.rows import as_rows, standardized

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +17,7 @@ from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_start_labels
+from volmar.base.warn import warn_user
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -61,7 +61,7 @@ class KernelProblem:
         return float(self.weights[weighs] @ own[weighs])
 
 
-class Prepared(NamedTuple):
+class KernelMeansInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: KernelProblem
@@ -359,7 +359,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     def _n_starts(self) -> int:
         return self.n_init if isinstance(self.init, str) else 1
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+    def _problem(self, X: Any, weights: NDArray | None) -> KernelMeansInputs:
         n = X.shape[0]
         if not isinstance(self.init, str):
             check_start_labels("init", self.init, n, self.n_clusters)
@@ -371,9 +371,9 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         )
         K, expansion = self._kernel_matrix(X, weights)
         problem = KernelProblem(K, np.ones(n) if weights is None else weights)
-        return Prepared(problem, expansion)
+        return KernelMeansInputs(problem, expansion)
 
-    def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
+    def _run(self, prepared: KernelMeansInputs, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
         if isinstance(self.init, str):
             kind = "k-means++" if self.init == "auto" else self.init
@@ -382,7 +382,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
 
-    def _publish(self, prepared: Prepared, result: KernelKMeansResult) -> None:
+    def _publish(self, prepared: KernelMeansInputs, result: KernelKMeansResult) -> None:
         problem = prepared.problem
         self._expansion = prepared.expansion
         n = result.labels.size
@@ -392,12 +392,11 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
         self._mean_weights = means
         if result.status is Status.DEGENERATE:
-            warnings.warn(
+            warn_user(
                 f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: "
                 "rows that look the same were put into different clusters. Lower n_clusters, or "
                 "check the kernel's parameters.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
         self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight
