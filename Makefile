@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-.PHONY: demo test lint bench house docs reproduction clean
+.PHONY: demo test lint bench house docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
@@ -30,10 +30,15 @@ docs: $(VENV)/.ready
 	rm -rf docs/api docs/auto_examples
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+# Run tables and figures of the papers: make reproduce NAME="mvc-jmlr-2013-table-2 -j 2" QUICK=1.
+# Without a NAME it lists them; results are kept in results/, and an interrupted run continues.
+reproduce: $(VENV)/.ready
+	$(BIN)/python -m reproduction $(NAME) $(if $(QUICK),--quick)
+
 # The page of the papers' tables and its pictures, from the cells that are stored.
 reproduction: $(VENV)/.ready
-	$(BIN)/python -m volmar.papers.expected docs/reproduction
-	$(BIN)/python -m volmar reproduce --all --no-run --out docs/reproduction --page docs/reproduction.md
+	$(BIN)/python -m reproduction.expected docs/reproduction
+	$(BIN)/python -m reproduction --all --no-run --out docs/reproduction --page docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) demo build dist bench-results docs/_build docs/auto_examples docs/api

@@ -11,10 +11,10 @@ from sklearn.cluster import KMeans
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from reproduction import published
 from volmar import IterSVR
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
-from volmar.papers import published
 
 RIVAL = "KMeans (n_init=10)"
 # The most that a time may be of k-means', by the beginning of a data set's name.

@@ -13,10 +13,10 @@ from sklearn.preprocessing import MinMaxScaler
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from reproduction import published
 from volmar import LGMMC
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
-from volmar.papers import published
 
 RIVAL = "KMeans (n_init=10)"
 # The most that a time may be of k-means'.

@@ -11,10 +11,10 @@ from sklearn.cluster import KMeans
 from benchmarks.bench_separation import make_linear_split
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from reproduction import published
 from volmar import CPMMC, SKMMC, KernelCPMMC, MultivariateMMC
 from volmar.datasets import data_folder, load
 from volmar.metrics import clustering_error
-from volmar.papers import published
 
 RIVAL = "KMeans (n_init=10)"
 MOST_FOR_TEN_TIMES_THE_ROWS = 11.0

@@ -17,11 +17,11 @@ from sklearn.datasets import make_blobs, make_moons
 
 from benchmarks.table import Table
 from benchmarks.timing import in_turns
+from reproduction import published
 from volmar import SoftLabelMVC
 from volmar.datasets import data_folder, load
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.metrics import clustering_error
-from volmar.papers import published
 
 
 def run(*, full: bool) -> Table:

@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+# The example of a reproduced table imports a package of the checkout.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

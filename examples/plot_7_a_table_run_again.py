@@ -3,17 +3,16 @@ A table of a paper, run again
 =============================
 
 The tables and figures of the papers are declarative files; a run of one gives lines, statements of
-the text that were checked, and a verdict. ``volmar reproduce`` does this from the command line.
-Here it is done by hand, for a part that takes seconds and needs no files: the rows of digits of
-one table, with a single seed.
+the text that were checked, and a verdict. ``make reproduce`` does this in a checkout, which the
+package ``reproduction`` is part of. Here it is done by hand, for a part that takes seconds and
+needs no files: the rows of digits of one table, with a single seed.
 """
 
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from volmar.papers import Store, load_experiment, reproduction, run_cells
-from volmar.plots import PaperFigureDisplay
+from reproduction import PaperFigureDisplay, Reproduction, Store, load_experiment, run_cells
 
 # %%
 # An experiment says which data sets, methods and settings there are. ``quick`` takes at most three
@@ -34,7 +33,7 @@ with TemporaryDirectory() as folder:
 
 # %%
 # *Hindsight* takes the best setting by the labels, as the papers do; *label-free* is the default.
-shown = reproduction(experiment, list(results.values()))
+shown = Reproduction.of(experiment, list(results.values()))
 for line in shown.lines:
     ours = f"hindsight {line.hindsight.summary}  label-free {line.label_free.summary}"
     print(f"{line.dataset}  {line.method:9}  printed {line.paper}  {ours}  {line.verdict}")
@@ -45,5 +44,5 @@ print(shown.verdict.sentence)
 figure_6 = replace(load_experiment("mvc-jmlr-2013-figure-6"), quick=True)
 with TemporaryDirectory() as folder:
     found = run_cells(figure_6.cells(5), Store(Path(folder) / "figure.jsonl"))
-drawn = reproduction(figure_6, list(found.values()), n_cells=len(found))
+drawn = Reproduction.of(figure_6, list(found.values()), n_cells=len(found))
 display = PaperFigureDisplay(drawn).plot()

@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers.pages import browser  # noqa: F401 -- a fixture
 
 # Two workers on two cores: BLAS threads on top of that only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -29,8 +29,7 @@ def put(tmp_path):
 
 @pytest.fixture
 def benchmarks_here(monkeypatch):
-    """Import the benchmarks of this checkout, and run their draws in this process."""
-    monkeypatch.syspath_prepend(str(ROOT))
+    """Run the draws of the benchmarks in this process, and import them anew."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     yield
     for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:

@@ -30,14 +30,13 @@ MAP = [
     {"diagnostics", "selection"},
     {"datasets"},
     {"tables", "models"},
-    {"papers"},
     {"plots", "report"},
     {"table_clusterer"},
     {"cli"},
 ]
 # On these lines rooms do not know each other.
 STRANGERS = {"volume", "margin", "separation", "baselines"}
-GROUND = {"_version", "_checks", "_clones", "_memory", "_notebook", "_threads"}
+GROUND = {path.stem for path in SOURCE.glob("_*.py")} - {"__init__", "__main__"}
 LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]

@@ -5,59 +5,35 @@ volume, maximum margin or maximin separation probability. ``from volmar import K
 the like give the estimators; everything else is in the modules named in the documentation.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from volmar._version import __version__
+from volmar._lazy import attach
+from volmar._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from volmar.baselines import (
-        SMIC,
-        DiscriminativeKMeans,
-        KernelKMeans,
-        LDAKMeans,
-        NormalizedCut,
-        NormalizedSpectralClustering,
-    )
-    from volmar.margin import (
-        CPMMC,
-        GMMC,
-        LGMMC,
-        SDPMMC,
-        SKMMC,
-        IterSVR,
-        KernelCPMMC,
-        MultivariateMMC,
-    )
-    from volmar.separation import MSPC, MinimaxProbabilityMachine
-    from volmar.table_clusterer import TableClusterer
-    from volmar.volume import HardLabelMVC, SoftLabelMVC, VolumeRegularizedClassifier
+    from volmar.baselines import SMIC as SMIC
+    from volmar.baselines import DiscriminativeKMeans as DiscriminativeKMeans
+    from volmar.baselines import KernelKMeans as KernelKMeans
+    from volmar.baselines import LDAKMeans as LDAKMeans
+    from volmar.baselines import NormalizedCut as NormalizedCut
+    from volmar.baselines import NormalizedSpectralClustering as NormalizedSpectralClustering
+    from volmar.margin import CPMMC as CPMMC
+    from volmar.margin import GMMC as GMMC
+    from volmar.margin import LGMMC as LGMMC
+    from volmar.margin import SDPMMC as SDPMMC
+    from volmar.margin import SKMMC as SKMMC
+    from volmar.margin import IterSVR as IterSVR
+    from volmar.margin import KernelCPMMC as KernelCPMMC
+    from volmar.margin import MultivariateMMC as MultivariateMMC
+    from volmar.separation import MSPC as MSPC
+    from volmar.separation import MinimaxProbabilityMachine as MinimaxProbabilityMachine
+    from volmar.table_clusterer import TableClusterer as TableClusterer
+    from volmar.volume import HardLabelMVC as HardLabelMVC
+    from volmar.volume import SoftLabelMVC as SoftLabelMVC
+    from volmar.volume import VolumeRegularizedClassifier as VolumeRegularizedClassifier
 
-# Estimators are imported when first asked for: `import volmar` alone costs next to nothing.
-_HOMES = {
-    "CPMMC": "volmar.margin",
-    "DiscriminativeKMeans": "volmar.baselines",
-    "GMMC": "volmar.margin",
-    "LDAKMeans": "volmar.baselines",
-    "LGMMC": "volmar.margin",
-    "HardLabelMVC": "volmar.volume",
-    "IterSVR": "volmar.margin",
-    "KernelCPMMC": "volmar.margin",
-    "KernelKMeans": "volmar.baselines",
-    "MSPC": "volmar.separation",
-    "MinimaxProbabilityMachine": "volmar.separation",
-    "MultivariateMMC": "volmar.margin",
-    "NormalizedCut": "volmar.baselines",
-    "NormalizedSpectralClustering": "volmar.baselines",
-    "SDPMMC": "volmar.margin",
-    "SKMMC": "volmar.margin",
-    "SMIC": "volmar.baselines",
-    "SoftLabelMVC": "volmar.volume",
-    "TableClusterer": "volmar.table_clusterer",
-    "VolumeRegularizedClassifier": "volmar.volume",
-}
-
-__all__ = [
+# By their names: none of them is imported before it is used.
+CLUSTERERS = (
     "CPMMC",
     "GMMC",
     "LGMMC",
@@ -71,22 +47,22 @@ __all__ = [
     "KernelCPMMC",
     "KernelKMeans",
     "LDAKMeans",
-    "MinimaxProbabilityMachine",
     "MultivariateMMC",
     "NormalizedCut",
     "NormalizedSpectralClustering",
     "SoftLabelMVC",
-    "TableClusterer",
-    "VolumeRegularizedClassifier",
-    "__version__",
-]
+)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'volmar' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    attach(
+        __name__,
+        baselines=(
+            "DiscriminativeKMeans KernelKMeans LDAKMeans NormalizedCut "
+            "NormalizedSpectralClustering SMIC"
+        ),
+        margin="CPMMC GMMC IterSVR KernelCPMMC LGMMC MultivariateMMC SDPMMC SKMMC",
+        separation="MSPC MinimaxProbabilityMachine",
+        table_clusterer="TableClusterer",
+        volume="HardLabelMVC SoftLabelMVC VolumeRegularizedClassifier",
+        _version="__version__",
+    )

@@ -1,4 +1,4 @@
-"""``volmar score``, ``compare`` and ``bench``, by the functions behind them."""
+"""``volmar score`` and ``compare``, by the functions behind them."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
-from volmar.cli import bench, compare, label_lines, score
+from volmar.cli import compare, label_lines, score
 from volmar.cli.compare import Comparison, compare_file, compare_methods
 from volmar.cli.console import UsageError
 from volmar.cli.score import agreement_scores, label_free_scores, match_labels, score_file
@@ -357,7 +357,7 @@ def test_compare_file_prints_and_writes(table, capsys):
     assert list(rows[0]) == ["name", *compare.DEFAULT_METHODS]
     assert [row["name"] for row in rows] == [f"row-{i}" for i in range(120)]
     assert [int(row["CPMMC"]) for row in rows] == found.runs[1].labels.tolist()
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         compare_file(str(table / "table.csv"), id_column="name", out=out)
     with pytest.raises(UsageError, match="there is no folder"):
         compare_file(str(table / "table.csv"), out=table / "none" / "labels.csv")
@@ -423,36 +423,3 @@ def test_compare_stopped_keeps_what_is_complete(table, monkeypatch, capsys):
         compare_file(str(table / "table.csv"), n_clusters="3", id_column="name", out=out)
     assert out.read_text().splitlines()[0] == "name,MSPC"
     assert "volmar compare:" not in capsys.readouterr().err
-
-
-# ---------------------------------------------------------------------- volmar bench
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    for name in ("benchmarks/__main__.py", "src/volmar/_version.py", "pyproject.toml"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    (tmp_path / "benchmarks" / "bench_rows.py").write_text("")
-    (tmp_path / "benchmarks" / "__main__.py").write_text(
-        "import sys, pathlib; pathlib.Path('ran').write_text(' '.join(sys.argv[1:])); sys.exit(3)"
-    )
-    return tmp_path
-
-
-def test_bench_runs_the_checkout_that_one_is_in(checkout, monkeypatch):
-    (checkout / "docs").mkdir()
-    monkeypatch.chdir(checkout / "docs")
-    assert bench.find_checkout() == checkout
-    assert bench.run_bench(["rows"], full=True) == 3
-    assert (checkout / "ran").read_text() == "--full rows"
-    with pytest.raises(UsageError, match=r"no benchmark --help, nonsense\. There are rows\."):
-        bench.run_bench(["--help", "nonsense"])
-
-
-def test_bench_without_a_checkout_says_where_to_find_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    package = tmp_path / "site-packages" / "volmar" / "__init__.py"
-    monkeypatch.setattr(bench.volmar, "__file__", str(package))
-    with pytest.raises(UsageError, match="Clone the repository and run 'make bench'"):
-        bench.run_bench([])

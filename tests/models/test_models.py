@@ -253,10 +253,6 @@ def test_a_file_that_appears_meanwhile_is_kept(model, tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "_write_zip", slowly)
     with pytest.raises(ModelError, match="exists already"):
         save_model(path, model)
-    monkeypatch.setattr(archive.os, "link", lambda *_: (_ for _ in ()).throw(OSError("none")))
-    path.unlink()
-    with pytest.raises(ModelError, match="exists already"):
-        save_model(path, model)
     assert path.read_text() == "mine"
 
 
@@ -274,9 +270,9 @@ def test_an_interrupted_save_leaves_nothing(model, saved, monkeypatch):
 
 
 def test_places_that_cannot_be_written(model, tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="is a directory"):
+    with pytest.raises(ModelError, match="is a folder"):
         save_model(tmp_path, model)
-    with pytest.raises(ModelError, match="cannot be written: No such file"):
+    with pytest.raises(ModelError, match=r"cannot be written.*no folder"):
         save_model(tmp_path / "nowhere" / "m", model)
     monkeypatch.setattr(archive, "MAX_TEXT", 1000)
     with pytest.raises(ModelError, match="over the limit of 1000"):

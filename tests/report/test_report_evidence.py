@@ -15,9 +15,7 @@ from sklearn.preprocessing import StandardScaler
 pytest.importorskip("jinja2")
 
 from test_cluster_report import (
-    CHROMIUM,
     HOSTILE,
-    Browser,
     Hyperplane,
     outcome_of,
     section,
@@ -31,7 +29,7 @@ from volmar.datasets import make_two_moons
 from volmar.diagnostics import LabelJoin, LabelTestResult, split_test
 from volmar.evidence.wording import p_value_text
 from volmar.report import Evidence, evidence_of, sentences_of, write_report
-from volmar.report import evidence as module
+from volmar.report import evidence_of_number as module
 from volmar.solvers import Result
 
 
@@ -555,15 +553,6 @@ def test_labels_that_are_markup_are_escaped(tmp_path):
 
 
 # ------------------------------------------------------------------------------ in a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no chromium or google-chrome is installed")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 import volmar
 from volmar import CPMMC, MSPC, TableClusterer
 from volmar.datasets import make_blobs
-from volmar.diagnostics.confidence import confidence_of, score_slopes
 from volmar.models import load_model
 from volmar.report import Outcome, judging, save_report, write_report
 from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.confidence import confidence_of, score_slopes
 
 pd = pytest.importorskip("pandas")
 

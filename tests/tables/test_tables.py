@@ -21,7 +21,6 @@ from volmar.tables import (
     prepare_blocks,
     read_folder,
     read_table,
-    write_atomically,
     write_labels,
 )
 
@@ -323,37 +322,6 @@ class TestWriting:
         with pytest.raises(ValueError, match=r"\(2,\), \(3,\) and \(2,\)"):
             write_labels(tmp_path / "l.csv", [0, 1], "row", [0, 1, 1], [0.0, 1.0])
 
-    def test_nothing_is_replaced_without_force(self, tmp_path):
-        path = tmp_path / "a.txt"
-        write_atomically(path, "first")
-        refused(lambda: write_atomically(path, "second"), "a.txt", "--force")
-        assert path.read_text() == "first"
-        path.chmod(0o640)
-        write_atomically(path, b"second", force=True)
-        assert path.read_text() == "second"
-        assert path.stat().st_mode & 0o777 == 0o640
-        assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
-
-    def test_a_file_that_comes_up_meanwhile_is_kept(self, tmp_path, monkeypatch):
-        path = tmp_path / "a.txt"
-        sync = os.fsync
-
-        def meddle(number):
-            path.write_text("another's")
-            sync(number)
-
-        monkeypatch.setattr(os, "fsync", meddle)
-        refused(lambda: write_atomically(path, "mine"), "--force")
-        assert path.read_text() == "another's"
-        assert len(list(tmp_path.iterdir())) == 1
-
-    def test_links_are_written_through(self, tmp_path):
-        (tmp_path / "real.txt").write_text("old")
-        (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
-        write_atomically(tmp_path / "link.txt", "new", force=True)
-        assert (tmp_path / "link.txt").is_symlink()
-        assert (tmp_path / "real.txt").read_text() == "new"
-
     @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
     def test_nothing_is_left_behind(self, tmp_path, monkeypatch, error):
         (tmp_path / "a.csv").write_text("old")
@@ -367,21 +335,6 @@ class TestWriting:
             write_labels(tmp_path / "a.csv", [0, 1], "row", [0, 1], [0.0, 1.0], force=True)
         assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
         assert (tmp_path / "a.csv").read_text() == "old"
-
-    def test_places_that_cannot_be_written(self, tmp_path):
-        refused(lambda: write_atomically(tmp_path, "x"), "folder")
-        refused(lambda: write_atomically(tmp_path / "no" / "a.csv", "x"), "no folder")
-        (tmp_path / "file").write_text("")
-        refused(lambda: write_atomically(tmp_path / "file" / "a.csv", "x"), "cannot be written")
-
-    def test_a_pipe_is_written_not_replaced(self, tmp_path):
-        os.mkfifo(tmp_path / "pipe")
-        number = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            write_atomically(tmp_path / "pipe", "x")
-            assert os.read(number, 10) == b"x"
-        finally:
-            os.close(number)
 
 
 def test_import_and_arrays_need_no_extra(tmp_path):

@@ -1,16 +1,22 @@
 """The estimator base: validation, restarts, callbacks, recursion, certified results."""
 
-from volmar.base.clusterer import Clusterer, WeightedClusterer
-from volmar.base.recursion import RecursiveResult
-from volmar.base.tree import SplitNode, SplitTree
-from volmar.solvers import Result, Status
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Clusterer",
-    "RecursiveResult",
-    "Result",
-    "SplitNode",
-    "SplitTree",
-    "Status",
-    "WeightedClusterer",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.base.clusterer import Clusterer as Clusterer
+    from volmar.base.clusterer import WeightedClusterer as WeightedClusterer
+    from volmar.base.recursion import RecursiveResult as RecursiveResult
+    from volmar.base.tree import SplitNode as SplitNode
+    from volmar.base.tree import SplitTree as SplitTree
+    from volmar.solvers import Result as Result
+    from volmar.solvers import Status as Status
+else:
+    attach(
+        __name__,
+        clusterer="Clusterer WeightedClusterer",
+        recursion="RecursiveResult",
+        tree="SplitNode SplitTree",
+        **{"volmar.solvers": "Result Status"},
+    )

@@ -1,29 +1,33 @@
 """The papers' comparison methods that scikit-learn lacks."""
 
-from volmar.baselines.discriminative_kmeans import (
-    DiscriminativeKMeans,
-    DiscriminativeKMeansResult,
-)
-from volmar.baselines.kernel_kmeans import KernelKMeans, KernelKMeansResult
-from volmar.baselines.lda_kmeans import LDAKMeans, LDAKMeansResult
-from volmar.baselines.normalized_cut import CutResult, NormalizedCut
-from volmar.baselines.normalized_spectral_clustering import (
-    NormalizedSpectralClustering,
-    SpectralResult,
-)
-from volmar.baselines.smic import SMIC, SMICResult
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SMIC",
-    "CutResult",
-    "DiscriminativeKMeans",
-    "DiscriminativeKMeansResult",
-    "KernelKMeans",
-    "KernelKMeansResult",
-    "LDAKMeans",
-    "LDAKMeansResult",
-    "NormalizedCut",
-    "NormalizedSpectralClustering",
-    "SMICResult",
-    "SpectralResult",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans as DiscriminativeKMeans
+    from volmar.baselines.discriminative_kmeans import (
+        DiscriminativeKMeansResult as DiscriminativeKMeansResult,
+    )
+    from volmar.baselines.kernel_kmeans import KernelKMeans as KernelKMeans
+    from volmar.baselines.kernel_kmeans import KernelKMeansResult as KernelKMeansResult
+    from volmar.baselines.lda_kmeans import LDAKMeans as LDAKMeans
+    from volmar.baselines.lda_kmeans import LDAKMeansResult as LDAKMeansResult
+    from volmar.baselines.normalized_cut import CutResult as CutResult
+    from volmar.baselines.normalized_cut import NormalizedCut as NormalizedCut
+    from volmar.baselines.normalized_spectral_clustering import (
+        NormalizedSpectralClustering as NormalizedSpectralClustering,
+    )
+    from volmar.baselines.normalized_spectral_clustering import SpectralResult as SpectralResult
+    from volmar.baselines.smic import SMIC as SMIC
+    from volmar.baselines.smic import SMICResult as SMICResult
+else:
+    attach(
+        __name__,
+        discriminative_kmeans="DiscriminativeKMeans DiscriminativeKMeansResult",
+        kernel_kmeans="KernelKMeans KernelKMeansResult",
+        lda_kmeans="LDAKMeans LDAKMeansResult",
+        normalized_cut="CutResult NormalizedCut",
+        normalized_spectral_clustering="NormalizedSpectralClustering SpectralResult",
+        smic="SMIC SMICResult",
+    )

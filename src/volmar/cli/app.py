@@ -397,20 +397,6 @@ def compare(
 
 
 @app.command()
-def bench(
-    context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Larger sizes, more repeats.")] = False,
-) -> None:
-    """Run the benchmarks of a checkout."""
-    with _clean("bench", context):
-        from volmar.cli.bench import run_bench
-
-        code = run_bench(names or [], full=full)
-    raise typer.Exit(code)
-
-
-@app.command()
 def info(context: typer.Context) -> None:
     """Show versions, and which extras are there."""
     with _clean("info", context):
@@ -433,68 +419,3 @@ def demo(
         from volmar.cli.demo import run_demo
 
         run_demo(out, n_samples=n_samples, seed=seed)
-
-
-@app.command()
-def reproduce(
-    context: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(help="What to run; without any, a list.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Run everything there is.")] = False,
-    listing: Annotated[
-        bool, typer.Option("--list", help="Print what there is, a line each.")
-    ] = False,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="A fraction: one sampling, few settings, every set and method."
-        ),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder that keeps the results.", file_okay=False)
-    ] = Path("results"),
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes.")] = 1,
-    realizations: Annotated[
-        int | None,
-        typer.Option(min=1, help="Samplings of each set and size; the file's own if not given."),
-    ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this data set; repeatable.")] = None,
-    run: Annotated[
-        bool, typer.Option("--run/--no-run", help="Run what is missing, or show what is stored.")
-    ] = True,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run cells again that failed.")
-    ] = False,
-    pack: Annotated[bool, typer.Option("--pack", help="Compress the results in the end.")] = False,
-    page: Annotated[
-        Path | None, typer.Option(help="Write the Markdown page to this file, too.")
-    ] = None,
-) -> None:
-    """Run tables and figures of the papers again; an interrupted run goes on where it stopped."""
-    with _clean("reproduce", context):
-        from volmar.cli.console import UsageError
-        from volmar.cli.reproduce import Wanted, list_all
-        from volmar.cli.reproduce import reproduce as run_all
-        from volmar.papers import list_experiments
-
-        if names and everything:
-            raise UsageError(f"--all: it runs everything, and names={' '.join(names)}; leave one.")
-        wanted = list_experiments() if everything else list(dict.fromkeys(names or []))
-        if listing or not wanted:
-            list_all()
-            return
-        run_all(
-            wanted,
-            Wanted(
-                out=out,
-                jobs=jobs,
-                realizations=realizations,
-                only=tuple(only or ()),
-                quick=quick,
-                run=run,
-                retry=retry_failed,
-                pack=pack,
-                page=page,
-            ),
-        )

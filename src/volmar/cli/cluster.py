@@ -140,7 +140,7 @@ class Files:
 
     def summary(self, clusterer: TableClusterer, **changes: Any) -> None:
         """Write the summary where that was asked for; `changes` replace entries of it."""
-        from volmar.tables import write_atomically
+        from volmar._files import write_atomically
 
         if self.asked.json is not None:
             text = json.dumps({**clusterer.summary(), **changes}, indent=2, allow_nan=False)
@@ -279,13 +279,15 @@ def _in_options(clusterer: TableClusterer, texts: list[str]) -> list[str]:
 
 
 def _write_labels(path: Path, asked: Asked, clusterer: TableClusterer, table: Any) -> None:
-    from volmar.tables import write_labels, write_rows
-
     rows = clusterer._rows()
     labels = clusterer.labels_[rows.kept]
     if asked.append:
+        from volmar.tables import write_rows
+
         write_rows(path, table, labels, kept=rows.kept, force=asked.force)
         return
+    from volmar.tables import write_labels
+
     write_labels(
         path,
         rows.ids,

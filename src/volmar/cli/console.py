@@ -88,7 +88,9 @@ def refuse_files(
         if real in taken:
             raise UsageError(f"{name} is the same file as {taken[real]}. Give another name.")
         if real.exists() and not force:
-            raise UsageError(f"{name} is there already. Give another name, or --force.")
+            raise UsageError(
+                f"{name} exists already. Give another name, or --force to replace it."
+            )
         if not os.access(real.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{name}: the folder cannot be written to. Choose another one.")
         if not real.exists() or real.is_file():

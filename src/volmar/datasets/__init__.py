@@ -1,21 +1,22 @@
 """Benchmark sets of the papers by name, and artificial data with known labels."""
 
-from volmar.datasets.generators import (
-    make_blobs,
-    make_two_circles,
-    make_two_gaussians,
-    make_two_moons,
-)
-from volmar.datasets.loading import load
-from volmar.datasets.sources import data_folder
-from volmar.datasets.tasks import list_datasets
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "data_folder",
-    "list_datasets",
-    "load",
-    "make_blobs",
-    "make_two_circles",
-    "make_two_gaussians",
-    "make_two_moons",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.datasets.generators import make_blobs as make_blobs
+    from volmar.datasets.generators import make_two_circles as make_two_circles
+    from volmar.datasets.generators import make_two_gaussians as make_two_gaussians
+    from volmar.datasets.generators import make_two_moons as make_two_moons
+    from volmar.datasets.loading import load as load
+    from volmar.datasets.sources import data_folder as data_folder
+    from volmar.datasets.tasks import list_datasets as list_datasets
+else:
+    attach(
+        __name__,
+        generators="make_blobs make_two_circles make_two_gaussians make_two_moons",
+        loading="load",
+        sources="data_folder",
+        tasks="list_datasets",
+    )

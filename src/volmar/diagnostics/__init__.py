@@ -1,40 +1,44 @@
 """How far a clustering can be trusted: tests, stability, the papers' theory."""
 
-from volmar.diagnostics.bound import BoundTerms, ErrorBound, error_bound
-from volmar.diagnostics.cluster_description import ClusterDescription, Difference
-from volmar.diagnostics.cluster_names import suggested_names
-from volmar.diagnostics.column_profiles import ColumnProfile, ColumnProfiles, column_profiles
-from volmar.diagnostics.compare_numbers import (
-    NumberComparison,
-    NumberOfClusters,
-    compare_numbers,
-)
-from volmar.diagnostics.conditions import StabilityReport, stability_report
-from volmar.diagnostics.describe_clusters import describe_clusters
-from volmar.diagnostics.stability import ResamplingStability, stability
-from volmar.evidence import LabelJoin, LabelTestResult, SplitTestResult, label_test, split_test
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BoundTerms",
-    "ClusterDescription",
-    "ColumnProfile",
-    "ColumnProfiles",
-    "Difference",
-    "ErrorBound",
-    "LabelJoin",
-    "LabelTestResult",
-    "NumberComparison",
-    "NumberOfClusters",
-    "ResamplingStability",
-    "SplitTestResult",
-    "StabilityReport",
-    "column_profiles",
-    "compare_numbers",
-    "describe_clusters",
-    "error_bound",
-    "label_test",
-    "split_test",
-    "stability",
-    "stability_report",
-    "suggested_names",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.diagnostics.bound import BoundTerms as BoundTerms
+    from volmar.diagnostics.bound import ErrorBound as ErrorBound
+    from volmar.diagnostics.bound import error_bound as error_bound
+    from volmar.diagnostics.cluster_description import ClusterDescription as ClusterDescription
+    from volmar.diagnostics.cluster_description import Difference as Difference
+    from volmar.diagnostics.cluster_names import suggested_names as suggested_names
+    from volmar.diagnostics.column_profiles import ColumnProfile as ColumnProfile
+    from volmar.diagnostics.column_profiles import ColumnProfiles as ColumnProfiles
+    from volmar.diagnostics.column_profiles import column_profiles as column_profiles
+    from volmar.diagnostics.compare_numbers import NumberComparison as NumberComparison
+    from volmar.diagnostics.compare_numbers import NumberOfClusters as NumberOfClusters
+    from volmar.diagnostics.compare_numbers import compare_numbers as compare_numbers
+    from volmar.diagnostics.conditions import StabilityReport as StabilityReport
+    from volmar.diagnostics.conditions import stability_report as stability_report
+    from volmar.diagnostics.describe_clusters import describe_clusters as describe_clusters
+    from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
+    from volmar.diagnostics.stability import stability as stability
+    from volmar.evidence import LabelJoin as LabelJoin
+    from volmar.evidence import LabelTestResult as LabelTestResult
+    from volmar.evidence import SplitTestResult as SplitTestResult
+    from volmar.evidence import label_test as label_test
+    from volmar.evidence import split_test as split_test
+else:
+    attach(
+        __name__,
+        bound="BoundTerms ErrorBound error_bound",
+        cluster_description="ClusterDescription Difference",
+        cluster_names="suggested_names",
+        column_profiles="ColumnProfile ColumnProfiles column_profiles",
+        compare_numbers="NumberComparison NumberOfClusters compare_numbers",
+        conditions="StabilityReport stability_report",
+        describe_clusters="describe_clusters",
+        stability="ResamplingStability stability",
+        **{
+            "volmar.evidence": "LabelJoin LabelTestResult SplitTestResult label_test split_test",
+        },
+    )

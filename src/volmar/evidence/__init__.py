@@ -5,67 +5,70 @@ separated. `modes/` has the tests of a sample on the line, `splits/` the candida
 their test on held-out rows, `labels/` the borders between given clusters.
 """
 
-from volmar.evidence.border_walk import Border
-from volmar.evidence.combine import combine_p_values
-from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
-from volmar.evidence.labels.label_result import LabelJoin, LabelTestResult
-from volmar.evidence.labels.label_test import label_test
-from volmar.evidence.modes.dip import Dip, DipTest, dip_statistic, dip_test
-from volmar.evidence.modes.humps import HumpTest, hump_test, valley_mass
-from volmar.evidence.splits.along import separation_along
-from volmar.evidence.splits.cells import LinearCells
-from volmar.evidence.splits.curved import fitted_border, walk_candidate
-from volmar.evidence.splits.held_out import (
-    DIRECTION,
-    LINEAR,
-    Candidate,
-    HeldOutTest,
-    SeenRows,
-    held_out_test,
-)
-from volmar.evidence.splits.made import make_split
-from volmar.evidence.splits.merging import merged_labels
-from volmar.evidence.splits.pairs import CellPair, clearest_pairs
-from volmar.evidence.splits.searched import SearchedRows, n_searched, searched_rows
-from volmar.evidence.splits.split_test import SplitTestResult, split_test
-from volmar.evidence.splits.two_groups import two_group_direction
-from volmar.evidence.way_around import has_way_around
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DIRECTION",
-    "LINEAR",
-    "Border",
-    "Candidate",
-    "CellPair",
-    "Dip",
-    "DipTest",
-    "HeldOutTest",
-    "HumpTest",
-    "LabelJoin",
-    "LabelTestResult",
-    "LinearCells",
-    "SearchedRows",
-    "SeenRows",
-    "SplitTestResult",
-    "clearest_pairs",
-    "column_resolutions",
-    "combine_p_values",
-    "dip_statistic",
-    "dip_test",
-    "dithered",
-    "dithered_scores",
-    "fitted_border",
-    "has_way_around",
-    "held_out_test",
-    "hump_test",
-    "label_test",
-    "make_split",
-    "merged_labels",
-    "n_searched",
-    "searched_rows",
-    "separation_along",
-    "split_test",
-    "two_group_direction",
-    "valley_mass",
-    "walk_candidate",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.evidence.border_walk import Border as Border
+    from volmar.evidence.combine import combine_p_values as combine_p_values
+    from volmar.evidence.dither import column_resolutions as column_resolutions
+    from volmar.evidence.dither import dithered as dithered
+    from volmar.evidence.dither import dithered_scores as dithered_scores
+    from volmar.evidence.labels.label_result import LabelJoin as LabelJoin
+    from volmar.evidence.labels.label_result import LabelTestResult as LabelTestResult
+    from volmar.evidence.labels.label_test import label_test as label_test
+    from volmar.evidence.modes.dip import Dip as Dip
+    from volmar.evidence.modes.dip import DipTest as DipTest
+    from volmar.evidence.modes.dip import dip_statistic as dip_statistic
+    from volmar.evidence.modes.dip import dip_test as dip_test
+    from volmar.evidence.modes.humps import HumpTest as HumpTest
+    from volmar.evidence.modes.humps import hump_test as hump_test
+    from volmar.evidence.modes.humps import valley_mass as valley_mass
+    from volmar.evidence.splits.along import separation_along as separation_along
+    from volmar.evidence.splits.cells import LinearCells as LinearCells
+    from volmar.evidence.splits.curved import fitted_border as fitted_border
+    from volmar.evidence.splits.curved import walk_candidate as walk_candidate
+    from volmar.evidence.splits.held_out import DIRECTION as DIRECTION
+    from volmar.evidence.splits.held_out import LINEAR as LINEAR
+    from volmar.evidence.splits.held_out import Candidate as Candidate
+    from volmar.evidence.splits.held_out import HeldOutTest as HeldOutTest
+    from volmar.evidence.splits.held_out import SeenRows as SeenRows
+    from volmar.evidence.splits.held_out import held_out_test as held_out_test
+    from volmar.evidence.splits.made import make_split as make_split
+    from volmar.evidence.splits.merging import merged_labels as merged_labels
+    from volmar.evidence.splits.pairs import CellPair as CellPair
+    from volmar.evidence.splits.pairs import clearest_pairs as clearest_pairs
+    from volmar.evidence.splits.searched import SearchedRows as SearchedRows
+    from volmar.evidence.splits.searched import n_searched as n_searched
+    from volmar.evidence.splits.searched import searched_rows as searched_rows
+    from volmar.evidence.splits.split_test import SplitTestResult as SplitTestResult
+    from volmar.evidence.splits.split_test import split_test as split_test
+    from volmar.evidence.splits.two_groups import two_group_direction as two_group_direction
+    from volmar.evidence.way_around import has_way_around as has_way_around
+else:
+    attach(
+        __name__,
+        border_walk="Border",
+        combine="combine_p_values",
+        dither="column_resolutions dithered dithered_scores",
+        way_around="has_way_around",
+        **{
+            "volmar.evidence.labels.label_result": "LabelJoin LabelTestResult",
+            "volmar.evidence.labels.label_test": "label_test",
+            "volmar.evidence.modes.dip": "Dip DipTest dip_statistic dip_test",
+            "volmar.evidence.modes.humps": "HumpTest hump_test valley_mass",
+            "volmar.evidence.splits.along": "separation_along",
+            "volmar.evidence.splits.cells": "LinearCells",
+            "volmar.evidence.splits.curved": "fitted_border walk_candidate",
+            "volmar.evidence.splits.held_out": (
+                "DIRECTION LINEAR Candidate HeldOutTest SeenRows held_out_test"
+            ),
+            "volmar.evidence.splits.made": "make_split",
+            "volmar.evidence.splits.merging": "merged_labels",
+            "volmar.evidence.splits.pairs": "CellPair clearest_pairs",
+            "volmar.evidence.splits.searched": "SearchedRows n_searched searched_rows",
+            "volmar.evidence.splits.split_test": "SplitTestResult split_test",
+            "volmar.evidence.splits.two_groups": "two_group_direction",
+        },
+    )

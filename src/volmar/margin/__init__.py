@@ -1,35 +1,45 @@
 """Maximum margin clustering."""
 
-from volmar.margin.cpmmc import CPMMC
-from volmar.margin.engine.descent import MarginResult, maximise_margin
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.gmmc import GMMC, GMMCResult
-from volmar.margin.iter_svr import IterSVR
-from volmar.margin.kernel_cpmmc import KernelCPMMC
-from volmar.margin.lgmmc import LGMMC
-from volmar.margin.multivariate_mmc import MultivariateMMC
-from volmar.margin.relaxations.gmmc_problem import GMMCProblem
-from volmar.margin.relaxations.iter_svr_solver import IterSVRResult
-from volmar.margin.relaxations.lgmmc_solver import LabelGenerationResult
-from volmar.margin.sdp_mmc import SDPMMC, SDPMMCProblem, SDPMMCResult
-from volmar.margin.skmmc import SKMMC
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CPMMC",
-    "GMMC",
-    "LGMMC",
-    "SDPMMC",
-    "SKMMC",
-    "GMMCProblem",
-    "GMMCResult",
-    "IterSVR",
-    "IterSVRResult",
-    "KernelCPMMC",
-    "LabelGenerationResult",
-    "MarginProblem",
-    "MarginResult",
-    "MultivariateMMC",
-    "SDPMMCProblem",
-    "SDPMMCResult",
-    "maximise_margin",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.margin.cpmmc import CPMMC as CPMMC
+    from volmar.margin.engine.descent import MarginResult as MarginResult
+    from volmar.margin.engine.descent import maximise_margin as maximise_margin
+    from volmar.margin.engine.problem import MarginProblem as MarginProblem
+    from volmar.margin.gmmc import GMMC as GMMC
+    from volmar.margin.gmmc import GMMCResult as GMMCResult
+    from volmar.margin.iter_svr import IterSVR as IterSVR
+    from volmar.margin.kernel_cpmmc import KernelCPMMC as KernelCPMMC
+    from volmar.margin.lgmmc import LGMMC as LGMMC
+    from volmar.margin.multivariate_mmc import MultivariateMMC as MultivariateMMC
+    from volmar.margin.relaxations.gmmc_problem import GMMCProblem as GMMCProblem
+    from volmar.margin.relaxations.iter_svr_solver import IterSVRResult as IterSVRResult
+    from volmar.margin.relaxations.lgmmc_solver import (
+        LabelGenerationResult as LabelGenerationResult,
+    )
+    from volmar.margin.sdp_mmc import SDPMMC as SDPMMC
+    from volmar.margin.sdp_mmc import SDPMMCProblem as SDPMMCProblem
+    from volmar.margin.sdp_mmc import SDPMMCResult as SDPMMCResult
+    from volmar.margin.skmmc import SKMMC as SKMMC
+else:
+    attach(
+        __name__,
+        cpmmc="CPMMC",
+        gmmc="GMMC GMMCResult",
+        iter_svr="IterSVR",
+        kernel_cpmmc="KernelCPMMC",
+        lgmmc="LGMMC",
+        multivariate_mmc="MultivariateMMC",
+        sdp_mmc="SDPMMC SDPMMCProblem SDPMMCResult",
+        skmmc="SKMMC",
+        **{
+            "volmar.margin.engine.descent": "MarginResult maximise_margin",
+            "volmar.margin.engine.problem": "MarginProblem",
+            "volmar.margin.relaxations.gmmc_problem": "GMMCProblem",
+            "volmar.margin.relaxations.iter_svr_solver": "IterSVRResult",
+            "volmar.margin.relaxations.lgmmc_solver": "LabelGenerationResult",
+        },
+    )

@@ -7,24 +7,28 @@ looks at the sizes alone; `separation_score` and `msp_score` ask how well a hype
 the clusters apart, from their moments.
 """
 
-from volmar.metrics.agreement import (
-    normalized_mutual_information,
-    pair_f_measure,
-    rand_index,
-)
-from volmar.metrics.errors import balanced_clustering_error, clustering_error
-from volmar.metrics.label_free import imbalance, normalized_cut, volume
-from volmar.metrics.separation import msp_score, separation_score
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "balanced_clustering_error",
-    "clustering_error",
-    "imbalance",
-    "msp_score",
-    "normalized_cut",
-    "normalized_mutual_information",
-    "pair_f_measure",
-    "rand_index",
-    "separation_score",
-    "volume",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.metrics.agreement import (
+        normalized_mutual_information as normalized_mutual_information,
+    )
+    from volmar.metrics.agreement import pair_f_measure as pair_f_measure
+    from volmar.metrics.agreement import rand_index as rand_index
+    from volmar.metrics.errors import balanced_clustering_error as balanced_clustering_error
+    from volmar.metrics.errors import clustering_error as clustering_error
+    from volmar.metrics.label_free import imbalance as imbalance
+    from volmar.metrics.label_free import normalized_cut as normalized_cut
+    from volmar.metrics.label_free import volume as volume
+    from volmar.metrics.separation import msp_score as msp_score
+    from volmar.metrics.separation import separation_score as separation_score
+else:
+    attach(
+        __name__,
+        agreement="normalized_mutual_information pair_f_measure rand_index",
+        errors="balanced_clustering_error clustering_error",
+        label_free="imbalance normalized_cut volume",
+        separation="msp_score separation_score",
+    )

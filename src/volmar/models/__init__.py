@@ -1,6 +1,17 @@
 """Fitted models in files that hold numbers and names, and no code."""
 
-from volmar.models.archive import ModelError
-from volmar.models.store import SavedModel, load_model, save_model
+from typing import TYPE_CHECKING
 
-__all__ = ["ModelError", "SavedModel", "load_model", "save_model"]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.models.archive import ModelError as ModelError
+    from volmar.models.store import SavedModel as SavedModel
+    from volmar.models.store import load_model as load_model
+    from volmar.models.store import save_model as save_model
+else:
+    attach(
+        __name__,
+        archive="ModelError",
+        store="SavedModel load_model save_model",
+    )

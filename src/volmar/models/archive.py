@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import secrets
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from volmar._files import open_atomically
 from volmar._memory import available_memory
 
 __all__ = ["ARRAY_KINDS", "MAX_TEXT", "Archive", "ModelError", "write_archive"]
@@ -201,42 +200,8 @@ def write_archive(path: Path, text: Any, arrays: list[NDArray], *, force: bool) 
             f"the model has {len(raw)} bytes of structure, over the limit of {MAX_TEXT} that "
             "load_model reads. Fit with fewer clusters."
         )
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory. Give the name of a file.")
-    if not force and os.path.lexists(path):
-        raise _already_there(path)
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        with part.open("xb") as file:
-            _write_zip(file, raw, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        _give_name(part, path, force=force)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
-
-
-def _already_there(path: Path) -> ModelError:
-    return ModelError(f"{path} exists already. Choose another name, or replace it with force.")
-
-
-def _give_name(part: Path, path: Path, *, force: bool) -> None:
-    link: Callable[[Path, Path], None] | None = getattr(os, "link", None)
-    if not force and link is not None:
-        try:
-            link(part, path)  # fails where another program was quicker; a rename would not
-        except FileExistsError:
-            raise _already_there(path) from None
-        except OSError:  # a file system without links
-            pass
-        else:
-            return
-        if os.path.lexists(path):
-            raise _already_there(path)
-    part.replace(path)
+    with open_atomically(path, force=force, error=ModelError) as file:
+        _write_zip(file, raw, arrays)
 
 
 def _write_zip(file: Any, raw: bytes, arrays: list[NDArray]) -> None:

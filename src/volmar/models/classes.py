@@ -99,8 +99,8 @@ def class_named(name: str) -> type | None:
 
 
 def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator of `volmar.__all__`."""
-    return cls.__name__ in volmar.__all__ and getattr(volmar, cls.__name__) is cls
+    """Whether it is an estimator that `volmar` exports."""
+    return getattr(volmar, cls.__name__, None) is cls
 
 
 def is_extension(value: Any) -> bool:

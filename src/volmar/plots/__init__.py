@@ -1,30 +1,31 @@
-"""Pictures of clusterings and of the papers' figures (``pip install volmar[plot]``)."""
+"""Pictures of clusterings (``pip install volmar[plot]``)."""
 
-from volmar.plots.clusters import ClusterDisplay
-from volmar.plots.convergence import ConvergenceDisplay, ConvergenceLine
-from volmar.plots.eigen import EigenDisplay
-from volmar.plots.label_joins import LabelTestDisplay
-from volmar.plots.measures import MeasuresDisplay
-from volmar.plots.numbers import NumberOfClustersDisplay
-from volmar.plots.paper_figure import PaperFigureDisplay, has_picture
-from volmar.plots.profiles import ColumnProfilesDisplay, EffectsDisplay
-from volmar.plots.projection import ProjectionDisplay
-from volmar.plots.silhouette import SilhouetteDisplay
-from volmar.plots.tree import TreeDisplay
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ClusterDisplay",
-    "ColumnProfilesDisplay",
-    "ConvergenceDisplay",
-    "ConvergenceLine",
-    "EffectsDisplay",
-    "EigenDisplay",
-    "LabelTestDisplay",
-    "MeasuresDisplay",
-    "NumberOfClustersDisplay",
-    "PaperFigureDisplay",
-    "ProjectionDisplay",
-    "SilhouetteDisplay",
-    "TreeDisplay",
-    "has_picture",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.plots.clusters import ClusterDisplay as ClusterDisplay
+    from volmar.plots.convergence import ConvergenceDisplay as ConvergenceDisplay
+    from volmar.plots.convergence import ConvergenceLine as ConvergenceLine
+    from volmar.plots.eigen import EigenDisplay as EigenDisplay
+    from volmar.plots.label_joins import LabelTestDisplay as LabelTestDisplay
+    from volmar.plots.numbers import NumberOfClustersDisplay as NumberOfClustersDisplay
+    from volmar.plots.profiles import ColumnProfilesDisplay as ColumnProfilesDisplay
+    from volmar.plots.profiles import EffectsDisplay as EffectsDisplay
+    from volmar.plots.projection import ProjectionDisplay as ProjectionDisplay
+    from volmar.plots.silhouette import SilhouetteDisplay as SilhouetteDisplay
+    from volmar.plots.tree import TreeDisplay as TreeDisplay
+else:
+    attach(
+        __name__,
+        clusters="ClusterDisplay",
+        convergence="ConvergenceDisplay ConvergenceLine",
+        eigen="EigenDisplay",
+        label_joins="LabelTestDisplay",
+        numbers="NumberOfClustersDisplay",
+        profiles="ColumnProfilesDisplay EffectsDisplay",
+        projection="ProjectionDisplay",
+        silhouette="SilhouetteDisplay",
+        tree="TreeDisplay",
+    )

@@ -1,26 +1,29 @@
 """HTML reports (needs jinja2: ``pip install volmar[cli]``)."""
 
-from volmar.report.cluster_page import write_report
-from volmar.report.evidence import evidence_of, sentences_of
-from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
-from volmar.report.page import Section, Table, write_page
-from volmar.report.pictures import save_pictures
-from volmar.report.reproduction import to_markdown, write_reproduction
-from volmar.report.save_report import save_report
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BestSplit",
-    "Evidence",
-    "Outcome",
-    "Score",
-    "Section",
-    "Table",
-    "evidence_of",
-    "save_pictures",
-    "save_report",
-    "sentences_of",
-    "to_markdown",
-    "write_page",
-    "write_report",
-    "write_reproduction",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.report.cluster_page import write_report as write_report
+    from volmar.report.evidence import evidence_of as evidence_of
+    from volmar.report.evidence import sentences_of as sentences_of
+    from volmar.report.outcome import BestSplit as BestSplit
+    from volmar.report.outcome import Evidence as Evidence
+    from volmar.report.outcome import Outcome as Outcome
+    from volmar.report.outcome import Score as Score
+    from volmar.report.page import Section as Section
+    from volmar.report.page import Table as Table
+    from volmar.report.page import write_page as write_page
+    from volmar.report.pictures import save_pictures as save_pictures
+    from volmar.report.save_report import save_report as save_report
+else:
+    attach(
+        __name__,
+        cluster_page="write_report",
+        evidence="evidence_of sentences_of",
+        outcome="BestSplit Evidence Outcome Score",
+        page="Section Table write_page",
+        pictures="save_pictures",
+        save_report="save_report",
+    )

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import refuse_existing, write_atomically
 from volmar._version import __version__
 from volmar.report import figures
 from volmar.report.categories import led_by_categories
 from volmar.report.certificate import certificate_of
 from volmar.report.column_profiles import all_columns
-from volmar.report.environment import page_environment, write_whole
+from volmar.report.environment import page_environment
 from volmar.report.figures import as_count, as_figure, as_mean, shortened
 from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
@@ -59,19 +60,13 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
         If there is such a file, and `force` is not set.
     """
     path = Path(path)
-    _refuse_existing(path, force)
+    refuse_existing(path, force)
     environment = page_environment()
     environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=in_words)
     environment.filters.update(seconds=_seconds)
     html = environment.get_template("cluster.html").render(**_view(outcome))
-    write_whole(path, html, lambda: _refuse_existing(path, force))
-
-
-def _refuse_existing(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file for the report.")
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists: choose another name, or set force to replace it.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, html.encode("utf-8", "replace"), force=force)
 
 
 def _view(outcome: Outcome) -> dict[str, Any]:

@@ -1,13 +1,9 @@
-"""What all pages are made with: the templates, and files that appear whole or not at all."""
+"""What all pages are made with: the templates."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import uuid
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 
@@ -33,15 +29,3 @@ def fingerprint(script: str) -> str:
     """Return the source expression that allows this script, and no other, to run."""
     digest = hashlib.sha256(str(script).encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def write_whole(path: Path, text: str, check: Callable[[], None] = lambda: None) -> None:
-    """Write a file that appears whole or not at all; `check` may still refuse in the end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_bytes(text.encode("utf-8", "replace"))
-        check()
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -7,27 +7,17 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils import check_random_state
 
-from volmar._clones import refuse_pairwise, silent_clone
 from volmar.base import SplitTree
-from volmar.diagnostics import LabelJoin, LabelTestResult, label_test, split_test
-from volmar.evidence.labels.label_result import named_pair
-from volmar.evidence.splits.held_out import FEWEST_ROWS as FEWEST_OF_TREE
-from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
+from volmar.evidence.splits.held_out import FEWEST_ROWS
 from volmar.evidence.wording import HINT, p_value_text
-from volmar.report.outcome import LEVEL, Evidence
-from volmar.rows import drawn_rows
+from volmar.report.outcome import Evidence, too_few_rows
 
 __all__ = ["evidence_of", "sentences_of"]
 
-# Rows that are tested: more would take longer and tell no more.
-MOST_ROWS = 100_000
-# Clusters whose borders are tested: a test of each of many more takes longer than the fit.
-MOST_CLUSTERS = 50
-# Joins that are not supported, and groups, which a terminal lists.
+# Joins without support that a terminal lists.
 MOST_LISTED = 8
 
 Progress = Callable[[int, int], None]
@@ -98,26 +88,17 @@ def evidence_of(
         return _from_tree(estimator, n)
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
-    if n < FEWEST_ROWS:
-        return [_too_few(n)]
-    try:
-        if estimator is not None:
-            refuse_pairwise(estimator)
-    except ValueError as error:
-        return [_not_tested("p-value", "The clusters were", error)]
-    rng = check_random_state(random_state)
-    if n > MOST_ROWS:
-        chosen = drawn_rows(n, None, MOST_ROWS, np.random.default_rng(rng.randint(2**31 - 1)))
-        rows, given = rows[chosen], given[chosen]
-    seeds = rng.randint(2**31 - 1, size=2)
-    try:
-        tested = _borders(rows, given, int(seeds[0]), progress)
-    except (ValueError, TypeError) as error:
-        tested = None
-        about = [_not_tested("untested", "The borders of the clusters were", error)]
-    else:
-        about = [] if tested is None else _about_clusters(tested, n_clusters)
-    return [_more_than_one(estimator, rows, tested, int(seeds[1]), progress), *about]
+    # Most runs need no further test, and none of its modules.
+    from volmar.report.evidence_of_number import evidence_of_number
+
+    return evidence_of_number(
+        estimator,
+        rows,
+        given,
+        n_clusters=n_clusters,
+        random_state=random_state,
+        progress=progress,
+    )
 
 
 def sentences_of(evidence: list[Evidence]) -> list[str]:
@@ -147,13 +128,13 @@ def _last_step(model: Any) -> Any:
 
 
 def _is_tested(tree: SplitTree, n: int) -> bool:
-    return n < FEWEST_OF_TREE or bool(np.isfinite(tree.root.p_value))
+    return n < FEWEST_ROWS or bool(np.isfinite(tree.root.p_value))
 
 
 def _from_tree(model: Any, n: int) -> list[Evidence]:
     """Return the evidence of splits that were tested as they were made."""
-    if n < FEWEST_OF_TREE:
-        return [_too_few(n)]
+    if n < FEWEST_ROWS:
+        return [too_few_rows(n)]
     tree = model.tree_
     splits = tree.splits()
     if not splits:
@@ -208,144 +189,3 @@ def _without_split(model: Any) -> Evidence:
             "split, the other half has no gap."
         )
     return Evidence("p-value", float(root.p_value), sentence, root.p_minimum, float(root.level))
-
-
-# ------------------------------------------------------------------------------ number given
-
-
-def _more_than_one(
-    estimator: Any,
-    X: Any,
-    borders: LabelTestResult | None,
-    seed: int,
-    progress: Progress | None,
-) -> Evidence:
-    """Test whether there is more than one group, whatever the clusters are."""
-    done = 0 if borders is None else len(borders.tree)
-    options: dict[str, Any] = {"alpha": LEVEL, "random_state": seed}
-    options["progress"] = _after(progress, done, 0)
-    is_curved = hasattr(estimator, "_splits_by_hyperplanes") and not (
-        estimator._splits_by_hyperplanes()
-    )
-    try:
-        # The curved split of the method itself, as with n_clusters="auto".
-        splitter = silent_clone(estimator).set_params(n_clusters=2) if is_curved else None
-        found = split_test(X, splitter, **options)
-    except (ValueError, TypeError) as error:
-        return _not_tested("p-value", "The split was", error)
-    sentence = str(found)
-    k = 0 if borders is None or borders.n_real < len(borders.clusters) else borders.n_real
-    if found.is_real and k > 2 and found.disagreement >= UNSETTLED:
-        p_text = p_value_text(found.p_value, found.p_minimum, found.alpha)
-        sentence = (
-            f"There is more than one group ({p_text}): held-out rows have a gap where the other "
-            "half of the rows was split. Which groups a split in two keeps together is open (the "
-            f"halves disagree about {100 * found.disagreement:.0f} % of the rows); the {k} "
-            "clusters do not depend on it."
-        )
-    return Evidence(
-        "p-value",
-        float(found.p_value),
-        sentence,
-        found.p_minimum,
-        found.alpha,
-        disagreement=float(found.disagreement),
-    )
-
-
-def _borders(
-    X: Any, labels: NDArray, seed: int, progress: Progress | None
-) -> LabelTestResult | None:
-    """Test the borders between given clusters; None where there are no two of them."""
-    clusters = {str(label) for label in np.unique(labels).tolist()} - {"-1"}
-    if len(clusters) < 2:
-        return None
-    if len(clusters) > MOST_CLUSTERS:
-        raise ValueError(
-            f"there are {len(clusters)} clusters, and at most {MOST_CLUSTERS} are tested. "
-            "volmar.evidence.label_test takes more."
-        )
-    return label_test(X, labels, alpha=LEVEL, progress=_after(progress, 0, 1), random_state=seed)
-
-
-def _about_clusters(tested: LabelTestResult, n_clusters: int | str | None) -> list[Evidence]:
-    """Return the groups that the joins support, each join, and what was too small to test."""
-    joins = [
-        Evidence(
-            "join",
-            float(join.p_value),
-            _join_sentence(join),
-            join.p_minimum,
-            float(join.level),
-            join.tested,
-        )
-        for join in sorted(tested.tree, key=lambda join: join.is_real)
-    ]
-    found = [_groups(tested, n_clusters), *joins] if len(joins) > 1 else joins
-    if tested.untested:
-        names = ", ".join(str(label) for label in tested.untested[:MOST_LISTED])
-        names += ", ..." if len(tested.untested) > MOST_LISTED else ""
-        which = f"Cluster {names} is" if len(tested.untested) == 1 else f"Clusters {names} are"
-        found.append(Evidence("untested", None, f"{which} too small to test: fewer than 20 rows."))
-    return found
-
-
-def _groups(tested: LabelTestResult, n_clusters: int | str | None) -> Evidence:
-    """Say how many groups the clusters support, where there is more than one border."""
-    k, n_real = len(tested.clusters), tested.n_real
-    n_given = k + len(tested.untested)
-    where = "that were asked for" if isinstance(n_clusters, Integral) else "that were found"
-    together = "both borders" if k == 3 else f"all {k - 1} borders"
-    level = f"level {tested.alpha:g} for {together} together"
-    if n_real == k:
-        worst = max(tested.tree, key=lambda join: join.p_value)
-        p_text = p_value_text(worst.p_value, worst.p_minimum)
-        most = " at most" if "=" in p_text else ""
-        sentence = (
-            f"All {k} {'' if k == n_given else 'tested '}clusters are separated from each other "
-            f"by a gap ({p_text}{most}, {level})."
-        )
-    elif n_real == 1 and all(join.p_value <= HINT for join in tested.tree):
-        sentence = (
-            f"Not enough evidence for the {n_given} clusters {where}: held-out rows hint at gaps "
-            f"between them that one group could have by chance ({level})."
-        )
-    elif n_real == 1:
-        sentence = (
-            f"No evidence for the {n_given} clusters {where}: there is no gap at any border "
-            f"between them ({level})."
-        )
-    else:
-        sentence = (
-            f"Evidence for {n_real} of the {n_given} clusters {where}: several of them are parts "
-            f"of one group ({level})."
-        )
-    return Evidence("groups", float(n_real), sentence, level=tested.alpha, clusters=tested.groups)
-
-
-def _join_sentence(join: LabelJoin) -> str:
-    names = named_pair(*join.tested)
-    if join.is_real:
-        return f"{names} are separated by a gap ({join.p_text})."
-    parts = "halves" if all(len(side) == 1 for side in join.tested) else "parts"
-    if join.p_value <= HINT:
-        return (
-            f"{names} may be {parts} of one group: not enough evidence for a valley between them "
-            f"({join.p_text})."
-        )
-    return f"{names} are {parts} of one group: no valley between them ({join.p_text})."
-
-
-def _after(progress: Progress | None, before: int, to_come: int) -> Progress | None:
-    """Return what counts the steps of one of two tests as those of both."""
-    if progress is None:
-        return None
-    return lambda done, wanted: progress(before + done, before + wanted + to_come)
-
-
-def _not_tested(kind: str, what: str, error: Exception) -> Evidence:
-    return Evidence(kind, None, f"{what} not tested: {' '.join(str(error).split())}")
-
-
-def _too_few(n: int) -> Evidence:
-    return Evidence("p-value", None, f"{n} rows are too few to test a split of them.")

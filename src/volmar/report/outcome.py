@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.diagnostics import ClusterDescription, LabelTestResult, NumberComparison
 from volmar.evidence.wording import p_value_text
 
-__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "Score"]
+if TYPE_CHECKING:
+    from volmar.diagnostics import ClusterDescription, LabelTestResult, NumberComparison
+
+__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "Score", "too_few_rows"]
 
 # Level of a p-value that comes without one.
 LEVEL = 0.05
@@ -62,6 +64,11 @@ class Evidence:
         if self.value is None:
             return ""
         return p_value_text(self.value, self.minimum, self.level)
+
+
+def too_few_rows(n: int) -> Evidence:
+    """Return what stands for the test of a split of so few rows."""
+    return Evidence("p-value", None, f"{n} rows are too few to test a split of them.")
 
 
 @dataclass(frozen=True)

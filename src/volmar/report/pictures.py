@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from volmar._files import refuse_existing, write_atomically
 from volmar.base import SplitTree
 from volmar.report.column_profiles import profiles_of
 from volmar.report.figures import MAX_POINTS, sampled
@@ -81,12 +80,8 @@ def save_pictures(
         )
     pictures = dict(_pictures(outcome))
     names = [folder / f"{name}.{suffix}" for name in pictures for suffix in wanted]
-    if not force:
-        there = [str(path) for path in names if path.exists()]
-        if there:
-            raise FileExistsError(
-                f"{there[0]} exists: choose another folder, or set force to replace it."
-            )
+    for path in names:
+        refuse_existing(path, force)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, draw in pictures.items():
@@ -136,12 +131,7 @@ def _save(figure: Any, path: Path, suffix: str) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
         dots = min(DOTS_PER_INCH, MOST_PIXELS / max(figure.get_size_inches()))
         figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_bytes(buffer.getvalue())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically(path, buffer.getvalue(), force=True)
 
 
 # ------------------------------------------------------------------------------ the pictures

@@ -1,8 +1,21 @@
 """Maximin separation probability: clustering (MSPC) and the classifier behind it."""
 
-from volmar.separation.gep import SeparationResult
-from volmar.separation.minimax_probability_machine import MinimaxProbabilityMachine
-from volmar.separation.mspc import MSPC
-from volmar.separation.relabelling import MultiwaySeparationResult
+from typing import TYPE_CHECKING
 
-__all__ = ["MSPC", "MinimaxProbabilityMachine", "MultiwaySeparationResult", "SeparationResult"]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.separation.gep import SeparationResult as SeparationResult
+    from volmar.separation.minimax_probability_machine import (
+        MinimaxProbabilityMachine as MinimaxProbabilityMachine,
+    )
+    from volmar.separation.mspc import MSPC as MSPC
+    from volmar.separation.relabelling import MultiwaySeparationResult as MultiwaySeparationResult
+else:
+    attach(
+        __name__,
+        gep="SeparationResult",
+        minimax_probability_machine="MinimaxProbabilityMachine",
+        mspc="MSPC",
+        relabelling="MultiwaySeparationResult",
+    )

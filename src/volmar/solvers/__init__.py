@@ -1,26 +1,35 @@
 """Generic small optimisers that return multipliers and certificates."""
 
-from volmar.solvers.cutting_plane_qp import CuttingPlaneResult, solve_cutting_plane_qp
-from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
-from volmar.solvers.elliptope_triangles import TriangleResult, solve_elliptope_triangles
-from volmar.solvers.minimax_probability import (
-    MinimaxProbabilityResult,
-    solve_minimax_probability,
-)
-from volmar.solvers.packing_sdp import PackingResult, solve_packing_sdp
-from volmar.solvers.result import Result, Status
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CuttingPlaneResult",
-    "ElliptopeResult",
-    "MinimaxProbabilityResult",
-    "PackingResult",
-    "Result",
-    "Status",
-    "TriangleResult",
-    "solve_cutting_plane_qp",
-    "solve_elliptope_saddle",
-    "solve_elliptope_triangles",
-    "solve_minimax_probability",
-    "solve_packing_sdp",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.solvers.cutting_plane_qp import CuttingPlaneResult as CuttingPlaneResult
+    from volmar.solvers.cutting_plane_qp import solve_cutting_plane_qp as solve_cutting_plane_qp
+    from volmar.solvers.elliptope import ElliptopeResult as ElliptopeResult
+    from volmar.solvers.elliptope import solve_elliptope_saddle as solve_elliptope_saddle
+    from volmar.solvers.elliptope_triangles import TriangleResult as TriangleResult
+    from volmar.solvers.elliptope_triangles import (
+        solve_elliptope_triangles as solve_elliptope_triangles,
+    )
+    from volmar.solvers.minimax_probability import (
+        MinimaxProbabilityResult as MinimaxProbabilityResult,
+    )
+    from volmar.solvers.minimax_probability import (
+        solve_minimax_probability as solve_minimax_probability,
+    )
+    from volmar.solvers.packing_sdp import PackingResult as PackingResult
+    from volmar.solvers.packing_sdp import solve_packing_sdp as solve_packing_sdp
+    from volmar.solvers.result import Result as Result
+    from volmar.solvers.result import Status as Status
+else:
+    attach(
+        __name__,
+        cutting_plane_qp="CuttingPlaneResult solve_cutting_plane_qp",
+        elliptope="ElliptopeResult solve_elliptope_saddle",
+        elliptope_triangles="TriangleResult solve_elliptope_triangles",
+        minimax_probability="MinimaxProbabilityResult solve_minimax_probability",
+        packing_sdp="PackingResult solve_packing_sdp",
+        result="Result Status",
+    )

@@ -1,6 +1,15 @@
 """Tables in one estimator: the preparation of columns and a clusterer, with reports and files."""
 
-from volmar.table_clusterer.estimator import TableClusterer
-from volmar.table_clusterer.names import clusterer_names
+from typing import TYPE_CHECKING
 
-__all__ = ["TableClusterer", "clusterer_names"]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.table_clusterer.estimator import TableClusterer as TableClusterer
+    from volmar.table_clusterer.names import clusterer_names as clusterer_names
+else:
+    attach(
+        __name__,
+        estimator="TableClusterer",
+        names="clusterer_names",
+    )

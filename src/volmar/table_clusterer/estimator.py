@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar.base import Clusterer
-from volmar.diagnostics.confidence import confidence_of, score_slopes
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
+from volmar.table_clusterer.confidence import confidence_of, score_slopes
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import (

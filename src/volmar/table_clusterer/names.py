@@ -8,18 +8,13 @@ from typing import Any
 from sklearn.base import clone
 
 import volmar
-from volmar.base import Clusterer
 
 __all__ = ["clusterer_names", "new_clusterer"]
 
 
 def clusterer_names() -> list[str]:
     """Return the names of the clusterers of the library."""
-    return [
-        name
-        for name in volmar.__all__
-        if name != "__version__" and issubclass(getattr(volmar, name), Clusterer)
-    ]
+    return list(volmar.CLUSTERERS)
 
 
 def new_clusterer(given: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,15 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._version import __version__
-from volmar.diagnostics import ClusterDescription
-from volmar.models import save_model
-from volmar.report.judging import Judged, best_split_of, described, judged_outcome, with_joins
 from volmar.report.outcome import Evidence, Outcome
-from volmar.report.pictures import save_pictures
-from volmar.report.save_report import save_report
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas, source_columns
+from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas
 
+if TYPE_CHECKING:
+    from volmar.diagnostics import ClusterDescription
+    from volmar.report.judging import Judged
+
+# Pages, pictures and files are imported by what writes them: a fit needs none of them.
 __all__ = ["TableReports"]
 
 
@@ -58,6 +58,8 @@ class TableReports:
         volmar.diagnostics.ClusterDescription
             It prints as a sentence for each cluster.
         """
+        from volmar.report.judging import described
+
         return described(self._judged(data))
 
     def outcome(
@@ -89,6 +91,8 @@ class TableReports:
         -------
         volmar.report.Outcome
         """
+        from volmar.report.judging import best_split_of, judged_outcome
+
         judged = self._judged(data)
         rows = self._rows(data)
         table = self._table if data is None else as_pandas(data)
@@ -152,6 +156,8 @@ class TableReports:
         progress : callable, optional
             As for `fit`.
         """
+        from volmar.report import save_report
+
         save_report(path, self, data, force=force, progress=progress)
 
     def pictures(
@@ -183,6 +189,9 @@ class TableReports:
         list of Path
             The files.
         """
+        from volmar.report import save_pictures
+        from volmar.report.judging import with_joins
+
         outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
         return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
@@ -196,6 +205,8 @@ class TableReports:
         force : bool, default=False
             Replace a file that exists.
         """
+        from volmar.models import save_model
+
         save_model(path, self, force=force)
 
     def summary(self) -> dict[str, Any]:
@@ -236,6 +247,8 @@ class TableReports:
         return [name in used for name in names]
 
     def _judged(self, data: Any) -> Judged:
+        from volmar.report.judging import Judged
+
         rows = self._rows(data)
         table = self._table if data is None else self._table_of(data, reset=False)
         if data is None:
@@ -244,6 +257,8 @@ class TableReports:
             labels = np.asarray(self.model_.predict(rows.X))
         columns, names = None, rows.feature_names
         if table is not None:
+            from volmar.tables import source_columns
+
             columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
         return Judged(
             X=rows.X,

@@ -1,38 +1,42 @@
 """Tables: files to rows that a method takes, and labels to files."""
 
-from volmar.tables.blocks import prepare_blocks, prepare_sample
-from volmar.tables.errors import TableError
-from volmar.tables.folder import is_folder_of_tables, read_folder
-from volmar.tables.frames import as_pandas
-from volmar.tables.prepare import Preparation
-from volmar.tables.prepared import Prepared
-from volmar.tables.read import LoadedTable, read_table
-from volmar.tables.sample import RowSample, sample_rows
-from volmar.tables.source import source_columns
-from volmar.tables.whole_file import write_atomically
-from volmar.tables.write import open_labels, write_labels
-from volmar.tables.write_columns import open_columns, written_kind
-from volmar.tables.write_rows import open_rows, write_rows
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "LoadedTable",
-    "Preparation",
-    "Prepared",
-    "RowSample",
-    "TableError",
-    "as_pandas",
-    "is_folder_of_tables",
-    "open_columns",
-    "open_labels",
-    "open_rows",
-    "prepare_blocks",
-    "prepare_sample",
-    "read_folder",
-    "read_table",
-    "sample_rows",
-    "source_columns",
-    "write_atomically",
-    "write_labels",
-    "write_rows",
-    "written_kind",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.tables.blocks import prepare_blocks as prepare_blocks
+    from volmar.tables.blocks import prepare_sample as prepare_sample
+    from volmar.tables.errors import TableError as TableError
+    from volmar.tables.folder import is_folder_of_tables as is_folder_of_tables
+    from volmar.tables.folder import read_folder as read_folder
+    from volmar.tables.frames import as_pandas as as_pandas
+    from volmar.tables.prepare import Preparation as Preparation
+    from volmar.tables.prepared import Prepared as Prepared
+    from volmar.tables.read import LoadedTable as LoadedTable
+    from volmar.tables.read import read_table as read_table
+    from volmar.tables.sample import RowSample as RowSample
+    from volmar.tables.sample import sample_rows as sample_rows
+    from volmar.tables.source import source_columns as source_columns
+    from volmar.tables.write import open_labels as open_labels
+    from volmar.tables.write import write_labels as write_labels
+    from volmar.tables.write_columns import open_columns as open_columns
+    from volmar.tables.write_columns import written_kind as written_kind
+    from volmar.tables.write_rows import open_rows as open_rows
+    from volmar.tables.write_rows import write_rows as write_rows
+else:
+    attach(
+        __name__,
+        blocks="prepare_blocks prepare_sample",
+        errors="TableError",
+        folder="is_folder_of_tables read_folder",
+        frames="as_pandas",
+        prepare="Preparation",
+        prepared="Prepared",
+        read="LoadedTable read_table",
+        sample="RowSample sample_rows",
+        source="source_columns",
+        write="open_labels write_labels",
+        write_columns="open_columns written_kind",
+        write_rows="open_rows write_rows",
+    )

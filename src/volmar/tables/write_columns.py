@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from volmar._files import open_atomically
 from volmar.tables.errors import TableError, need, shown
-from volmar.tables.whole_file import new_file
 
 __all__ = [
     "SEPARATORS",
@@ -121,7 +121,10 @@ def open_columns(
             yield lambda *columns: write_table(_arrow_table(names, columns))
         return
     separator = SEPARATORS[kind]
-    with new_file(path, force) as file, packed(path, file) as target:
+    with (
+        open_atomically(path, force=force, error=TableError) as file,
+        packed(path, file) as target,
+    ):
         target.write(encoded(separator.join(_text_fields(list(names), separator)) + "\n"))
 
         def write(*columns: Any) -> None:
@@ -153,7 +156,7 @@ def open_parquet(
     """Open a Parquet file; yields a callable that takes pyarrow tables, all as the first."""
     _, pq = _pyarrow()
     writer = None
-    with new_file(path, force) as file:
+    with open_atomically(path, force=force, error=TableError) as file:
 
         def write(table: Any) -> None:
             nonlocal writer

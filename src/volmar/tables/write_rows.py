@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import open_atomically
 from volmar.tables.columns import as_columns
 from volmar.tables.errors import TableError, need
 from volmar.tables.read import LoadedTable, read_fields
-from volmar.tables.whole_file import new_file
 from volmar.tables.write_columns import (
     SEPARATORS,
     encoded,
@@ -115,7 +115,10 @@ def open_rows(
             )
         return
     separator = SEPARATORS[kind]
-    with new_file(path, force) as file, packed(path, file) as target:
+    with (
+        open_atomically(path, force=force, error=TableError) as file,
+        packed(path, file) as target,
+    ):
         has_header = False
 
         def write(frame: Any, labels: Any, kept: Any = None) -> None:

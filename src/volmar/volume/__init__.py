@@ -1,21 +1,29 @@
 """Maximum volume clustering: the orthant of the labels takes in much of an ellipsoid's volume."""
 
-from volmar.volume.avr import AVRProblem, AVRResult
-from volmar.volume.hard_label_mvc import HardLabelMVC, HardLabelResult
-from volmar.volume.multiway import MultiwayVolumeResult
-from volmar.volume.problem import VolumeProblem
-from volmar.volume.soft_label_mvc import SoftLabelMVC
-from volmar.volume.two_way import VolumeResult
-from volmar.volume.volume_regularized_classifier import VolumeRegularizedClassifier
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AVRProblem",
-    "AVRResult",
-    "HardLabelMVC",
-    "HardLabelResult",
-    "MultiwayVolumeResult",
-    "SoftLabelMVC",
-    "VolumeProblem",
-    "VolumeRegularizedClassifier",
-    "VolumeResult",
-]
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.volume.avr import AVRProblem as AVRProblem
+    from volmar.volume.avr import AVRResult as AVRResult
+    from volmar.volume.hard_label_mvc import HardLabelMVC as HardLabelMVC
+    from volmar.volume.hard_label_mvc import HardLabelResult as HardLabelResult
+    from volmar.volume.multiway import MultiwayVolumeResult as MultiwayVolumeResult
+    from volmar.volume.problem import VolumeProblem as VolumeProblem
+    from volmar.volume.soft_label_mvc import SoftLabelMVC as SoftLabelMVC
+    from volmar.volume.two_way import VolumeResult as VolumeResult
+    from volmar.volume.volume_regularized_classifier import (
+        VolumeRegularizedClassifier as VolumeRegularizedClassifier,
+    )
+else:
+    attach(
+        __name__,
+        avr="AVRProblem AVRResult",
+        hard_label_mvc="HardLabelMVC HardLabelResult",
+        multiway="MultiwayVolumeResult",
+        problem="VolumeProblem",
+        soft_label_mvc="SoftLabelMVC",
+        two_way="VolumeResult",
+        volume_regularized_classifier="VolumeRegularizedClassifier",
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from volmar._files import open_atomically, write_atomically
 from volmar.rows.blocks.recipes import Given, digest
 from volmar.rows.blocks.sums import Picked, Wanted
 
@@ -173,7 +173,7 @@ class Journal:
     def _check_mark(self, name: str, key: bytes, what: str) -> None:
         marker = self.folder / name
         if not marker.exists():
-            _write_whole(marker, key.hex().encode())
+            write_atomically(marker, key.hex(), force=True)
         elif marker.read_bytes() != key.hex().encode():
             raise ValueError(
                 f"the checkpoint in {self.folder} belongs to {what}. Give another folder, or "
@@ -199,10 +199,8 @@ class Journal:
         for key, parts in found.items():
             if any(part.dtype.hasobject for part in parts or []):
                 continue  # only pickles hold objects, and a folder's are not to be trusted
-            with tempfile.TemporaryFile() as memory:
-                np.savez(memory, *(parts or []))
-                memory.seek(0)
-                _write_whole(self.folder / f"{key.hex()}.npz", memory.read())
+            with open_atomically(self.folder / f"{key.hex()}.npz", force=True) as file:
+                np.savez(file, *(parts or []))
             self.n_written += 1
 
 
@@ -212,17 +210,3 @@ def _first(blocks: Blocks, given: Given | None) -> np.ndarray:
     ends = zip(blocks.bounds[:-1].tolist(), blocks.bounds[1:].tolist(), strict=True)
     needed = [i for i, (start, stop) in enumerate(ends) if few.needs(start, stop)]
     return few.finished(blocks._passes.run([few], needed, blocks.bounds)[0])
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name and then rename it: it is never seen in part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,112 @@
+"""Statements of a paper's text, checked against a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from reproduction.experiment import COLUMNS, Experiment, Statement
+from reproduction.summary import Line, Point
+
+TIE = 1e-9
+# Data set and series to places to levels.
+Levels = dict[tuple[str, str], dict[float | None, float]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper's text, checked.
+
+    Attributes
+    ----------
+    says : str
+        The statement.
+    hindsight, label_free : bool or None
+        Whether it holds; None where nothing ran that could tell.
+    detail : str
+        The figures behind it.
+    """
+
+    says: str
+    hindsight: bool | None
+    label_free: bool | None
+    detail: str
+
+
+def check_statement(
+    statement: Statement, experiment: Experiment, points: Sequence[Point], lines: Sequence[Line]
+) -> Claim:
+    """Check a statement in both columns."""
+    held: dict[str, bool | None] = {}
+    details = []
+    for column in COLUMNS:
+        levels = _levels(experiment, points, lines, column, statement.quantity)
+        held[column], detail = _holds(statement, experiment, levels)
+        if detail:
+            details.append(f"{column}: {detail}")
+    return Claim(statement.says, held["hindsight"], held["label-free"], "; ".join(details))
+
+
+def _levels(
+    experiment: Experiment,
+    points: Sequence[Point],
+    lines: Sequence[Line],
+    column: str,
+    quantity: str,
+) -> Levels:
+    """Levels of every series on every data set, by the place on the axis."""
+    known: Levels = {}
+    if experiment.groups:
+        # A group's correlation is a line, not a point.
+        for line in lines:
+            side = line.hindsight if column == "hindsight" else line.label_free
+            if side.summary.mean is not None:
+                known[line.dataset, line.dataset] = {None: side.summary.mean}
+        return known
+    wanted = "" if experiment.view == "measures" else quantity
+    for point in points:
+        if point.column == column and wanted in ("", point.quantity):
+            known.setdefault((point.dataset, point.series), {})[point.x] = point.spread.mean
+    return known
+
+
+def _holds(
+    statement: Statement, experiment: Experiment, levels: Levels
+) -> tuple[bool | None, str]:
+    """Whether a statement holds, and the figures behind it."""
+    everywhere = (statement.of,) if experiment.groups else tuple(experiment.datasets)
+    held, figures = [], []
+    for dataset in statement.on or everywhere:
+        pair = _pair(statement, dataset, levels)
+        if pair is None:
+            continue
+        left, right = pair[0], statement.factor * pair[1] + statement.margin
+        # A tie is neither below nor above.
+        held.append(right - left > TIE if statement.is_below else left - right > TIE)
+        figures.append(f"{left:.3g} against {right:.3g} on {dataset}")
+    if not held:
+        return None, ""
+    holds = sum(held) >= statement.share * len(held) - 1e-9
+    return holds, figures[0] if len(held) == 1 else f"{sum(held)} of {len(held)} data sets"
+
+
+def _pair(statement: Statement, dataset: str, levels: Levels) -> tuple[float, float] | None:
+    """Both sides of a statement on a data set, at places that both have unless they are named."""
+    left = levels.get((dataset, statement.of), {})
+    if not isinstance(statement.than, str):
+        value = _mean_at(left, statement.at or left)
+        return None if value is None else (value, float(statement.than))
+    other = dataset if (dataset, statement.than) in levels else statement.than
+    right = levels.get((other, statement.than), {})
+    at: Collection[float | None] = statement.at or left
+    than_at: Collection[float | None] = statement.than_at or at
+    if not statement.than_at:
+        at = than_at = [x for x in at if x in right]
+    one, two = _mean_at(left, at), _mean_at(right, than_at)
+    return None if one is None or two is None else (one, two)
+
+
+def _mean_at(level: Mapping[float | None, float], at: Collection[float | None]) -> float | None:
+    values = [level[x] for x in at if x in level]
+    return mean(values) if values else None

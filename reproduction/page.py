@@ -1,0 +1,223 @@
+"""The papers' tables and figures, run again: one page, as Markdown and as HTML."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from reproduction.page_parts import Grid, Part, make_page
+from volmar._files import write_atomically
+from volmar._version import __version__
+from volmar.report.environment import page_environment
+from volmar.report.figures import as_count
+
+if TYPE_CHECKING:
+    from reproduction.verdict import Reproduction
+
+__all__ = ["to_markdown", "write_reproduction"]
+
+TITLE = "The papers' tables, run again"
+READING = {
+    "hindsight": "the best setting of the paper's grid for each sampling, picked by the labels, "
+    "as the papers did: an oracle, not a performance",
+    "label-free": "the estimator's default on the rows alone, which is what a user gets",
+    "reproduced": "in hindsight a figure is within the tolerance of the print, and label-free it "
+    "is no worse than that; a table is reproduced where enough of its figures are, and where "
+    "nothing is printed, where enough of the text's statements hold (each section names the "
+    "tolerance and the share)",
+    "only in hindsight": "the same in hindsight, but worse than that label-free",
+    "not reproduced": "too little agrees in hindsight, be it better or worse than the print",
+    "better, worse than printed": "in hindsight a figure is beyond the tolerance, on that side",
+    "faster, slower": "a fit takes less or more time than printed, on another machine",
+    "quick look": "one sampling and part of the grid, too little for a verdict",
+    "incomplete": "some cells have not been run",
+    "shown": "there is nothing to compare with",
+    "time over KMeans": "the seconds of a fit over those of scikit-learn's KMeans with ten starts "
+    "on the same rows in the same run, hindsight / label-free",
+}
+
+
+def to_markdown(
+    reproductions: Sequence[Reproduction], *, command: str, pictures: Mapping[str, PurePath | str]
+) -> str:
+    """Return the page as Markdown for the docs (MyST).
+
+    Parameters
+    ----------
+    reproductions : sequence of Reproduction
+        What is shown, each experiment once.
+    command : str
+        The command that made it.
+    pictures : mapping of str to path
+        Pictures by the names of experiments, as paths relative to the page.
+
+    Returns
+    -------
+    str
+        The same for the same arguments: without dates, names of machines and absolute paths.
+    """
+    for name, picture in pictures.items():
+        if PurePath(picture).is_absolute():
+            raise ValueError(
+                f"pictures[{name!r}]={str(picture)!r} is absolute: give it relative to the page."
+            )
+    page = make_page(reproductions)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
+    lines = [f"# {TITLE}", page["headline"]]
+    lines += ["\n".join(f"- **{word}**: {_escaped(text)}." for word, text in READING.items())]
+    lines += ["Made by", f"{fence}text\n{command.strip()}\n{fence}"]
+    if page["versions"]:
+        lines += [f"with {_escaped(_joined(page['versions']))}."]
+    if page["quick"]:
+        lines += [f"**{page['quick']}**"]
+    lines += [_markdown_table(page["overview"])]
+    for paper, parts in page["papers"]:
+        lines.append(f"## {_escaped(paper)}")
+        for part in parts:
+            lines += _markdown_part(part, pictures.get(part.name))
+    return "\n\n".join(lines) + "\n"
+
+
+def write_reproduction(
+    reproductions: Sequence[Reproduction],
+    folder: Path,
+    *,
+    command: str,
+    pictures: Mapping[str, Path],
+    stem: str = "reproduction",
+) -> tuple[Path, Path]:
+    """Write the page as Markdown and as HTML; older files of these names are replaced.
+
+    The HTML file holds its pictures and needs no network; the Markdown links to them. Each file
+    appears whole or not at all.
+
+    Parameters
+    ----------
+    reproductions : sequence of Reproduction
+        What is shown, each experiment once.
+    folder : Path
+        Where the files go; made where there is none.
+    command : str
+        The command that made it.
+    pictures : mapping of str to Path
+        PNG files by the names of experiments.
+    stem : str, default="reproduction"
+        Name of the files, which end in ``.md`` and ``.html``.
+
+    Returns
+    -------
+    tuple of Path
+        The Markdown and the HTML file.
+    """
+    folder = Path(folder)
+    links = {name: os.path.relpath(picture, folder) for name, picture in pictures.items()}
+    markdown = to_markdown(reproductions, command=command, pictures=links)
+    environment = _environment()
+    environment.filters["count"] = as_count
+    html = environment.get_template("reproduction.html").render(
+        **make_page(reproductions),
+        title=TITLE,
+        version=__version__,
+        command=command.strip(),
+        reading=READING,
+        pictures={name: Picture.read(name, picture) for name, picture in pictures.items()},
+    )
+    written = folder / f"{stem}.md", folder / f"{stem}.html"
+    for path, text in zip(written, (markdown, html), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text, force=True)
+    return written
+
+
+def _environment() -> Any:
+    """Return the environment of volmar's reports, with the template of this page."""
+    from jinja2 import ChoiceLoader, PackageLoader
+
+    environment = page_environment()
+    environment.loader = ChoiceLoader([PackageLoader("reproduction"), environment.loader])
+    return environment
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG file as an address that holds it, with its size in pixels."""
+
+    source: str
+    width: int
+    height: int
+
+    @classmethod
+    def read(cls, name: str, path: Path) -> Picture:
+        data = Path(path).read_bytes()
+        if data[:8] != b"\x89PNG\r\n\x1a\n":
+            raise ValueError(f"pictures[{name!r}]={str(path)!r} is no PNG file: give one.")
+        width, height = (int.from_bytes(data[i : i + 4], "big") for i in (16, 20))
+        coded = base64.b64encode(data).decode("ascii")
+        return cls(f"data:image/png;base64,{coded}", width, height)
+
+
+# ------------------------------------------------------------------------------ Markdown
+
+
+def _markdown_part(part: Part, picture: PurePath | str | None) -> list[str]:
+    """Return the paragraphs of a section."""
+    lines = [f"({part.anchor})=\n### {_escaped(part.heading)}"]
+    lines.append(f"**{part.status.capitalize()}**{_escaped(part.sentence)}")
+    if part.claims:
+        lines.append("What the paper says of it:")
+        lines.append("\n".join(_markdown_claim(**claim) for claim in part.claims))
+    if picture is not None:
+        lines.append(f"![{_escaped(part.heading)}]({quote(PurePath(picture).as_posix())})")
+    lines.append(_block(part.about))
+    for grid in part.grids:
+        lines.append(_markdown_table(grid))
+        if grid.notes:
+            lines.append("\n".join(f"- {_block(note)}" for note in grid.notes))
+    if part.note:
+        lines.append(_block(part.note))
+    if part.failures:
+        lines.append("What failed:")
+        lines.append("\n".join(f"- {_block(text)}" for text in part.failures))
+    return lines
+
+
+def _markdown_claim(says: str, word: str, detail: str, **_: str) -> str:
+    ending = f" ({_escaped(detail)})" if detail else ""
+    return f"- {_block(says)}: **{word}**{ending}."
+
+
+def _markdown_table(grid: Grid) -> str:
+    rows = [grid.header, [":---" if i in grid.left else "---:" for i in range(len(grid.header))]]
+    for row in grid.rows:
+        texts = [_escaped(cell.text) for cell in row]
+        texts = [f"**{t}**" if cell.bold else t for t, cell in zip(texts, row, strict=True)]
+        rows.append(
+            [
+                f"[{t}](#{cell.link})" if cell.link else t
+                for t, cell in zip(texts, row, strict=True)
+            ]
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _escaped(text: str) -> str:
+    """Return text in which Markdown, MyST and its formulas find nothing to take for their own."""
+    text = re.sub(r"([\\`*\[\]$|~])", r"\\\1", text)
+    text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    text = re.sub(r"<(?=[A-Za-z/!?])", r"\\<", text)
+    return re.sub(r"&(?=#?\w+;)", r"\\&", text)
+
+
+def _block(text: str) -> str:
+    """Return escaped text that begins no heading, list, quotation, comment or target."""
+    return re.sub(r"^(?=[#>%+=:(-])|^(\d+)(?=[.)](\s|$))", r"\1\\", _escaped(text))
+
+
+def _joined(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,0 +1,147 @@
+"""Results of cells, a line each, safe against being interrupted."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reproduction.experiment import Cell
+from volmar._files import write_atomically
+
+# A cell without its data may run another day; one that the estimator refused would be refused
+# again.
+NO_DATA = "no data: "
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What a cell gave.
+
+    Attributes
+    ----------
+    cell : Cell
+        The cell.
+    value : float or None
+        The metric; None where the cell failed.
+    seconds : float
+        Time of the similarity and the fit, without loading the data.
+    status : str
+        The solver's status, or the error of a cell that failed.
+    versions : mapping of str to str
+        Of volmar and of what it computes with.
+    measures : mapping of str to float
+        The cell's measures; empty where it has none or failed.
+    """
+
+    cell: Cell
+    value: float | None
+    seconds: float
+    status: str
+    versions: Mapping[str, str]
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no value."""
+        return self.value is None
+
+
+class Store:
+    """A file of results, one JSON object a line, appended to as cells complete.
+
+    A line that is not a whole result (a kill cut it short, say) is ignored and its cell runs
+    again. A file that is done with can be packed: the same lines, compressed, beside which new
+    ones are appended as before.
+
+    Parameters
+    ----------
+    path : Path
+        File of the lines; its packed twin has ``.xz`` added to the name.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.packed = path.with_name(path.name + ".xz")
+
+    def read(self) -> dict[str, CellResult]:
+        """Results that are there, by the key of their cell; the last of a key stands."""
+        results = {}
+        for line in self._lines():
+            result = _parse(line)
+            if result is not None:
+                results[result.cell.key] = result
+        return results
+
+    def _lines(self) -> Iterator[str]:
+        if self.packed.exists():
+            try:
+                yield from lzma.decompress(self.packed.read_bytes()).decode().splitlines()
+            except (lzma.LZMAError, ValueError) as error:
+                raise ValueError(
+                    f"{self.packed} is damaged ({error}); delete it, and its cells run again."
+                ) from error
+        if self.path.exists():
+            yield from self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def append(self, result: CellResult) -> None:
+        """Add a result; it is on disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(asdict(result), sort_keys=True)
+        with self.path.open("a+b") as file:
+            # A cut-off last line must not swallow this one.
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                text = text if file.read(1) == b"\n" else "\n" + text
+            file.write((text + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def pack(self, keep: Collection[str] | None = None) -> None:
+        """Put all results into the packed file, in an order that compresses well.
+
+        Parameters
+        ----------
+        keep : collection of str, optional
+            Keys of the cells that are wanted; others are dropped.
+        """
+        found = self.read().items()
+        results = sorted((r for key, r in found if keep is None or key in keep), key=_order)
+        if not results:
+            self.path.unlink(missing_ok=True)
+            return
+        # Three digits of a time say all there is to say, and take half the space.
+        lines = [
+            json.dumps({**asdict(r), "seconds": float(f"{r.seconds:.3g}")}, sort_keys=True)
+            for r in results
+        ]
+        packed = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9)
+        write_atomically(self.packed, packed, force=True)
+        self.path.unlink(missing_ok=True)
+
+
+def _order(result: CellResult) -> tuple[str, ...]:
+    cell = result.cell
+    setting = json.dumps([cell.parameters, cell.similarity], sort_keys=True)
+    place = f"{cell.x or 0:012.4f}"
+    return cell.dataset, cell.method, cell.column, setting, place, f"{cell.seed:05d}", cell.key
+
+
+def _parse(line: str) -> CellResult | None:
+    """Read a result from its line, or None where it is not one."""
+    try:
+        raw: dict[str, Any] = dict(json.loads(line))
+        result = CellResult(cell=Cell(**raw.pop("cell")), **raw)
+        dict(result.versions.items())
+        numbers = [result.seconds]
+        if result.value is not None:
+            # A failed cell has no measures.
+            numbers += [result.value, *(result.measures[name] for name in result.cell.measures)]
+        return result if all(math.isfinite(number) for number in numbers) else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

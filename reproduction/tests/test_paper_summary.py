@@ -1,0 +1,580 @@
+"""From results to lines, marks and points; all results are made up."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from paper_results import (
+    CORRELATION,
+    CURVES,
+    TABLE,
+    curve_results,
+    line_of,
+    msp_results,
+    results_of,
+)
+from scipy import stats
+
+from reproduction import (
+    CellResult,
+    Reproduction,
+    Results,
+    Summary,
+    load_experiment,
+    make_lines,
+    parse_experiment,
+    published,
+)
+from reproduction import summary as summary_module
+from reproduction.store import NO_DATA
+
+
+@pytest.fixture
+def table():
+    return parse_experiment("table", TABLE)
+
+
+@pytest.fixture
+def curves():
+    return parse_experiment("curves", CURVES)
+
+
+@pytest.fixture
+def correlation():
+    return parse_experiment("correlation", CORRELATION)
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Set what the paper prints: data set and method to value and error, or None for N/A."""
+
+    def set_to(figures):
+        known = {key: value for key, value in figures.items() if value is not None}
+        monkeypatch.setattr(summary_module, "published", lambda *_: known)
+        monkeypatch.setattr(summary_module, "published_cells", lambda *_: list(figures))
+
+    set_to({})
+    return set_to
+
+
+# -------------------------------------------------------------------------------- summaries
+
+
+def test_summary_text():
+    assert str(Summary.of([])) == "-"
+    assert Summary.of([]) == Summary(None, None, 0)
+    assert str(Summary.of([25.0])) == "25.0"
+    assert str(Summary.of([20.0, 30.0])) == "25.0 ± 5.0"
+    assert Summary.of([20.0, 30.0, 70.0]) == Summary(
+        40.0, pytest.approx(math.sqrt(700 / 3)), 3
+    )  # deviations 20, 10, 30
+
+
+@pytest.mark.usefixtures("printed")
+def test_hindsight_takes_the_best_of_the_grid_for_each_sampling(table):
+    values = {1: [0.2, 0.1, 0.3, 0.2], 2: [0.1, 0.4, 0.3, 0.4], None: [0.3, 0.3, 0.6, 0.4]}
+    results = results_of(table, lambda cell: values[cell.parameters.get("n_init")][cell.seed - 1])
+    line = line_of(table, results)
+    assert line.hindsight.summary.mean == pytest.approx(100 * (0.1 + 0.1 + 0.3 + 0.2) / 4)
+    assert line.label_free.summary.mean == pytest.approx(40.0)
+    assert line.label_free.summary.standard_error == pytest.approx(math.sqrt(200) / 2)
+    assert (line.hindsight.summary.n, line.label_free.summary.n) == (4, 4)
+
+
+@pytest.mark.usefixtures("printed")
+def test_hindsight_on_whole_sets_is_for_each_seed(table):
+    table = replace(table, whole_sets=True)
+    values = {(1, 1): 0.2, (1, 2): 0.3, (2, 1): 0.5, (2, 2): 0.4}
+    results = [
+        r
+        for r in results_of(
+            table, lambda cell: values.get((cell.seed, cell.parameters.get("n_init")), 0.0)
+        )
+        if r.cell.seed < 3 and r.cell.parameters.get("n_init") in (1, 2)
+    ]
+    line = line_of(table, results)
+    assert line.hindsight.summary.mean == pytest.approx(100 * (0.2 + 0.4) / 2)
+    assert (line.hindsight.summary.n, line.label_free.summary.n) == (2, 0)
+
+
+@pytest.mark.usefixtures("printed")
+def test_the_largest_agreement_is_the_best(table):
+    table = replace(table, metric="rand_index")
+    results = results_of(table, lambda cell: 0.5 + 0.1 * cell.parameters.get("n_init", 0))
+    assert line_of(table, results).hindsight.summary.mean == pytest.approx(70.0)
+
+
+@pytest.mark.usefixtures("printed")
+def test_times_are_of_the_chosen_settings_and_relations_to_k_means_on_their_rows(table):
+    # The second setting is the better one on samplings 1 and 2.
+    better = {1: 2, 2: 2, 3: 1, 4: 1}
+
+    def value(cell):
+        return 0.1 if cell.parameters.get("n_init") == better[cell.seed] else 0.2
+
+    def seconds(cell):
+        if cell.column == "reference":
+            return 10.0 ** (cell.seed - 2)
+        return cell.seed * {1: 1.0, 2: 3.0}.get(cell.parameters.get("n_init"), 0.5)
+
+    results = results_of(table, value, seconds)
+    sides = line_of(table, results)
+    assert sides.hindsight.seconds == pytest.approx((3 + 6 + 3 + 4) / 4)
+    references = [0.1, 1.0, 10.0, 100.0]
+    assert sides.hindsight.relation == pytest.approx(16 / sum(references))
+    assert sides.label_free.seconds == pytest.approx(0.5 * 10 / 4)
+    assert sides.label_free.relation == pytest.approx(5 / sum(references))
+    # C has two samplings, and its unit has the same two.
+    few = line_of(table, results, method="C")
+    assert few.hindsight.relation == pytest.approx((0.5 + 1.0) / (0.1 + 1.0))
+    assert (few.hindsight.summary.n, few.label_free.summary.n) == (2, 2)
+
+
+@pytest.mark.usefixtures("printed")
+def test_without_its_unit_there_is_no_relation(table):
+    results = results_of(table, lambda _: 0.1)
+    some = [r for r in results if not (r.cell.column == "reference" and r.cell.seed == 3)]
+    assert math.isnan(line_of(table, some).hindsight.relation)
+    # On the samplings of C nothing is missing.
+    assert line_of(table, some, method="C").hindsight.relation == 1.0
+    assert line_of(table, some).hindsight.seconds == 1.0
+    nothing = line_of(table, []).hindsight
+    assert math.isnan(nothing.seconds)
+    assert math.isnan(nothing.relation)
+    assert nothing.summary == Summary(None, None, 0)
+
+
+@pytest.mark.usefixtures("printed")
+def test_an_axis_of_parameters_shares_its_unit(curves):
+    text = CURVES.replace("sizes = [40, 20, 80]", "").replace(
+        "[datasets]", '[axis]\nparameter = "n_init"\nvalues = [1, 2]\nlabel = "n"\n[datasets]'
+    )
+    experiment = parse_experiment(
+        "axis", text.replace("[sampling]", 'columns = ["hindsight"]\n[sampling]')
+    )
+    results = results_of(
+        experiment,
+        lambda _: 0.1,
+        lambda cell: 2.0 if cell.column == "reference" else cell.x,
+        lambda _: {"cuts": 1.0},
+    )
+    line = line_of(experiment, results)
+    assert line.hindsight.summary.n == 4
+    assert line.hindsight.relation == pytest.approx(1.5 / 2.0)
+
+
+# ------------------------------------------------------------------------------------ marks
+
+
+def marks(experiment, columns, column="hindsight"):
+    """Marked methods on one data set, where `columns` has the methods' values."""
+
+    def value(cell):
+        values = columns.get(cell.method, {})
+        return values.get(cell.seed, "not there") if isinstance(values, dict) else values
+
+    ordered = Results(experiment, results_of(experiment, value))
+    return ordered.comparable("left", column)
+
+
+def numbered(values, first=1):
+    return dict(enumerate(values, first))
+
+
+@pytest.mark.parametrize("test", ["paired", "unpaired"])
+@pytest.mark.parametrize("metric", ["clustering_error", "rand_index"])
+def test_marks_are_those_of_the_t_test(test, metric):
+    rng = np.random.default_rng(7)
+    seen = set()
+    for shift in np.linspace(0.0, 0.15, 16):
+        text = TABLE.replace("realizations = 4", "realizations = 9").replace(
+            "realizations = 2", "realizations = 6"
+        )
+        experiment = replace(parse_experiment("t", text), test=test, metric=metric)
+        a = 0.2 + 0.04 * rng.standard_normal(9)
+        b = a + shift + 0.03 * rng.standard_normal(9)
+        c = 0.25 + 0.06 * rng.standard_normal(6)
+        values = {"A": a, "B": b, "C": c}
+        means = {method: float(np.mean(v)) for method, v in values.items()}
+        best = (max if metric == "rand_index" else min)(means, key=means.get)
+        expected = {best}
+        for method in values.keys() - {best}:
+            one, other = values[method], values[best]
+            if test == "paired":
+                n = min(len(one), len(other))
+                p = stats.ttest_rel(one[:n], other[:n]).pvalue
+            else:
+                p = stats.ttest_ind(one, other).pvalue
+            if p > 0.05:
+                expected.add(method)
+        found = marks(experiment, {m: numbered(map(float, v)) for m, v in values.items()})
+        assert found == expected
+        seen.add(frozenset(found))
+    assert len(seen) > 1
+
+
+def test_the_paired_test_takes_common_samplings_only(table):
+    experiment = replace(table, test="paired")
+    # Level on the samplings that both have, though not in the mean.
+    columns = {
+        "A": numbered([0.10, 0.12, 0.11, 0.01]),
+        "B": numbered([0.11, 0.11, 0.11]),
+    }
+    assert stats.ttest_rel([0.10, 0.12, 0.11], [0.11, 0.11, 0.11]).pvalue > 0.05
+    assert marks(experiment, columns) == {"A", "B"}
+    # One common sampling says nothing.
+    assert marks(experiment, {"A": {1: 0.1, 2: 0.1}, "B": {2: 0.1, 3: 0.3}}) == {"A"}
+
+
+@pytest.mark.parametrize("test", ["paired", "unpaired"])
+def test_methods_without_variance_are_the_same_or_different(table, test):
+    experiment = replace(table, test=test)
+    level = numbered([0.1] * 4)
+    assert marks(experiment, {"A": level, "B": level}) == {"A", "B"}
+    assert marks(experiment, {"A": level, "B": numbered([0.11] * 4)}) == {"A"}
+    # 0.1 + 0.2 is not 0.3 in floating point, but the same error.
+    near = numbered([0.3] * 4)
+    assert marks(experiment, {"A": near, "B": numbered([0.1 + 0.2] * 4)}) == {"A", "B"}
+
+
+def test_a_difference_without_variance_is_beyond_doubt(table):
+    experiment = replace(table, test="paired")
+    a = [0.10, 0.15, 0.20, 0.13]
+    assert marks(experiment, {"A": numbered(a), "B": numbered([v + 0.01 for v in a])}) == {"A"}
+    assert marks(experiment, {"A": numbered(a), "B": numbered(a)}) == {"A", "B"}
+
+
+def test_one_method_without_variance_is_compared_without_a_warning(table):
+    """Deterministic methods on whole sets have the same error in every sampling."""
+    experiment = replace(table, test="unpaired")
+    wide = [0.3, 0.2, 0.1, 0.2]
+    p = 2 * stats.t.sf((0.2 - 0.19) / math.sqrt((np.var(wide, ddof=1) + 0.0) / 2 * (2 / 4)), 6)
+    assert p > 0.05
+    assert marks(experiment, {"A": numbered([0.19] * 4), "B": numbered(wide)}) == {"A", "B"}
+    assert marks(experiment, {"A": numbered([0.01] * 4), "B": numbered(wide)}) == {"A"}
+
+
+@pytest.mark.usefixtures("printed")
+def test_marks_are_for_each_column_and_only_where_there_is_a_test(table):
+    columns = {"A": 0.1, "B": 0.2, "C": 0.3}
+    assert marks(table, columns) == set()
+    experiment = replace(table, test="unpaired")
+    assert marks(experiment, columns) == {"A"}
+    assert marks(experiment, {}) == set()
+
+    def value(cell):
+        return {"A": 0.1, "B": 0.2, "C": 0.3}[cell.method] * (
+            1 if cell.column == "hindsight" else -1
+        ) + 0.5
+
+    lines = make_lines(Results(experiment, results_of(experiment, value)))
+    best = {(x.method, x.hindsight.best, x.label_free.best) for x in lines if x.dataset == "left"}
+    assert best == {("A", True, False), ("B", False, False), ("C", False, True)}
+
+
+# ------------------------------------------------------------------------------------ lines
+
+
+def test_differences_and_their_standard_errors_by_hand(table, printed):
+    printed({("left", "A"): (20.0, 0.5), ("left", "B"): (20.0, None)})
+    values = [0.21, 0.23, 0.22, 0.24]
+    results = results_of(table, lambda cell: values[cell.seed - 1])
+    ours = Summary.of([100 * v for v in values])
+    line = line_of(table, results)
+    assert line.hindsight.difference == pytest.approx(2.5)
+    own = statistics.stdev([21, 23, 22, 24]) / 2
+    assert ours.standard_error == pytest.approx(own)
+    assert line.hindsight.distance == pytest.approx(2.5 / math.hypot(own, 0.5))
+    assert line_of(table, results, method="B").hindsight.distance == pytest.approx(2.5 / own)
+    # The paper prints nothing there.
+    other = line_of(table, results, "right")
+    assert (other.paper, other.verdict) == (Summary(None, None, 0), "not printed")
+    assert (other.hindsight.difference, other.hindsight.distance) == (None, None)
+
+
+def test_a_single_sampling_has_no_distance(table, printed):
+    printed({("left", "A"): (20.0, 0.5)})
+    quick = replace(table, quick=True)
+    line = line_of(quick, results_of(quick, lambda _: 0.215))
+    assert line.hindsight.difference == pytest.approx(1.5)
+    assert (line.hindsight.distance, line.hindsight.summary.standard_error) == (None, None)
+    # Nor have samplings without variance, where the paper prints no error.
+    printed({("left", "A"): (20.0, None)})
+    assert line_of(table, results_of(table, lambda _: 0.215)).hindsight.distance is None
+
+
+WORDS = [
+    # points of hindsight, of the label-free default, word
+    (0.0, 0.0, "reproduced"),
+    (2.0, 2.0, "reproduced"),
+    (-2.0, 2.0, "reproduced"),
+    (2.0, -30.0, "reproduced"),
+    (2.0, 2.0625, "only in hindsight"),
+    (-2.0, None, "only in hindsight"),
+    (2.0625, 0.0, "worse than printed"),
+    (-2.0625, 0.0, "better than printed"),
+    (-2.0625, 30.0, "better than printed"),
+]
+
+
+@pytest.mark.parametrize(("hindsight", "label_free", "word"), WORDS)
+def test_words_at_the_edges_of_the_tolerance(table, printed, hindsight, label_free, word):
+    printed({("left", "A"): (25.0, None)})
+
+    def value(cell):
+        # Sixteenths of points are exact in binary, their hundredths nearly so.
+        points = hindsight if cell.column == "hindsight" else label_free
+        return "not there" if points is None else (25.0 + points) / 100
+
+    line = line_of(table, results_of(table, value))
+    assert line.hindsight.difference == hindsight
+    assert line.verdict == word
+
+
+@pytest.mark.parametrize(("hindsight", "label_free", "word"), WORDS)
+def test_words_of_an_agreement(table, printed, hindsight, label_free, word):
+    table = replace(table, metric="normalized_mutual_information")
+    printed({("left", "A"): (50.0, None)})
+
+    def value(cell):
+        points = hindsight if cell.column == "hindsight" else label_free
+        return "not there" if points is None else (50.0 - points) / 100
+
+    assert line_of(table, results_of(table, value)).verdict == word
+
+
+def test_times_are_compared_as_ratios(table, printed):
+    times = replace(table, view="times")
+    figures = {("left", "A"): (4.0, None), ("left", "B"): (0.5, None), ("left", "C"): (0.0, None)}
+    printed(figures)
+    results = results_of(
+        times, lambda _: 0.5, lambda cell: 1.0 if cell.column == "hindsight" else 3.0
+    )
+    fast, slow, nothing = (line_of(times, results, method=m) for m in "ABC")
+    assert (fast.hindsight.difference, fast.label_free.difference) == (0.25, 0.75)
+    assert (fast.verdict, slow.verdict) == ("faster", "slower")
+    assert slow.hindsight.difference == 2.0
+    assert fast.hindsight.distance is None
+    # A printed time of nothing is no unit.
+    assert nothing.hindsight.difference is None
+    assert line_of(times, results, "right").verdict == "not printed"
+    shown = Reproduction.of(times, results)
+    assert shown.verdict.status == "shown"
+    # Ratios 0.25 and 2: the median is 1.125.
+    assert (
+        "1 of 2 times are shorter than printed, and the printed time is 0.889 times ours"
+        in shown.verdict.sentence
+    )
+
+
+def test_lines_are_every_method_that_is_run_or_printed(table, printed):
+    printed({("right", "SVM"): (3.0, None), ("left", "B"): (1.0, None), ("left", "D"): None})
+    experiment = replace(table, absent={"SVM": "a supervised method", "D/left": "no code"})
+    lines = make_lines(Results(experiment, results_of(experiment, lambda _: 0.01)))
+    assert [(x.dataset, x.method, x.verdict, x.reason) for x in lines] == [
+        ("left", "A", "not printed", ""),
+        ("left", "B", "reproduced", ""),
+        ("left", "C", "not printed", ""),
+        ("left", "D", "not run", "no code; the paper has no figure either"),
+        ("right", "A", "not printed", ""),
+        ("right", "B", "not printed", ""),
+        ("right", "C", "not printed", ""),
+        ("right", "SVM", "not run", "a supervised method"),
+    ]
+
+
+def test_lines_of_a_part_are_of_its_data_sets():
+    """As --only leaves out: the paper's other data sets are no lines."""
+    experiment = load_experiment("mvc-jmlr-2013-table-2")
+    part = replace(experiment, datasets={"ida-heart": experiment.datasets["ida-heart"]})
+    lines = make_lines(Results(part, []))
+    assert {line.dataset for line in lines} == {"ida-heart"}
+    assert {line.method for line in lines} >= set(experiment.methods)
+    figures = published("mvc-jmlr-2013", "2")
+    (nsc,) = [line for line in lines if line.method == "NSC"]
+    assert (nsc.paper.mean, nsc.paper.standard_error) == figures["ida-heart", "NSC"]
+
+
+def test_an_empty_line_has_its_reason(table, printed):
+    printed({("left", "A"): (20.0, None), ("left", "B"): None, ("left", "D"): (1.0, None)})
+    assert line_of(table, []).reason == "not run yet"
+    assert line_of(table, [], method="B").reason == "the paper has no figure either"
+    assert line_of(table, [], method="D").reason == "the method is not declared"
+    refused = line_of(table, results_of(table, lambda _: "ValueError: no"))
+    assert (refused.verdict, refused.reason) == ("failed", "ValueError: no")
+    missing = line_of(table, results_of(table, lambda _: f"{NO_DATA}OSError: no file"))
+    assert (missing.verdict, missing.reason) == ("not run", "no data: OSError: no file")
+    narrow = replace(table, methods={**table.methods, "A": {"estimator": "x", "datasets": []}})
+    assert line_of(narrow, []).reason == "the file leaves it out"
+
+
+def test_a_line_without_hindsight_says_why(table, printed):
+    printed({("left", "A"): (20.0, None)})
+
+    def value(cell):
+        return "ValueError: no" if cell.column == "hindsight" else 0.2
+
+    line = line_of(table, results_of(table, value))
+    assert (line.verdict, line.reason) == ("failed", "ValueError: no")
+    assert line.label_free.summary.mean == pytest.approx(20.0)
+    # Nothing failed: it has not been run, or is not run at all.
+    only = [r for r in results_of(table, lambda _: 0.2) if r.cell.column == "label-free"]
+    line = line_of(table, only)
+    assert (line.verdict, line.reason) == ("not run", "not run yet")
+
+
+def test_what_a_quick_run_left_out_and_what_it_has_not_come_to(table, printed):
+    printed({("left", "A"): (20.0, None)})
+    experiment = parse_experiment(
+        "sizes",
+        TABLE.replace("realizations = 4", "realizations = 4\nsizes = [10, 20, 30]").replace(
+            "grid = { n_init = [1, 2] }", "sizes = [30]"
+        ),
+    )
+    quick = replace(experiment, quick=True)
+    assert {c.method for c in quick.cells()} == {"KMeans", "B", "C"}
+    assert line_of(quick, [], method="A").reason == "not part of a quick run"
+    assert line_of(quick, [], method="B").reason == "not run yet"
+
+
+def test_golden_lines_of_a_made_up_table_2():
+    """Ours equal to the print: every line is reproduced, none is at a distance."""
+    experiment = load_experiment("mvc-jmlr-2013-table-2")
+    figures = published("mvc-jmlr-2013", "2")
+    results = []
+    for cell in experiment.cells(2):
+        value = figures.get((cell.dataset, cell.method), (50.0, None))[0] / 100
+        results.append(CellResult(cell, value, 1.0, "converged", {"volmar": "1"}))
+    shown = Reproduction.of(experiment, results, n_cells=len(results))
+    for line in shown.lines:
+        if line.paper.mean is not None and line.method in experiment.methods:
+            assert line.verdict == "reproduced"
+            assert line.hindsight.difference == pytest.approx(0.0, abs=1e-9)
+    assert shown.verdict.status == "reproduced"
+
+
+# ------------------------------------------------------------------------------ correlation
+
+
+def test_correlations_are_those_of_the_groups(correlation):
+    accuracies = {"a": 60.0, "b": 70.0, "c": 85.0, "d": 90.0}
+    msps = {"a": 10.0, "b": 40.0, "c": 30.0, "d": 70.0}
+    results = msp_results(correlation, accuracies, msps)
+    everything, two = make_lines(Results(correlation, results))
+    wanted = np.corrcoef(list(accuracies.values()), list(msps.values()))[0, 1]
+    assert (everything.dataset, everything.method) == (
+        "all of them",
+        "correlation of MSP and accuracy",
+    )
+    assert everything.hindsight.summary.mean == pytest.approx(100 * wanted)
+    assert everything.hindsight.summary.n == 4
+    assert everything.label_free.summary.mean == pytest.approx(100 * wanted)
+    assert everything.paper.mean == pytest.approx(70.0)
+    assert everything.hindsight.difference == pytest.approx(100 * wanted - 70)
+    assert two.verdict == "not run"
+    assert two.reason.startswith("fewer than three data sets have run, or all gave the same")
+    shown = Reproduction.of(correlation, results)
+    points = {(p.dataset, p.series, p.column): p for p in shown.points}
+    assert len(points) == 4 * 2 * 2
+    for dataset, column in (("a", "hindsight"), ("d", "label-free")):
+        accuracy, msp = (points[dataset, s, column] for s in ("accuracy", "msp"))
+        assert accuracy.spread.mean == pytest.approx(accuracies[dataset])
+        assert msp.spread.mean == pytest.approx(msps[dataset])
+        assert (accuracy.x, accuracy.quantity, msp.quantity) == (None, "value", "value")
+
+
+@pytest.mark.parametrize(
+    ("printed_value", "word", "status"),
+    [
+        (0.95, "reproduced", "reproduced"),
+        (0.8, "better than printed", "not reproduced"),
+    ],
+)
+def test_words_of_a_correlation(correlation, printed_value, word, status):
+    experiment = replace(correlation, printed={"all of them": printed_value})
+    accuracies = {"a": 60.0, "b": 70.0, "c": 80.0, "d": 90.0}
+    results = msp_results(experiment, accuracies, accuracies)  # correlation 1
+    shown = Reproduction.of(experiment, results)
+    assert shown.lines[0].hindsight.summary.mean == pytest.approx(100.0)
+    assert shown.lines[0].verdict == word
+    assert shown.verdict.status == status
+
+
+def test_a_worse_correlation_by_default_is_only_in_hindsight(correlation):
+    accuracies = {"a": 60.0, "b": 70.0, "c": 80.0, "d": 90.0}
+    experiment = replace(correlation, printed={"all of them": 1.0})
+    results = [
+        replace(r, measures={"msp": 1 - r.value}) if r.cell.column == "hindsight" else r
+        for r in msp_results(experiment, accuracies, {"a": 90.0, "b": 1.0, "c": 70.0, "d": 2.0})
+    ]
+    shown = Reproduction.of(experiment, results)
+    assert shown.lines[0].verdict == "only in hindsight"
+    assert shown.verdict.status == "reproduced only in hindsight"
+
+
+@pytest.mark.parametrize("rounding", [False, True])
+def test_a_constant_probability_has_no_correlation(correlation, rounding):
+    accuracies = {"a": 60.0, "b": 70.0, "c": 80.0, "d": 90.0}
+    values = (
+        {"a": 0.1 + 0.2, "b": 0.3, "c": 0.3, "d": 0.3} if rounding else dict.fromkeys("abcd", 0)
+    )
+    results = [
+        replace(r, measures={"msp": float(values[r.cell.dataset])} if r.measures else {})
+        for r in msp_results(correlation, accuracies, accuracies)
+    ]
+    shown = Reproduction.of(correlation, results)
+    assert shown.lines[0].hindsight.summary.mean is None
+    assert shown.lines[0].verdict not in ("reproduced", "only in hindsight")
+
+
+def test_of_a_part_of_the_sets_those_that_ran_are_correlated(correlation):
+    part = replace(correlation, datasets={"a": {}, "b": {}, "c": {}})
+    accuracies = {"a": 60.0, "b": 70.0, "c": 85.0}
+    msps = {"a": 10.0, "b": 40.0, "c": 30.0}
+    line = make_lines(Results(part, msp_results(part, accuracies, msps)))[0]
+    wanted = np.corrcoef(list(accuracies.values()), list(msps.values()))[0, 1]
+    assert line.hindsight.summary.mean == pytest.approx(100 * wanted)
+    assert line.hindsight.summary.n == 3
+
+
+# ----------------------------------------------------------------------------------- points
+
+
+def test_points_are_every_quantity_at_every_place(curves):
+    def value(cell):
+        return (cell.x + 10 * cell.seed + 5 * (cell.method == "B")) / 1000
+
+    shown = Reproduction.of(curves, curve_results(curves, value))
+    assert len(shown.points) == 2 * 2 * 2 * 3 * 3
+    for point in shown.points:
+        values = {
+            "value": [(point.x + 10 * s + 5 * (point.series == "B")) / 10 for s in (1, 2)],
+            "seconds": [s * point.x / 100 for s in (1, 2)],
+            "cuts": [s + point.x for s in (1, 2)],
+        }[point.quantity]
+        assert point.spread.mean == pytest.approx(statistics.mean(values))
+        assert point.spread.standard_error == pytest.approx(statistics.stdev(values) / 2**0.5)
+        assert point.spread.n == 2
+    first = [
+        p for p in shown.points if (p.dataset, p.series, p.column) == ("left", "A", "hindsight")
+    ]
+    assert [p.x for p in first if p.quantity == "value"] == [20, 40, 80]
+    assert {p.series for p in shown.points} == {"A", "B"}
+
+
+def test_points_of_measures_are_series_of_their_own(curves):
+    experiment = replace(curves, view="measures")
+    points = list(Results(experiment, curve_results(experiment, lambda _: 0.1)).points())
+    assert {p.quantity for p in points if p.series == "cuts"} == {"cuts"}
+    assert {p.quantity for p in points if p.series != "cuts"} == {"value", "seconds"}
+
+
+def test_failed_cells_are_no_points(curves):
+    def value(cell):
+        return "ValueError: no" if (cell.seed, cell.x) in ((1, 20), (1, 40), (2, 40)) else 0.1
+
+    points = list(Results(curves, curve_results(curves, value)).points())
+    places = {p.x: p.spread.n for p in points}
+    assert places == {20: 1, 80: 2}

@@ -1,0 +1,529 @@
+"""The page of reproduced tables and figures: what it says, as Markdown and in a browser."""
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from math import nan
+
+import pytest
+
+pytest.importorskip("jinja2")
+
+from helpers.pages import Reader
+
+from reproduction import (
+    Axis,
+    Claim,
+    Experiment,
+    Line,
+    Point,
+    Reproduction,
+    Side,
+    Spread,
+    Summary,
+    Verdict,
+)
+from reproduction.page import to_markdown, write_reproduction
+
+COMMAND = "python -m reproduction --all -j 2"
+HOSTILE = "<script>alert(1)</script> | a & b &amp; \"x\" 'y' $z$ *e* [l](u) `c`"
+PAPER = Summary(30.0, 0.5, 0)
+NONE = Summary(None, None, 0)
+
+
+def side(mean, error=0.4, difference=None, distance=None, best=False, seconds=0.2, relation=1.25):
+    return Side(Summary(mean, error, 10), seconds, relation, difference, distance, best)
+
+
+def reproduced(name="mvc-jmlr-2013-table-2", status="reproduced", **given):
+    sentence = given.pop("sentence", f"{status.capitalize()}: because it is so.")
+    counts = [given.pop(key, 0 if key == "n_failed" else 12) for key in COUNTS]
+    rest = {key: given.pop(key, ()) for key in ("lines", "points", "claims", "failures")}
+    quick = given.pop("quick", False)
+    paper, _, number = re.split(r"-(table|figure)-", name)
+    kind = "table" if "-table-" in name else "figure"
+    asked = {
+        "name": name,
+        "title": f"A paper, {kind.capitalize()} {number.upper()}: what it is about",
+        "paper": paper,
+        kind: number.upper(),
+        "metric": "clustering_error",
+        "datasets": {},
+    }
+    return Reproduction(
+        experiment=Experiment(**asked | given),
+        verdict=Verdict(status, sentence),
+        **dict(zip(COUNTS, counts, strict=True)),
+        **rest,
+        seconds=12.0,
+        versions={"numpy": "2.1.0", "volmar": "0.1.0"},
+        quick=quick,
+    )
+
+
+COUNTS = ("n_cells", "n_done", "n_failed")
+
+
+def table():
+    lines = (
+        Line(
+            "moons",
+            "MVC-SL",
+            PAPER,
+            side(30.8, difference=0.8, distance=1.3, best=True),
+            side(28.5, difference=-1.54, distance=-2.4, best=True, relation=0.4),
+            "reproduced",
+        ),
+        Line(
+            "moons",
+            "NSC",
+            PAPER,
+            side(36.0, None, 6.0),
+            side(40.0, None, 10.0),
+            "worse than printed",
+        ),
+        Line("moons", "SVM", PAPER, Side(), Side(), "not run", "a supervised reference"),
+        Line("rings", "NSC", NONE, side(20.0), side(21.0, relation=nan), "not printed"),
+        Line("rings", "SVM", PAPER, Side(), Side(), "not run", "a supervised reference"),
+        Line("rings", "GMMC", PAPER, Side(), Side(), "failed", "MemoryError: /home/me/x/data.csv"),
+    )
+    return reproduced(lines=lines, test="paired", note="Splits are h* of our own.")
+
+
+def unprinted():
+    line = Line("moons", "NSC", NONE, side(20.0), Side(), "not printed")
+    claims = (
+        Claim("MVC-SL is better than NSC", True, True, "21.3 against 35.0"),
+        Claim("it is fast.", True, False, ""),
+        Claim("It is faster still", False, True, ""),
+        Claim("It never fails", False, False, "1 of 4 data sets"),
+        Claim("It is short", True, None, ""),
+        Claim("It is long", None, False, ""),
+        Claim("Nobody knows", None, None, ""),
+    )
+    return reproduced(
+        "mvc-aistats-2011-table-1", "not reproduced", lines=(line,), claims=claims, n_failed=2,
+        failures=("2 times: ValueError: no file '/home/me/data/moons.csv' at https://example.org/a/b",),
+    )  # fmt: skip
+
+
+def times():
+    lines = (
+        Line("moons", "KM", Summary(2.0, None, 0), side(20.0, seconds=0.5), side(20.0), "faster"),
+        Line("moons", "CPMMC", Summary(9.0, None, 0), side(20.0, seconds=36.0), Side(), "slower"),
+        Line("moons", "SKMMC", Summary(0.0, None, 0), side(20.0), side(20.0), "not printed"),
+        Line("rings", "SKMMC", NONE, Side(), Side(), "not run", "the paper has no figure either"),
+    )
+    return reproduced(
+        "skmmc-nnw-table-iii", "reproduced only in hindsight", view="times", lines=lines
+    )
+
+
+def points(n_sets=1, columns=("hindsight", "label-free"), quantities=("value", "seconds")):
+    return tuple(
+        Point(f"set {i}", series, column, x, q, Spread(x / 10 + i, 0.5, 1.0, 0.5, 10))
+        for i in range(n_sets)
+        for series in ("MVC-SL", "NSC")
+        for column in columns
+        for x in (500.0, 50.0, 100.0)
+        for q in quantities
+    )
+
+
+def curves(n_sets=1, **given):
+    axis = Axis("size", (50, 100, 500), "number of rows")
+    given = {"points": points(n_sets), "axis": axis, "view": "curves", **given}
+    return reproduced("mvc-jmlr-2013-figure-7", "incomplete", n_done=3, **given)
+
+
+def data():
+    return reproduced("mvc-jmlr-2013-figure-3", "shown", view="data", n_cells=0, n_done=0)
+
+
+def hostile():
+    line = Line(HOSTILE, HOSTILE, PAPER, side(30.0), Side(), HOSTILE, HOSTILE)
+    return reproduced(
+        "odd-paper-table-1", "not reproduced", title=HOSTILE, note=HOSTILE, lines=(line,),
+        sentence=f": {HOSTILE}", failures=(HOSTILE,),
+        claims=(Claim(HOSTILE, True, True, HOSTILE),),
+    )  # fmt: skip
+
+
+def everything():
+    return [hostile(), curves(), data(), times(), unprinted(), table()]
+
+
+def markdown(*given, pictures=None):
+    return to_markdown(given, command=COMMAND, pictures=pictures or {})
+
+
+def cells(text, *start):
+    """Cells of the first row of a Markdown table that begins like this."""
+    rows = [re.split(r"(?<!\\) *\| *", line)[1:-1] for line in text.split("\n") if line[:1] == "|"]
+    return next(row for row in rows if [c.strip() for c in row[: len(start)]] == list(start))
+
+
+def png(path, width=40, height=20):
+    def chunk(kind, content):
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + b"\x80" * width for _ in range(height)))
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", rows), chunk(b"IEND", b"")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    return path
+
+
+def written(given, tmp_path, **options):
+    options = {"command": COMMAND, "pictures": {}, **options}
+    page, path = write_reproduction(given, tmp_path / "out", **options)
+    reader = Reader()
+    reader.path, reader.markdown = path, page.read_text(encoding="utf-8")
+    reader.html = path.read_text(encoding="utf-8")
+    reader.feed(reader.html)
+    reader.words = " ".join(" ".join(reader.text).split())
+    return reader
+
+
+# ------------------------------------------------------------------------------ what it says
+
+
+def test_a_line_with_its_distance_from_the_print():
+    text = markdown(table())
+    assert cells(text, "moons", "MVC-SL") == [
+        *("moons", "MVC-SL", "30.0 ± 0.5", "**30.8 ± 0.4**", "+0.8 (1.3 s.e.)"),
+        *("**28.5 ± 0.4**", "−1.5 (2.4 s.e.)", "1.2 / 0.4", "reproduced"),
+    ]
+    assert cells(text, "moons", "NSC")[3:7] == ["36.0", "+6.0", "40.0", "+10.0"]
+    assert "paired t-test at 5 % does not tell from it" in text
+    assert "the tolerance is 2 points, for 75 % of the judged figures" in text
+    assert r"Splits are h\* of our own." in text
+    assert "clustering error in per cent (lower is better)" in text
+
+
+def test_bold_needs_a_test():
+    r = table()
+    text = markdown(replace(r, experiment=replace(r.experiment, test="")))
+    assert cells(text, "moons", "MVC-SL")[3] == "30.8 ± 0.4"
+    assert "t-test" not in text
+
+
+def test_no_cell_is_empty_and_what_is_missing_has_a_reason(tmp_path):
+    text = markdown(*everything())
+    rows = [line for line in text.split("\n") if line[:1] == "|"]
+    assert len(rows) > 25
+    assert not [row for row in rows if re.search(r"\|\s*\||(\bnan\b)|\| - \||\| – \|", row)]
+    assert cells(text, "moons", "SVM")[2:] == ["30.0 ± 0.5", *["not run"] * 5, "not run (1)"]
+    assert cells(text, "rings", "SVM")[-1] == "not run (1)"
+    assert cells(text, "rings", "GMMC")[3:] == [*["failed"] * 5, "failed (2)"]
+    assert cells(text, "rings", "NSC")[2:] == [
+        *("not printed", "20.0 ± 0.4", "not printed", "21.0 ± 0.4", "not printed"),
+        *("1.2 / not timed", "not printed"),
+    ]
+    assert "- \\(1) a supervised reference\n- \\(2) MemoryError: data.csv\n" in text
+    html = written(everything(), tmp_path).html
+    assert not re.search(r"<(td|th)[^>]*>\s*</\1>", html)
+
+
+def test_statements_in_words(tmp_path):
+    text = markdown(unprinted())
+    for line in (
+        "- MVC-SL is better than NSC: **holds in hindsight and label-free** (21.3 against 35.0).",
+        "- It is fast: **holds only in hindsight**.",
+        "- It is faster still: **holds only label-free**.",
+        "- It never fails: **does not hold** (1 of 4 data sets).",
+        "- It is short: **holds in hindsight; label-free was not run**.",
+        "- It is long: **does not hold label-free; hindsight was not run**.",
+        "- Nobody knows: **could not be checked**.",
+    ):
+        assert line in text
+    assert "75 % of the statements have to hold" in text
+    page = written([unprinted()], tmp_path)
+    assert "does not hold It never fails. 1 of 4 data sets" in page.words
+
+
+def test_the_verdict_stands_first_and_in_the_overview():
+    text = markdown(unprinted(), table())
+    assert "### Table 1: what it is about\n\n**Not reproduced**: because it is so.\n" in text
+    assert "\n1 of 2 tables and figures is reproduced, 1 not reproduced.\n" in text
+    link = "[Table 1: what it is about](#mvc-aistats-2011-table-1)"
+    assert cells(text, link) == [
+        link,
+        "Niu et al., AISTATS 2011",
+        "12 / 12 (2 failed)",
+        "not reproduced",
+    ]
+    paper = "Niu, Dai, Shang and Sugiyama, AISTATS 2011 (maximum volume clustering)"
+    assert f"\n## {paper}\n" in text
+    alone = markdown(table())
+    assert "1 of 1 table or figure is reproduced." in alone
+    assert "There is nothing to compare" in markdown(data())
+
+
+def test_times_over_the_print_over_kmeans_and_over_the_papers_own_km():
+    text = markdown(times())
+    assert cells(text, "data")[2:] == [
+        *("paper, s", "hindsight, s", "label-free, s", "printed over ours", "time over KMeans"),
+        *("paper's time over its KM", "verdict"),
+    ]
+    assert cells(text, "moons", "KM")[2:] == [
+        "2",
+        "0.5",
+        "0.2",
+        "4 / 10",
+        "1.2 / 1.2",
+        "1",
+        "faster",
+    ]
+    assert cells(text, "moons", "CPMMC")[2:] == [
+        *("9", "36", "not run", "0.25 / not run", "1.2 / not run", "4.5", "slower")
+    ]
+    assert cells(text, "moons", "SKMMC")[5] == "printed as 0"
+    without = replace(times(), lines=times().lines[1:])
+    assert "paper's time over its KM" not in markdown(without)
+
+
+def test_curves_are_their_ends():
+    text = markdown(curves())
+    assert cells(text, "data") == [
+        *("data", "series", "along", "hindsight, first", "hindsight, last"),
+        *("label-free, first", "label-free, last"),
+    ]
+    # Places come in any order.
+    assert cells(text, "set 0", "NSC")[2:] == ["50 to 500", *["5.0 ± 0.5", "50.0 ± 0.5"] * 2]
+    assert "of each curve, along number of rows, mean" in text
+    both = markdown(curves(quantities=("value", "seconds")))
+    assert cells(both, "set 0", "NSC", "value, %")
+    assert cells(both, "set 0", "NSC", "seconds")
+    alone = markdown(curves(points=points(columns=("hindsight",))))
+    assert "label-free, first" not in alone
+    measures = curves(
+        view="measures", measures={"loss": "loss_"}, points=points(quantities=("loss",))
+    )
+    assert cells(markdown(measures), "set 0", "NSC")[3] == "5 ± 0.5"
+
+
+def test_many_curves_are_ranges_over_data_sets():
+    text = markdown(curves(40))
+    assert cells(text, "40 data sets", "NSC")[2:4] == ["50 to 500", "5.0 to 44.0"]
+    assert "Least to most over the data sets" in text
+    assert text.count("\n|") < 12
+    lines = tuple(replace(times().lines[0], dataset=f"set {i}") for i in range(70))
+    bars = reproduced("mvc-jmlr-2013-figure-9", view="times", lines=lines)
+    assert cells(markdown(bars), "70 data sets", "KM")[2:] == ["0.5 to 0.5", "0.2 to 0.2"]
+
+
+def test_a_correlation_has_its_groups_and_its_data_sets():
+    line = Line(
+        "UCI",
+        "correlation",
+        Summary(72.0, None, 0),
+        side(70.0, None, -2.0),
+        Side(),
+        "only in hindsight",
+    )
+    found = tuple(replace(p, x=None) for p in points(2, quantities=("value",))[::3])
+    r = reproduced("mspc-aaai-2015-figure-2", view="correlation", lines=(line,), points=found)
+    text = markdown(r)
+    assert cells(text, "UCI")[2:] == [
+        "72.0",
+        "70.0",
+        "−2.0",
+        "not run",
+        "not run",
+        "only in hindsight",
+    ]
+    assert cells(text, "set 1", "NSC")[2:] == ["51.0 ± 0.5"] * 2
+
+
+def test_papers_and_tables_are_in_their_order():
+    names = ["skmmc-nnw-table-v", "mvc-jmlr-2013-figure-10", "skmmc-nnw-table-ii"]
+    names += ["mvc-jmlr-2013-figure-2", "new-table-1", "mvc-jmlr-2013-table-3"]
+    text = markdown(*[reproduced(name) for name in names])
+    assert re.findall(r"^\((.*)\)=$", text, re.M) == [
+        *("mvc-jmlr-2013-table-3", "mvc-jmlr-2013-figure-2", "mvc-jmlr-2013-figure-10"),
+        *("skmmc-nnw-table-ii", "skmmc-nnw-table-v", "new-table-1"),
+    ]
+
+
+def test_a_quick_run_says_so(tmp_path):
+    given = [replace(table(), quick=True), times()]
+    assert "1 of 2 are quick runs" in markdown(*given)
+    assert "1 of 2 are quick runs" in written(given, tmp_path).words
+    assert "quick run" not in markdown(times())
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(ValueError, match="each of them once"):
+        markdown(table(), table())
+    with pytest.raises(ValueError, match="give one experiment or more"):
+        markdown()
+    name = table().experiment.name
+    with pytest.raises(ValueError, match="is absolute: give it relative to the page"):
+        markdown(table(), pictures={name: tmp_path / "a.png"})
+    (tmp_path / "a.png").write_bytes(b"GIF89a")
+    with pytest.raises(ValueError, match="is no PNG file"):
+        written([table()], tmp_path, pictures={name: tmp_path / "a.png"})
+
+
+# ------------------------------------------------------------------------------ the two files
+
+
+def test_the_same_reproductions_give_the_same_files_without_this_machine(tmp_path):
+    one = written(everything(), tmp_path)
+    two = written(everything()[::-1], tmp_path)
+    assert (one.html, one.markdown) == (two.html, two.markdown)
+    for text in (one.html, one.markdown):
+        assert str(tmp_path) not in text
+        assert "/home/" not in text
+        assert "https://example.org/a/b" in text
+        assert "—" not in text
+        assert COMMAND in text
+        assert "numpy 2.1.0, volmar 0.1.0" in text
+    assert one.markdown == markdown(*everything())
+
+
+def test_every_reproduction_has_its_section(tmp_path):
+    page = written(everything(), tmp_path)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    links = {value for _, name, value in page.attributes if name == "href"}
+    assert len(set(ids)) == len(ids)
+    assert {link[1:] for link in links} <= set(ids)
+    for r in everything():
+        assert f"#{r.experiment.name}" in links
+        assert f"({r.experiment.name})=\n### " in page.markdown
+        assert f"](#{r.experiment.name})" in page.markdown
+    folded = replace(table(), lines=20 * table().lines)
+    assert "<details open><summary>Table of 6 rows" in page.html
+    assert "<details><summary>Table of 120 rows" in written([folded], tmp_path).html
+
+
+def test_pictures_are_inside_the_page_and_beside_the_markdown(tmp_path):
+    name = table().experiment.name
+    picture = png(tmp_path / "out" / "a folder" / "p.png")
+    page = written(everything(), tmp_path, pictures={name: picture})
+    assert "![Table 2: what it is about](a%20folder/p.png)" in page.markdown
+    image = {n: value for tag, n, value in page.attributes if tag == "img"}
+    assert image["src"].startswith("data:image/png;base64,iVBOR")
+    assert (image["width"], image["height"]) == ("40", "20")
+    assert image["alt"] == "Table 2: what it is about"
+
+
+def test_what_comes_from_files_is_escaped(tmp_path):
+    page = written([hostile()], tmp_path, command=f"volmar '{HOSTILE}' ```")
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert not [a for a in page.attributes if a[1].startswith("on")]
+    assert page.words.count("<script>alert(1)</script>") >= 8
+    escaped = r"""\<script>alert(1)\</script> \| a & b \&amp; "x" 'y' \$z\$ \*e\* \[l\](u) \`c\`"""
+    assert page.markdown.count(escaped) >= 8
+    assert "````text\n" in page.markdown
+    assert len(cells(page.markdown, escaped, escaped)) == 9
+
+
+def test_nothing_in_the_page_points_outside(tmp_path):
+    picture = png(tmp_path / "p.png")
+    shown = [curves(), table(), times()]
+    page = written(shown, tmp_path, pictures={shown[0].experiment.name: picture})
+    links = [value for _, name, value in page.attributes if name in ("href", "src", "action")]
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+    assert "http:" not in page.html
+    assert "https:" not in page.html
+    assert not re.search(r"url\(|@import", page.html)
+    policy = next(value for _, name, value in page.attributes if value and "default-src" in value)
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "script-src 'sha256-" in policy
+
+
+def test_files_appear_whole_and_replace_older_ones(tmp_path, monkeypatch):
+    before = written([table()], tmp_path).html
+
+    def broken(*_):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", broken)
+        with pytest.raises(OSError, match="disk full"):
+            written([times()], tmp_path)
+    folder = tmp_path / "out"
+    assert (folder / "reproduction.html").read_text(encoding="utf-8") == before
+    assert sorted(p.name for p in folder.iterdir()) == ["reproduction.html", "reproduction.md"]
+    assert written([times()], tmp_path).html != before
+    assert written([times()], tmp_path, stem="times-quick").path.name == "times-quick.html"
+
+
+def test_sphinx_takes_the_markdown_without_a_warning(tmp_path):
+    pytest.importorskip("myst_parser")
+    name = table().experiment.name
+    folder = tmp_path / "docs"
+    picture = png(folder / "p.png")
+    given = [*everything(), reproduced("mvc-jmlr-2013-table-9", note="1. % (a)= +++ |x| {r}`y`")]
+    page, _ = write_reproduction(given, folder, command=COMMAND, pictures={name: picture})
+    page.rename(folder / "index.md")
+    (folder / "conf.py").write_text(
+        "extensions = ['myst_parser']\nmyst_heading_anchors = 3\n"
+        "myst_enable_extensions = ['dollarmath', 'colon_fence']\n"
+    )
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", folder, tmp_path / "html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    html = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in html
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt; | a &amp; b &amp;amp;") >= 8
+    assert f'href="#{name}"' in html
+    assert "1. % (a)= +++ |x| {r}`y`" in html
+
+
+# ------------------------------------------------------------------------------ in a browser
+
+
+@pytest.fixture
+def path(tmp_path):
+    picture = png(tmp_path / "p.png", 1600, 300)
+    pictures = {"mvc-jmlr-2013-figure-7": picture, "mvc-jmlr-2013-table-2": picture}
+    return written(everything(), tmp_path, pictures=pictures).path
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_opens_it_without_a_complaint(browser, path, width, theme):
+    browser.open(path, width, theme)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.querySelector('main').scrollWidth") <= width
+    loaded = "[...document.images].map(i => [i.naturalWidth, i.width <= innerWidth])"
+    assert browser.run(loaded) == [[1600, True]] * 2
+    dark = browser.run("getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(13, 17, 23)") == (theme == "dark")
+    assert browser.complaints() == []
+    sent = [url for url in browser.requests() if not url.startswith("data:image/png")]
+    assert sent == [path.resolve().as_uri()]
+
+
+def test_verdicts_are_filtered(browser, path):
+    browser.open(path)
+    shown = (
+        "[...document.querySelectorAll('section[data-status]')]"
+        ".filter(s => s.offsetHeight).map(s => s.id)"
+    )
+    assert len(browser.run(shown)) == 6
+    browser.click('[data-filter="reproduced"]')
+    assert browser.run(shown) == ["mvc-jmlr-2013-table-2"]
+    assert browser.run("document.getElementById('told').textContent") == "1 of 6 shown"
+    assert (
+        browser.run("[...document.querySelectorAll('.paper')].filter(p => p.offsetHeight).length")
+        == 1
+    )
+    pressed = "document.querySelector('[aria-pressed=\"true\"]').textContent"
+    assert browser.run(pressed) == "reproduced"
+    browser.run("document.querySelector('[data-filter=\"not reproduced\"]').focus()")
+    browser.press("Enter")
+    assert browser.run(shown) == ["mvc-aistats-2011-table-1", "odd-paper-table-1"]
+    browser.click('[data-filter=""]')
+    assert len(browser.run(shown)) == 6
+    assert browser.complaints() == []

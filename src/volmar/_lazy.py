@@ -1,0 +1,52 @@
+"""Packages whose public names are imported when they are first used."""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+__all__ = ["attach"]
+
+
+class _LazyPackage(ModuleType):
+    """A package that imports a public name from its module on first access."""
+
+    _homes: dict[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        homes = self.__dict__["_homes"]
+        if name not in homes:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing a module must not hide the public function of the same name.
+        if name not in self._homes or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *self._homes})
+
+
+def attach(package: str, **modules: str) -> None:
+    """Make the public names of a package importable from it, and import none of them yet.
+
+    It sets ``__all__``, too. Type checkers find the imports under ``if TYPE_CHECKING``.
+
+    Parameters
+    ----------
+    package : str
+        ``__name__`` of the package.
+    **modules : str
+        The public names of each module of the package, separated by spaces. Modules of other
+        packages are given by their full name.
+    """
+    homes: dict[str, str] = {}
+    for module, names in modules.items():
+        full = module if module.startswith("volmar.") else f"{package}.{module}"
+        homes.update(dict.fromkeys(names.split(), full))
+    room = sys.modules[package]
+    room.__dict__.update(_homes=homes, __all__=sorted(homes))
+    room.__class__ = _LazyPackage
