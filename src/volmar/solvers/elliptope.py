@@ -13,7 +13,7 @@ comes with it bounds how far the value is from the optimum.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class ElliptopeResult(Result):
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
+        Multipliers s of ``|M1| <= max_row_sum`` that the bound was found with, all the same where
         their mean is bounded; zero where there is no such constraint.
 
     `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
@@ -90,8 +90,8 @@ def solve_elliptope_saddle(
     reg: float = 1.0,
     C: float = 1.0,
     unit_norm: bool = True,
-    balance: float | None = None,
-    balance_of: Literal["mean", "rows"] = "mean",
+    max_row_sum: float | None = None,
+    each_row: bool = False,
     tol: float = 1e-6,
     max_iter: int = 1000,
     random_state: int = 0,
@@ -105,7 +105,7 @@ def solve_elliptope_saddle(
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
     is a global minimum (Burer and Monteiro); at most 12 are used, and the gap shows whether they
-    were enough. The balance is held by an augmented Lagrangian.
+    were enough. The max_row_sum is held by an augmented Lagrangian.
     With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
     solved without its balance first, whose M may be balanced and whose bound holds in any case,
     and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
@@ -136,12 +136,12 @@ def solve_elliptope_saddle(
         Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
     unit_norm : bool, default=True
         Whether eta is free (JMLR eq. 13) or zero (eq. 22).
-    balance : float, optional
+    max_row_sum : float, optional
         b; no constraint if not given.
-    balance_of : {"mean", "rows"}, default="mean"
-        Whether b bounds the mean of M's row sums, which has one multiplier, or the size of each of
-        them, ``|M1| <= b``, which has n and converges slowly. For b = 0 they are the same, and
-        the rows are bounded.
+    each_row : bool, default=False
+        Whether b bounds the size of each of M's row sums, ``|M1| <= b``, which has n multipliers
+        and converges slowly, or their mean, which has one. For b = 0 they are the same, and the
+        rows are bounded.
     tol : float, default=1e-6
         Relative gap to stop at: over the smaller of the value and what M can change of it.
     max_iter : int, default=1000
@@ -161,12 +161,12 @@ def solve_elliptope_saddle(
     >>> import numpy as np
     >>> from volmar.solvers import solve_elliptope_saddle
     >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> result = solve_elliptope_saddle(Q, balance=0.0)
+    >>> result = solve_elliptope_saddle(Q, max_row_sum=0.0)
     >>> result.is_certified(1e-5)
     True
     """
-    saddle = _Saddle(Q, reg, C, unit_norm, balance, balance_of)
-    n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
+    saddle = _Saddle(Q, reg, C, unit_norm, max_row_sum, each_row)
+    n_constraints = saddle.n * (2 if max_row_sum is not None and saddle.by_rows else 1)
     rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
     V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
@@ -174,9 +174,9 @@ def solve_elliptope_saddle(
         # Without its balance the problem is easy, and no balanced M is below it.
         saddle.holds_balance = False
         run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
-        saddle.holds_balance = balance is not None
+        saddle.holds_balance = max_row_sum is not None
         # With a multiplier a row, what takes time is these, which long rounds hardly update.
-        if balance is None or not saddle.by_rows:
+        if max_row_sum is None or not saddle.by_rows:
             saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
     run.rounds(V, max_iter)
     return run.result()
@@ -312,12 +312,10 @@ class _Saddle:
         reg: float,
         C: float,
         unit_norm: bool,
-        balance: float | None,
-        balance_of: str,
+        max_row_sum: float | None,
+        each_row: bool,
     ):
         self.n = Q.shape[0]
-        if balance_of not in ("mean", "rows"):
-            raise ValueError(f"balance_of must be one of 'mean', 'rows', got {balance_of!r}.")
         if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
             raise ValueError(
                 f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
@@ -332,14 +330,14 @@ class _Saddle:
             self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
         # On the unit sphere no entry is beyond 1.
         self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
-        self.balance = balance
+        self.max_row_sum = max_row_sum
         # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
-        self.by_rows = balance_of == "rows" or balance == 0
+        self.by_rows = each_row or max_row_sum == 0
         self.inner = BoxQP(self.n, self.C, unit_norm=unit_norm)
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.violation = np.inf
-        self.holds_balance, self.smoothing = balance is not None, 0.0
+        self.holds_balance, self.smoothing = max_row_sum is not None, 0.0
         # The inner maximum without smoothing, for the value.
         self.exact = self.inner if unit_norm else BoxQP(self.n, self.C, unit_norm=False)
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
@@ -410,19 +408,19 @@ class _Saddle:
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
         """Multipliers that the augmented Lagrangian would take at these row sums of M."""
         if not self.by_rows:
-            above = sums.sum() - self.n * self.balance
+            above = sums.sum() - self.n * self.max_row_sum
             return np.maximum(self.s_plus + self.penalty * above, 0.0), self.s_minus
-        plus = np.maximum(self.s_plus + self.penalty * (sums - self.balance), 0.0)
-        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.balance), 0.0)
+        plus = np.maximum(self.s_plus + self.penalty * (sums - self.max_row_sum), 0.0)
+        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.max_row_sum), 0.0)
         return plus, minus
 
     def _violation(self, V: NDArray) -> float:
         """How far M is beyond the balance, in the units of its row sums."""
-        if self.balance is None:
+        if self.max_row_sum is None:
             return 0.0
         sums = V @ V.sum(axis=0)
         worst = np.abs(sums).max() if self.by_rows else sums.mean()
-        return max(float(worst) - self.balance, 0.0)
+        return max(float(worst) - self.max_row_sum, 0.0)
 
     def update_multipliers(self, V: NDArray) -> None:
         """Take the multipliers over, and weigh the constraint more where it lags behind."""
@@ -467,7 +465,7 @@ class _Saddle:
     def _image(self, x: NDArray, a: NDArray, s: NDArray) -> NDArray:
         """Return G x."""
         image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
-        if self.balance is not None:
+        if self.max_row_sum is not None:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
         return image
 
@@ -485,7 +483,7 @@ class _Saddle:
         y = np.einsum("ij,ij->i", product(V), V)
         excess = max(self._largest(product, y), 0.0)
         bound = 2 * a.sum() - y.sum() - self.n * excess
-        return float(bound - (self.balance or 0.0) * np.abs(s).sum())
+        return float(bound - (self.max_row_sum or 0.0) * np.abs(s).sum())
 
     def _largest(self, product: Any, y: NDArray) -> float:
         """Largest eigenvalue of G - Diag(y)."""
