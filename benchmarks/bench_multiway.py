@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 import volmar
 from benchmarks.rivals import bisecting_kmeans, gaussian_mixture, kmeans
 from benchmarks.table import Table
-from volmar.base.graph import build_graph
 from volmar.datasets import data_folder, load
+from volmar.graphs.graph import build_graph
 
 MOST_ROWS = 5000
 SPECTRAL = "SpectralClustering (same graph)"

@@ -8,9 +8,9 @@ the like give the estimators; everything else is in the modules named in the doc
 from typing import TYPE_CHECKING
 
 from volmar._lazy import attach
-from volmar._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from volmar._version import __version__ as __version__
     from volmar.baselines import SMIC as SMIC
     from volmar.baselines import DiscriminativeKMeans as DiscriminativeKMeans
     from volmar.baselines import KernelKMeans as KernelKMeans
@@ -53,16 +53,4 @@ CLUSTERERS = (
     "SoftLabelMVC",
 )
 
-if not TYPE_CHECKING:
-    attach(
-        __name__,
-        baselines=(
-            "DiscriminativeKMeans KernelKMeans LDAKMeans NormalizedCut "
-            "NormalizedSpectralClustering SMIC"
-        ),
-        margin="CPMMC GMMC IterSVR KernelCPMMC LGMMC MultivariateMMC SDPMMC SKMMC",
-        separation="MSPC MinimaxProbabilityMachine",
-        table_clusterer="TableClusterer",
-        volume="HardLabelMVC SoftLabelMVC VolumeRegularizedClassifier",
-        _version="__version__",
-    )
+attach(__name__)

@@ -1,11 +1,14 @@
 """Packages whose public names are imported when they are first used."""
 
+import re
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 __all__ = ["attach"]
+
+_IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \w+", flags=re.MULTILINE)
 
 
 class _LazyPackage(ModuleType):
@@ -30,23 +33,19 @@ class _LazyPackage(ModuleType):
         return sorted({*self.__dict__, *self._homes})
 
 
-def attach(package: str, **modules: str) -> None:
+def attach(package: str) -> None:
     """Make the public names of a package importable from it, and import none of them yet.
 
-    It sets ``__all__``, too. Type checkers find the imports under ``if TYPE_CHECKING``.
+    The names are those that the package imports under ``if TYPE_CHECKING``, one ``from module
+    import name as name`` each, where type checkers find them, too. It sets ``__all__``.
 
     Parameters
     ----------
     package : str
         ``__name__`` of the package.
-    **modules : str
-        The public names of each module of the package, separated by spaces. Modules of other
-        packages are given by their full name.
     """
-    homes: dict[str, str] = {}
-    for module, names in modules.items():
-        full = module if module.startswith("volmar.") else f"{package}.{module}"
-        homes.update(dict.fromkeys(names.split(), full))
     room = sys.modules[package]
+    source = room.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+    homes = {name: home for home, name in _IMPORT.findall(source)}
     room.__dict__.update(_homes=homes, __all__=sorted(homes))
     room.__class__ = _LazyPackage

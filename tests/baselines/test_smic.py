@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import SMIC
-from volmar.base.graph import Graph
 from volmar.base.numbering import cluster_order
 from volmar.baselines.smic import KernelSpectrum, information_maximization, positive_shares
 from volmar.datasets import load, make_two_gaussians
@@ -23,6 +22,7 @@ from volmar.graphs import (
     local_scaling_similarity,
     make_similarity,
 )
+from volmar.graphs.graph import Graph
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 

@@ -14,7 +14,6 @@ from volmar.graphs import (
     degrees,
     laplacian,
     local_scaling_similarity,
-    warn_if_disconnected,
 )
 
 KINDS = ["unnormalized", "symmetric", "random_walk"]
@@ -163,11 +162,3 @@ def test_message_names_count_sizes_and_remedy():
     assert "5 connected components (smallest: 1, 1, 3 of 245 points)" in message
     assert "raise n_neighbors or sigma" in message
     assert component_message([0, 0]) == ""
-
-
-def test_warning_only_when_disconnected():
-    assert warn_if_disconnected(np.ones((3, 3))) == 1
-    with pytest.warns(UserWarning, match="2 connected components") as caught:
-        assert warn_if_disconnected(np.kron(np.eye(2), np.ones((3, 3)))) == 2
-    assert len(caught) == 1
-    assert caught[0].filename == __file__

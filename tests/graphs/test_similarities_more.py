@@ -14,7 +14,6 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.neighbors import KNeighborsTransformer
 
 from volmar import NormalizedCut, NormalizedSpectralClustering
-from volmar.base.graph import build_graph
 from volmar.datasets import make_two_moons
 from volmar.graphs import (
     CallableSimilarity,
@@ -23,6 +22,7 @@ from volmar.graphs import (
     make_similarity,
     nearest_neighbors_similarity,
 )
+from volmar.graphs.graph import build_graph
 from volmar.metrics import clustering_error
 
 BOTH = [NormalizedSpectralClustering, NormalizedCut]

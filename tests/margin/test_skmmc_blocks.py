@@ -299,8 +299,7 @@ def test_what_is_asked_for_ahead_leaves_the_basis_alone():
     X, y = clouds()
     source = BasisSource(as_table(in_blocks(X)), gamma=0.05, random_state=0)
     labels = source._images.table.beside(da.from_array(np.where(y, 1.0, -1.0), chunks=1300))
-    with source.together():
-        source.vector(labels / N)
+    source.prefetch(lambda: source.vector(labels / N))
     assert source.version == source.n_passes == 0
     a = source.vector(labels / N)
     assert source.version == 2

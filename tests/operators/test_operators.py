@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from volmar import _memory
 from volmar._checks import fix_signs
-from volmar.operators import DenseOperator, LowRankOperator, SparseOperator, as_operator
+from volmar.operators import DenseOperator, SparseOperator, as_operator
 from volmar.operators import dense as dense_module
 from volmar.operators import sparse as sparse_module
 from volmar.operators.conjugate_gradients import conjugate_gradients
@@ -44,14 +44,10 @@ def random_spd(rng, n, low=0.1):
     return basis @ np.diag(np.sort(low + rng.random(n))) @ basis.T
 
 
-@pytest.fixture(params=["dense", "sparse", "low-rank"])
+@pytest.fixture(params=["dense", "sparse"])
 def backend(request, rng):
     """An operator and the same matrix, written out."""
     n = 60
-    if request.param == "low-rank":
-        Z = rng.standard_normal((n, 7)) / 10
-        c = 1.1 * linalg.norm(Z, 2) ** 2
-        return LowRankOperator(Z, c=c), c * np.eye(n) - Z @ Z.T
     if request.param == "dense":
         Q = random_spd(rng, n)
         Q = (Q + Q.T) / 2
@@ -96,30 +92,6 @@ def test_indefinite_shift_is_solved(backend, rng):
     solution = operator.solve(shift, b)
     assert solution.residual < 1e-9
     np.testing.assert_allclose(Q @ solution.x + shift * solution.x, b, atol=1e-7)
-
-
-@given(seed=st.integers(0, 10_000), n=st.integers(2, 25), sign=st.sampled_from([-1, 1]))
-@settings(max_examples=40, deadline=None)
-def test_low_rank_is_woodbury(seed, n, sign):
-    rng = np.random.default_rng(seed)
-    Z = rng.standard_normal((n, rng.integers(1, n + 3)))
-    c = 1.01 * linalg.norm(Z, 2) ** 2 + 0.1
-    Q = c * np.eye(n) + sign * Z @ Z.T
-    operator = LowRankOperator(Z, c=c, sign=sign)
-    b = rng.standard_normal(n)
-    np.testing.assert_allclose(operator.matvec(b), Q @ b, rtol=1e-9, atol=1e-9)
-    assert operator.solve(0.2, b).residual < 1e-9
-    k = int(rng.integers(1, n + 1))
-    pairs = operator.smallest_eigenpairs(k)
-    np.testing.assert_allclose(pairs.values, linalg.eigvalsh(Q)[:k], rtol=1e-8, atol=1e-8)
-    assert pairs.residuals.max() < 1e-7 * c
-
-
-def test_low_rank_refuses_an_indefinite_matrix(rng):
-    with pytest.raises(ValueError, match="larger c"):
-        LowRankOperator(rng.standard_normal((10, 2)), c=0.5)
-    with pytest.raises(ValueError, match="sign must be"):
-        LowRankOperator(rng.standard_normal((10, 2)), c=100, sign=2)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +376,6 @@ def test_singular_matrices_are_refused_alike(rng):
     for operator, shift, right in (
         (as_operator(D), -2.0, b),
         (as_operator(sparse.csr_matrix(D)), -2.0, b),
-        (LowRankOperator(rng.standard_normal((3, 1)), c=100.0), -100.0, b),
         (as_operator(L), 0.0, rng.standard_normal(n)),
     ):
         with pytest.raises(np.linalg.LinAlgError, match=f"singular.*shift={shift:g}"):
@@ -500,11 +471,3 @@ def test_fill_sees_the_fuller_half():
     flat[0, 1:200] = flat[1:200, 0] = -1e-3  # the hub that a single ball would start from
     L = sparse.csr_matrix(sparse.block_diag([sparse.csr_matrix(flat), blobs(6000)[0]]))
     assert predicted_fill(L) > 20
-
-
-def test_low_rank_is_exact_down_to_tiny_singular_values(rng):
-    U = linalg.qr(rng.standard_normal((50, 4)), mode="economic")[0]
-    Z = U * np.array([1.0, 1e-3, 1e-6, 1e-8])
-    operator = LowRankOperator(Z, c=1e-9, sign=1)
-    assert np.abs(operator._U.T @ operator._U - np.eye(4)).max() < 1e-12
-    assert operator.solve(0.0, rng.standard_normal(50)).residual < 1e-6  # condition 1e9

@@ -25,7 +25,9 @@ from volmar.rows import (
     as_rows,
     as_table,
     drawn_rows,
+    in_one_pass,
     is_dask,
+    prefetch,
 )
 from volmar.rows.blocks import tile as tile_module
 from volmar.rows.blocks.recipes import Apply, digest
@@ -349,9 +351,9 @@ def test_first_beyond_refuses():
     table, (v,), _ = vectors(6, (4,), 0, "f8")
     with pytest.raises(ValueError, match="never rises"):
         table.full(0.0, float).first_beyond(np.array([0.0]))
-    with pytest.raises(TypeError, match="only being asked for"), table.together():
-        abs(v).first_beyond(np.array([0.5]))
-    assert not table.is_asking
+    with pytest.raises(TypeError, match="only being asked for"):
+        table.prefetch(lambda: abs(v).first_beyond(np.array([0.5])))
+    assert not table.is_collecting
 
 
 def test_vectors_are_no_arrays():
@@ -742,58 +744,65 @@ def test_one_pass_brings_everything_together():
             rows.centered_with_moments()[1].weight,
         )
 
-    def together():
-        with rows.together():
-            assert rows.is_asking
-            asked()
+    def prefetched():
+        rows.prefetch(lambda: (asked(), found.append(rows.table.is_collecting)))
 
-    (report,) = passes_of(together)
-    assert not rows.is_asking
+    found = []
+    (report,) = passes_of(prefetched)
+    assert found == [True]
+    assert not rows.table.is_collecting
     assert (report.n_rows, report.n_blocks) == (24, 4)
     assert report.seconds >= 0
     assert {"Sum", "Extremes", "MomentSum", "Combination", "Binned"} <= set(report.figures)
     # What is known needs no pass, inside or outside.
     assert not passes_of(asked)
-    assert not passes_of(together)
+    assert not passes_of(prefetched)
     plain = as_rows(in_blocks(X, (24,)))
     assert rows.mean()[0] == pytest.approx(plain.mean()[0])
     assert rows.table.rows_of.n_passes == report.number
 
 
-def test_nested_together():
-    table, (v, w), _ = vectors(20, (6,), 0, "f8", "i8")
+def test_passes_within_a_pass():
+    table, (v, w), (a, b) = vectors(20, (6,), 0, "f8", "i8")
+    found = []
 
-    def action():
-        with table.together():
-            v.sum()
-            with table.together():
-                w.sum()
-            assert table.is_asking
-            v.max()
+    def outer():
+        return v.sum(), in_one_pass(w.sum, None, w), v.max()
 
-    assert len(passes_of(action)) == 1
-    assert not passes_of(lambda: (v.sum(), w.sum(), v.max()))
-    assert not passes_of(lambda: table.together().__enter__)
+    assert len(passes_of(lambda: found.append(in_one_pass(outer, table)))) == 1
+    assert found == [(a.sum(), b.sum(), a.max())]
+    assert not table.is_collecting
+    assert not passes_of(outer)
 
 
-def test_errors_inside_together_leave_a_clean_table():
+def test_rows_in_memory_are_asked_once():
+    X, _ = data()
+    calls = []
+    assert as_rows(X).in_one_pass(lambda: calls.append(1) or 3) == 3
+    assert in_one_pass(lambda: calls.append(1) or 4, X, None) == 4
+    as_rows(X).prefetch(lambda: calls.append(1))
+    prefetch(lambda: calls.append(1), X)
+    assert len(calls) == 2
+
+
+def test_errors_inside_a_pass_leave_a_clean_table():
     table, (v,), (a,) = vectors(20, (6,), 0, "f8")
 
     def failing():
-        with pytest.raises(KeyError), table.together():
-            {}[v.sum()]
+        with pytest.raises(KeyError):
+            table.prefetch(lambda: {}[v.sum()])
 
     assert not passes_of(failing)
-    assert not table.is_asking
+    assert not table.is_collecting
     assert v.sum() == a.sum()
-    with pytest.raises(TypeError, match="picked"), table.together():
-        v[[1, 2]]
-    assert not table.is_asking
+    with pytest.raises(TypeError, match="picked"):
+        table.prefetch(lambda: v[[1, 2]])
+    assert not table.is_collecting
     # An error of a block itself.
     broken = as_beside(table, table.rows_of.X[:, 0].map_blocks(_fail, dtype=float), "broken")
-    with pytest.raises(ZeroDivisionError), table.together():
-        broken.sum()
-    assert not table.is_asking
+    with pytest.raises(ZeroDivisionError):
+        table.prefetch(broken.sum)
+    assert not table.is_collecting
     assert table.rows_of.n_passes == 1
 
 
@@ -805,9 +814,7 @@ def test_stand_ins_do_not_stay():
     X, rng = data()
     rows = as_rows(in_blocks(X), sample_weight=rng.random(24) + 0.5)
     rows.first_guess()
-    with rows.together():
-        rows.mean()
-        rows.centered_with_moments()
+    rows.prefetch(lambda: (rows.mean(), rows.centered_with_moments()))
     dense = DenseRows(X, sample_weight=rows.weights.to_dask().compute())
     close(rows.mean(), dense.mean())
     assert rows.total_weight == pytest.approx(dense.total_weight)
@@ -882,9 +889,7 @@ def figures_of(X, sample_weight=None):
     rows = as_rows(X, sample_weight=sample_weight)
     centred = rows.centered()
     chosen = centred.scores(np.ones(X.shape[1])) > 0
-    with rows.together():
-        chosen.sum()
-        centred.moments(chosen, center=np.zeros(X.shape[1]))
+    rows.prefetch(lambda: (chosen.sum(), centred.moments(chosen, center=np.zeros(X.shape[1]))))
     drawn = drawn_rows(X.shape[0], rows.weights, 3, np.random.default_rng(0))
     part = centred.moments(chosen, center=np.zeros(X.shape[1]))
     nothing = centred.moments(chosen & ~chosen, center=np.zeros(X.shape[1])).weight
@@ -1114,9 +1119,7 @@ def test_figures_are_kept_up_to_a_size(monkeypatch):
 
     monkeypatch.setattr(table_module, "KEPT_BYTES", 100)
     table, (v,), (a,) = vectors(9, (4,), 0, "f8")
-    with table.together():
-        for k in range(40):
-            (v + k).sum()
+    table.prefetch(lambda: [(v + k).sum() for k in range(40)])
     assert len(table.rows_of._known) <= 40
     for k in range(40):
         assert (v + k).sum() == (a + k).sum()

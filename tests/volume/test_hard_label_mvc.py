@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from volmar import HardLabelMVC
-from volmar.base.graph import build_graph
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity
+from volmar.graphs.graph import build_graph
 from volmar.metrics import clustering_error
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP

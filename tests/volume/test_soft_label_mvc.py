@@ -23,7 +23,7 @@ from volmar.graphs import (
     local_scaling_similarity,
 )
 from volmar.metrics import clustering_error
-from volmar.operators import LowRankOperator
+from volmar.operators import as_operator
 from volmar.solvers import Status
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
@@ -160,7 +160,7 @@ def test_q_may_be_a_matrix_an_operator_or_a_function():
         model = SoftLabelMVC(Q=Q).fit(X)
         np.testing.assert_array_equal(model.labels_, default.labels_)
     Z = np.linalg.qr(np.column_stack([np.ones(150), X, X**2]))[0]
-    low_rank = SoftLabelMVC(Q=LowRankOperator(0.9 * Z, c=1.0)).fit(X)
+    low_rank = SoftLabelMVC(Q=as_operator(np.eye(150) - 0.81 * Z @ Z.T)).fit(X)
     assert max(low_rank.result_.residuals.values()) < 1e-8
     kernel = SoftLabelMVC(Q="kernel", affinity="gaussian", sigma="mean/4").fit(X)
     assert kernel.eigenvalues_[-1] > 100  # n I - W

@@ -13,13 +13,13 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from volmar import SoftLabelMVC
-from volmar.base.graph import Graph
 from volmar.graphs import (
     density_scaling_similarity,
     gaussian_similarity,
     laplacian,
     local_scaling_similarity,
 )
+from volmar.graphs.graph import Graph
 from volmar.metrics import clustering_error, normalized_cut
 from volmar.operators import DenseOperator, EigenPairs, Solution, as_operator
 from volmar.solvers import Status

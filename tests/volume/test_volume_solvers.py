@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, laplacian, local_scaling_similarity
-from volmar.operators import LowRankOperator, as_operator
+from volmar.operators import as_operator
 from volmar.solvers import Status
 from volmar.volume import VolumeProblem
 from volmar.volume.alternation import alternate, minimise_given_labels
@@ -57,8 +57,8 @@ def low_rank_case(name, n):
     W = gaussian_similarity(X, sigma="mean/4")
     values, vectors = np.linalg.eigh(W / np.sqrt(np.outer(W.sum(0), W.sum(0))))
     Z = vectors[:, -12:] * np.sqrt(np.maximum(values[-12:], 0))
-    c = 1.0 + 1.0 / n
-    return c * np.eye(n) - Z @ Z.T, LowRankOperator(Z, c=c)
+    Q = (1.0 + 1.0 / n) * np.eye(n) - Z @ Z.T
+    return Q, as_operator(Q)
 
 
 CASES = {"dense": dense_case, "sparse": sparse_case, "low-rank": low_rank_case}

@@ -12,11 +12,5 @@ if TYPE_CHECKING:
     from volmar.base.tree import SplitTree as SplitTree
     from volmar.solvers import Result as Result
     from volmar.solvers import Status as Status
-else:
-    attach(
-        __name__,
-        clusterer="Clusterer WeightedClusterer",
-        recursion="RecursiveResult",
-        tree="SplitNode SplitTree",
-        **{"volmar.solvers": "Result Status"},
-    )
+
+attach(__name__)

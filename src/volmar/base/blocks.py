@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from volmar._checks import check_weight_range
-from volmar.rows import BlockRows, BlockTable, RowVector, as_beside, as_table, is_dask
+from volmar.rows import (
+    BlockRows,
+    BlockTable,
+    RowVector,
+    as_beside,
+    as_table,
+    is_dask,
+    is_in_memory,
+)
 from volmar.rows.blocks.sums import Squares
 
 __all__ = [
@@ -20,6 +28,7 @@ __all__ = [
     "is_dask_frame",
     "lazily",
     "refuse_blocks",
+    "require_in_memory",
     "with_dask_vectors",
     "without_vectors",
 ]
@@ -36,6 +45,12 @@ def refuse_blocks(name: str, why: str = "") -> None:
         "clusters; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
         "which takes a dask array."
     )
+
+
+def require_in_memory(X: Any, name: str, why: str = "") -> None:
+    """Refuse rows in blocks, see `refuse_blocks`."""
+    if not is_in_memory(X):
+        refuse_blocks(name, why)
 
 
 def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
@@ -63,9 +78,12 @@ def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
         Asks for the other figures.
     """
     BlockRows(table).first_guess()
-    with table.together():
+
+    def ask() -> None:
         table.ask(Squares())
         ask_more()
+
+    table.prefetch(ask)
     square = table.ask(Squares())
     if not np.isfinite(square):
         raise ValueError(
@@ -93,10 +111,7 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {weights.dtype}.")
     weights = weights.astype(np.float64)
-    with table.together():
-        weights.min()
-        weights.sum()
-        np.count_nonzero(weights)
+    table.prefetch(lambda: (weights.min(), weights.sum(), np.count_nonzero(weights)))
     low, high = weights.min(), weights.max()
     check_weight_range(low, high)
     return weights

@@ -55,7 +55,7 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
 def ask_sizes(labels: Any, weights: Any) -> tuple[float, float, float]:
     """Return the weight of all rows in blocks, that of cluster 1, and the label of the first row.
 
-    Asked for inside `together`, a pass for other sums brings them.
+    Asked for inside `prefetch`, a pass for other sums brings them.
     """
     first_row = (labels * (labels.table.row_numbers() == 0)).sum()
     if weights is None:

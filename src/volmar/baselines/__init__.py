@@ -21,13 +21,5 @@ if TYPE_CHECKING:
     from volmar.baselines.normalized_spectral_clustering import SpectralResult as SpectralResult
     from volmar.baselines.smic import SMIC as SMIC
     from volmar.baselines.smic import SMICResult as SMICResult
-else:
-    attach(
-        __name__,
-        discriminative_kmeans="DiscriminativeKMeans DiscriminativeKMeansResult",
-        kernel_kmeans="KernelKMeans KernelKMeansResult",
-        lda_kmeans="LDAKMeans LDAKMeansResult",
-        normalized_cut="CutResult NormalizedCut",
-        normalized_spectral_clustering="NormalizedSpectralClustering SpectralResult",
-        smic="SMIC SMICResult",
-    )
+
+attach(__name__)

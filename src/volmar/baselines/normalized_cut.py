@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base import Clusterer, Result, Status
-from volmar.base.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.base.validation import check_count, check_number
+from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 
 # Rows of a dense W that are looked at together.
 BLOCK_ROWS = 256

@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
-from volmar.base.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.base.validation import check_count
+from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 from volmar.metrics import normalized_cut
 
 

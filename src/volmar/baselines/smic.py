@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
-from volmar.base.graph import Graph, build_graph
 from volmar.base.warn import warn_user
+from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
 
 # Eigenvalues below this part of the largest are not divided by: Lanczos settles them no better.

@@ -12,11 +12,5 @@ if TYPE_CHECKING:
     from volmar.datasets.loading import load as load
     from volmar.datasets.sources import data_folder as data_folder
     from volmar.datasets.tasks import list_datasets as list_datasets
-else:
-    attach(
-        __name__,
-        generators="make_blobs make_two_circles make_two_gaussians make_two_moons",
-        loading="load",
-        sources="data_folder",
-        tasks="list_datasets",
-    )
+
+attach(__name__)

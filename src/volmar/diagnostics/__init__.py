@@ -27,18 +27,5 @@ if TYPE_CHECKING:
     from volmar.evidence import SplitTestResult as SplitTestResult
     from volmar.evidence import label_test as label_test
     from volmar.evidence import split_test as split_test
-else:
-    attach(
-        __name__,
-        bound="BoundTerms ErrorBound error_bound",
-        cluster_description="ClusterDescription Difference",
-        cluster_names="suggested_names",
-        column_profiles="ColumnProfile ColumnProfiles column_profiles",
-        compare_numbers="NumberComparison NumberOfClusters compare_numbers",
-        conditions="StabilityReport stability_report",
-        describe_clusters="describe_clusters",
-        stability="ResamplingStability stability",
-        **{
-            "volmar.evidence": "LabelJoin LabelTestResult SplitTestResult label_test split_test",
-        },
-    )
+
+attach(__name__)

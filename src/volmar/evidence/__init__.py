@@ -46,29 +46,5 @@ if TYPE_CHECKING:
     from volmar.evidence.splits.split_test import split_test as split_test
     from volmar.evidence.splits.two_groups import two_group_direction as two_group_direction
     from volmar.evidence.way_around import has_way_around as has_way_around
-else:
-    attach(
-        __name__,
-        border_walk="Border",
-        combine="combine_p_values",
-        dither="column_resolutions dithered dithered_scores",
-        way_around="has_way_around",
-        **{
-            "volmar.evidence.labels.label_result": "LabelJoin LabelTestResult",
-            "volmar.evidence.labels.label_test": "label_test",
-            "volmar.evidence.modes.dip": "Dip DipTest dip_statistic dip_test",
-            "volmar.evidence.modes.humps": "HumpTest hump_test valley_mass",
-            "volmar.evidence.splits.along": "separation_along",
-            "volmar.evidence.splits.cells": "LinearCells",
-            "volmar.evidence.splits.curved": "fitted_border walk_candidate",
-            "volmar.evidence.splits.held_out": (
-                "DIRECTION LINEAR Candidate HeldOutTest SeenRows held_out_test"
-            ),
-            "volmar.evidence.splits.made": "make_split",
-            "volmar.evidence.splits.merging": "merged_labels",
-            "volmar.evidence.splits.pairs": "CellPair clearest_pairs",
-            "volmar.evidence.splits.searched": "SearchedRows n_searched searched_rows",
-            "volmar.evidence.splits.split_test": "SplitTestResult split_test",
-            "volmar.evidence.splits.two_groups": "two_group_direction",
-        },
-    )
+
+attach(__name__)

@@ -13,7 +13,6 @@ from volmar.graphs.laplacian import (
     connected_components,
     degrees,
     laplacian,
-    warn_if_disconnected,
 )
 from volmar.graphs.local_scaling import LocalScalingSimilarity, local_scaling_similarity
 from volmar.graphs.nearest_neighbors import (
@@ -51,5 +50,4 @@ __all__ = [
     "resolve_sigma",
     "rms_distance",
     "symmetrize",
-    "warn_if_disconnected",
 ]

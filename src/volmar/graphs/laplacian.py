@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ __all__ = [
     "connected_components",
     "degrees",
     "laplacian",
-    "warn_if_disconnected",
 ]
 
 _KINDS = ("unnormalized", "symmetric", "random_walk")
@@ -169,27 +167,6 @@ def component_message(labels: MatrixLike) -> str:
         "points). A split between components costs nothing, so small ones come off first: raise "
         "n_neighbors or sigma until the graph holds together, or drop the outlying points."
     )
-
-
-def warn_if_disconnected(W: MatrixLike, *, stacklevel: int = 2) -> int:
-    """Warn, once, when the graph of W falls into several components.
-
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (n, n)
-        Similarities.
-    stacklevel : int, default=2
-        As in `warnings.warn`, counted from the caller of this function at 2.
-
-    Returns
-    -------
-    int
-        The number of components.
-    """
-    count, labels = connected_components(W)
-    if count > 1:
-        warnings.warn(component_message(labels), UserWarning, stacklevel=stacklevel)
-    return count
 
 
 def _degrees(W: Any) -> NDArray:

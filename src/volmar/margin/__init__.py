@@ -24,22 +24,5 @@ if TYPE_CHECKING:
     from volmar.margin.sdp_mmc import SDPMMCProblem as SDPMMCProblem
     from volmar.margin.sdp_mmc import SDPMMCResult as SDPMMCResult
     from volmar.margin.skmmc import SKMMC as SKMMC
-else:
-    attach(
-        __name__,
-        cpmmc="CPMMC",
-        gmmc="GMMC GMMCResult",
-        iter_svr="IterSVR",
-        kernel_cpmmc="KernelCPMMC",
-        lgmmc="LGMMC",
-        multivariate_mmc="MultivariateMMC",
-        sdp_mmc="SDPMMC SDPMMCProblem SDPMMCResult",
-        skmmc="SKMMC",
-        **{
-            "volmar.margin.engine.descent": "MarginResult maximise_margin",
-            "volmar.margin.engine.problem": "MarginProblem",
-            "volmar.margin.relaxations.gmmc_problem": "GMMCProblem",
-            "volmar.margin.relaxations.iter_svr_solver": "IterSVRResult",
-            "volmar.margin.relaxations.lgmmc_solver": "LabelGenerationResult",
-        },
-    )
+
+attach(__name__)

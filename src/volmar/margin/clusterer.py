@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.blocks import check_block_labels, refuse_blocks
+from volmar.base.blocks import check_block_labels, require_in_memory
 from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
     check_choice,
@@ -248,10 +248,10 @@ class MarginClusterer(Clusterer):
         else:
             labels = self._hinge_labels(view, problem, labels)
             result = self._descend(problem, labels, float(self.C))
-        if view.source.passes_are_dear and result.labels.size:
-            with view.source.together():
-                np.ptp(result.labels)
-                ask_sizes(result.labels, prepared.weights)
+        if result.labels.size:
+            view.source.prefetch(
+                lambda: (np.ptp(result.labels), ask_sizes(result.labels, prepared.weights))
+            )
         return self._checked(result, problem)
 
     def _renumbered(self, prepared: Prepared, result: MarginResult, order: NDArray) -> Any:
@@ -340,12 +340,12 @@ class MarginClusterer(Clusterer):
         if not isinstance(self.init, str):
             return self._given_start(prepared, seed)
         if self.mode == "paper" and self.init == "auto":
-            if view.source.passes_are_dear:
-                refuse_blocks(
-                    f"{type(self).__name__}(mode='paper')",
-                    "it starts from k-means, which takes rows in memory; give init, the labels to "
-                    "start from",
-                )
+            require_in_memory(
+                view.start_rows(),
+                f"{type(self).__name__}(mode='paper')",
+                "it starts from k-means, which takes rows in memory; give init, the labels to "
+                "start from",
+            )
             return Start(self._candidates(view, prepared.weights, seed, ["k-means"])[0])
         part = self._part(view, prepared.weights, seed)
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
@@ -367,7 +367,7 @@ class MarginClusterer(Clusterer):
                 found = unequal_start(part.view, labels, part.weights, best)
                 if found is not None:
                     unequal, (best, of) = found, found
-        if best.normal is None and view.source.passes_are_dear:
+        if best.normal is None and part.chosen is not None:
             raise ValueError(ONE_SIDE)
         if best.normal is None:
             return Start(self._candidates(view, prepared.weights, seed, kinds[:1])[0])
@@ -407,15 +407,9 @@ class MarginClusterer(Clusterer):
 
     def _part(self, view: View, weights: NDArray | None, seed: int) -> Part:
         """Return the rows on which starts are compared: not too many, and not the fit's own."""
-        n = view.source.n_rows
-        is_here = not view.source.passes_are_dear
-        # Rows of weight 0 are none: with any of them the others are drawn, here as in blocks.
-        counts_all = weights is None or int(np.count_nonzero(weights)) == n
-        if n <= SAMPLE and is_here and counts_all and not view.is_stateful:
-            return Part(view, weights)
-        chosen = drawn_rows(n, weights, SAMPLE, np.random.default_rng(seed))
+        chosen = drawn_rows(view.source.n_rows, weights, SAMPLE, np.random.default_rng(seed))
         part = view.sampled(chosen)
-        if part is None:
+        if part is None or part is view:
             return Part(view, weights)
         return Part(part, None if weights is None else weights[chosen], chosen)
 

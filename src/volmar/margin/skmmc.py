@@ -56,7 +56,6 @@ class BasisView(View):
         Of `BasisSource`.
     """
 
-    is_stateful = True
     has_equal_lengths = True
 
     def __init__(self, X: Any, weights: NDArray | None = None, **settings: Any):

@@ -24,11 +24,5 @@ if TYPE_CHECKING:
     from volmar.metrics.label_free import volume as volume
     from volmar.metrics.separation import msp_score as msp_score
     from volmar.metrics.separation import separation_score as separation_score
-else:
-    attach(
-        __name__,
-        agreement="normalized_mutual_information pair_f_measure rand_index",
-        errors="balanced_clustering_error clustering_error",
-        label_free="imbalance normalized_cut volume",
-        separation="msp_score separation_score",
-    )
+
+attach(__name__)

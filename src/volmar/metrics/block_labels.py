@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,10 +47,7 @@ def check_labelled_blocks(X: Any, labels: Any) -> tuple[RowSource, RowVector, ND
     # Infinity in the first rows would be taken off infinity in the pass.
     _require_finite(rows.first_guess())
     try:
-        with table.together():
-            table.ask(Squares())
-            rows.mean()
-            vector.distinct()
+        rows.prefetch(lambda: (table.ask(Squares()), rows.mean(), vector.distinct()))
     except TypeError:
         _check_order(vector)
         raise
@@ -96,7 +94,7 @@ def is_sparse(rows: RowSource) -> bool:
 def figures_at_once(
     rows: RowSource, figure: Callable[[Name], Figure], names: Sequence[Name] | NDArray, size: int
 ) -> list[Figure]:
-    """Return a figure of the rows for each name; where passes are dear, by as few as can be.
+    """Return a figure of the rows for each name, by few passes.
 
     Parameters
     ----------
@@ -114,14 +112,13 @@ def figures_at_once(
     list
         A figure for each name.
     """
-    if not rows.passes_are_dear:
-        return [figure(name) for name in names]
     step = max(LEAST_FIGURES, KEPT_BYTES // (2 * size))
     found: list[Figure] = []
     for first in range(0, len(names), step):
         some = names[first : first + step]
-        with rows.together():
-            for name in some:
-                figure(name)
-        found.extend(figure(name) for name in some)
+        found += rows.in_one_pass(partial(_each, figure, some))
     return found
+
+
+def _each(figure: Callable[[Name], Figure], names: Sequence[Name] | NDArray) -> list[Figure]:
+    return [figure(name) for name in names]

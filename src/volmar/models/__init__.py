@@ -9,9 +9,5 @@ if TYPE_CHECKING:
     from volmar.models.store import SavedModel as SavedModel
     from volmar.models.store import load_model as load_model
     from volmar.models.store import save_model as save_model
-else:
-    attach(
-        __name__,
-        archive="ModelError",
-        store="SavedModel load_model save_model",
-    )
+
+attach(__name__)

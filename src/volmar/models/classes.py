@@ -112,7 +112,7 @@ def is_extension(value: Any) -> bool:
 @cache
 def known_functions() -> dict[str, Callable[..., Any]]:
     """Functions that a model may hold: scikit-learn's kernels, and rows of given similarities."""
-    graph = import_module("volmar.base.graph")
+    graph = import_module("volmar.graphs.graph")
     kernels = {f"kernel {name}": function for name, function in kernel_metrics().items()}
     return {"given similarities": graph._given_row_weights, **kernels}
 

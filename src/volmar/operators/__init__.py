@@ -7,14 +7,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from volmar.operators.dense import DenseOperator
-from volmar.operators.low_rank import LowRankOperator
 from volmar.operators.protocol import EigenPairs, Solution, SPDOperator
 from volmar.operators.sparse import SparseOperator
 
 __all__ = [
     "DenseOperator",
     "EigenPairs",
-    "LowRankOperator",
     "SPDOperator",
     "Solution",
     "SparseOperator",

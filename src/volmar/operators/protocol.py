@@ -31,7 +31,7 @@ class Solution:
     n_iter : int
         Iterations of conjugate gradients; 0 for a direct solve.
     method : str
-        What solved it: "cholesky", "lu", "woodbury", "cg" or "two-level".
+        What solved it: "cholesky", "lu", "cg" or "two-level".
     """
 
     x: FloatArray
@@ -53,8 +53,8 @@ class EigenPairs:
     residuals : ndarray of shape (k,)
         ``|Q v_j - values_j v_j|``, recomputed from Q.
     method : str
-        What computed them: "dense", "lanczos", "shift-invert", "lobpcg" or "low-rank", or
-        "known" where they were given.
+        What computed them: "dense", "lanczos", "shift-invert" or "lobpcg", or "known" where
+        they were given.
     """
 
     values: FloatArray
@@ -67,7 +67,7 @@ class SPDOperator(ABC):
     """A symmetric positive definite matrix Q behind a small protocol.
 
     Back ends keep Q as it is cheapest to hold and differ only in cost: an algorithm written
-    against this class runs on dense, sparse and low-rank Q alike.
+    against this class runs on dense and sparse Q alike.
     """
 
     n: int

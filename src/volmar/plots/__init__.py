@@ -16,16 +16,5 @@ if TYPE_CHECKING:
     from volmar.plots.projection import ProjectionDisplay as ProjectionDisplay
     from volmar.plots.silhouette import SilhouetteDisplay as SilhouetteDisplay
     from volmar.plots.tree import TreeDisplay as TreeDisplay
-else:
-    attach(
-        __name__,
-        clusters="ClusterDisplay",
-        convergence="ConvergenceDisplay ConvergenceLine",
-        eigen="EigenDisplay",
-        label_joins="LabelTestDisplay",
-        numbers="NumberOfClustersDisplay",
-        profiles="ColumnProfilesDisplay EffectsDisplay",
-        projection="ProjectionDisplay",
-        silhouette="SilhouetteDisplay",
-        tree="TreeDisplay",
-    )
+
+attach(__name__)

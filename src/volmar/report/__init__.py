@@ -17,13 +17,5 @@ if TYPE_CHECKING:
     from volmar.report.page import write_page as write_page
     from volmar.report.pictures import save_pictures as save_pictures
     from volmar.report.save_report import save_report as save_report
-else:
-    attach(
-        __name__,
-        cluster_page="write_report",
-        evidence="evidence_of sentences_of",
-        outcome="BestSplit Evidence Outcome Score",
-        page="Section Table write_page",
-        pictures="save_pictures",
-        save_report="save_report",
-    )
+
+attach(__name__)

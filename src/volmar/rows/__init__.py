@@ -5,6 +5,11 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
+    from volmar.rows.anywhere import in_one_pass as in_one_pass
+    from volmar.rows.anywhere import is_in_memory as is_in_memory
+    from volmar.rows.anywhere import moments_of_sides as moments_of_sides
+    from volmar.rows.anywhere import prefetch as prefetch
+    from volmar.rows.anywhere import take_rows as take_rows
     from volmar.rows.blocks import BlockRows as BlockRows
     from volmar.rows.blocks import BlockTable as BlockTable
     from volmar.rows.blocks import RowVector as RowVector
@@ -28,20 +33,5 @@ if TYPE_CHECKING:
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled
     from volmar.rows.standardized import standardized as standardized
-else:
-    attach(
-        __name__,
-        blocks="BlockRows BlockTable RowVector as_beside as_table is_dask",
-        cholesky="CholeskyMap",
-        convert="as_rows features_of scale_gamma",
-        dense="DenseRows",
-        draw="drawn_rows",
-        kernel="Kernel",
-        kernel_pca="KernelPCAMap",
-        mapped="MappedRows",
-        moments="Moments",
-        nystroem="NystroemMap",
-        protocol="BinSums RowSource",
-        sparse="SparseRows",
-        standardized="Standardized evenly_scaled standardized",
-    )
+
+attach(__name__)

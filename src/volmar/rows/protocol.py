@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from volmar.rows.moments import Moments
 
 __all__ = ["BinSums", "FeatureMap", "RowSource"]
+
+Values = TypeVar("Values")
 
 
 class BinSums(NamedTuple):
@@ -154,25 +156,24 @@ class RowSource(ABC):
             Weighted, but for `rows` and `labelled`.
         """
 
-    # What vectors over the rows are differs where the rows lie in blocks elsewhere.
+    def in_one_pass(self, f: Callable[[], Values]) -> Values:
+        """Return what `f` returns; all that it asks of the rows is answered by one pass.
 
-    #: Whether a pass is dear, so that figures should be asked for `together`.
-    passes_are_dear: bool = False
-    #: Whether figures are stand-ins now, inside `together`.
-    is_asking: bool = False
+        Where a pass is expensive, `f` is called twice: with placeholders, to collect its requests,
+        and with values. What it asks for must not depend on the values.
+        """
+        self.prefetch(f)
+        return f()
+
+    def prefetch(self, f: Callable[[], Any]) -> None:  # noqa: B027 -- cheap passes need none
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next.
+
+        It changes no answer: `f` is called with placeholders, or not at all.
+        """
 
     def full(self, value: Any, dtype: Any) -> Any:
         """Return a vector with the same value for every row."""
         return np.full(self.n_rows, value, dtype=dtype)
-
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context in which a source in blocks answers all questions by one pass.
-
-        It answers at the end: inside, figures are stand-ins, and what is done inside is done
-        again afterwards. Other sources answer at once, so that it is only for where
-        `passes_are_dear`.
-        """
-        return nullcontext()
 
     def signature(self, mask: Any) -> Any:
         """Return something that tells a set of rows from others."""

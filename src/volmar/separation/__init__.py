@@ -11,11 +11,5 @@ if TYPE_CHECKING:
     )
     from volmar.separation.mspc import MSPC as MSPC
     from volmar.separation.relabelling import MultiwaySeparationResult as MultiwaySeparationResult
-else:
-    attach(
-        __name__,
-        gep="SeparationResult",
-        minimax_probability_machine="MinimaxProbabilityMachine",
-        mspc="MSPC",
-        relabelling="MultiwaySeparationResult",
-    )
+
+attach(__name__)

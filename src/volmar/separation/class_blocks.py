@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
 from volmar.base.blocks import check_block_weights, check_blocks, check_entries
-from volmar.rows import BlockTable, RowSource, RowVector, as_beside, as_rows, is_dask
+from volmar.rows import BlockTable, RowSource, RowVector, as_beside, as_rows, in_one_pass, is_dask
 
 __all__ = ["CountedRows", "check_classes", "check_labelled_blocks", "class_weights"]
 
@@ -64,10 +64,9 @@ def check_labelled_blocks(
 
     try:
         if weights is not None:
-            with table.together():
-                labels.distinct()
-                check_block_weights(table, weights)
-            weights = check_block_weights(table, weights)
+            _, weights = in_one_pass(
+                lambda: (labels.distinct(), check_block_weights(table, sample_weight)), table
+            )
         check_entries(table, ask)
     except TypeError:
         _check_order(labels)

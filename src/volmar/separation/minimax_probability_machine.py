@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,8 +57,6 @@ FEATURE_BYTES = 2**28
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
 WORST_GAP = 1e-6
 
-Figures = TypeVar("Figures")
-
 # ---------------------------------------------------------------------------------- problem
 
 
@@ -69,22 +67,13 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
     leave no digits for the spread within.
     """
     zero, classes = np.zeros(z.scale.size), (positive, ~positive)
-    means = _in_one_pass(
-        z.rows, lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
+    means = z.rows.in_one_pass(
+        lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
     )
-    parts = _in_one_pass(
-        z.rows,
-        lambda: [z.rows.moments(c, center=m) for c, m in zip(classes, means, strict=True)],
+    parts = z.rows.in_one_pass(
+        lambda: [z.rows.moments(c, center=m) for c, m in zip(classes, means, strict=True)]
     )
     return [z.mean_and_covariance(part) for part in parts]
-
-
-def _in_one_pass(rows: RowSource, figures: Callable[[], Figures]) -> Figures:
-    """Return figures of the rows; where these lie in blocks, one pass brings all of them."""
-    if rows.passes_are_dear:
-        with rows.together():
-            figures()
-    return figures()
 
 
 # ----------------------------------------------------------------------------------- solver

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import Moments, Standardized
+from volmar.rows import Moments, RowSource, Standardized, moments_of_sides
 from volmar.separation.gep import SeparationResult
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
@@ -84,23 +87,14 @@ def separation_mpm(
     tol : float, default=0
         Share of switching rows at which to stop.
     """
-    weights, total = z.rows.weights, z.rows.total_weight
+    rows, total = z.rows, z.rows.total_weight
     center = z.moments.center
 
-    def weight(mask: NDArray) -> float:
-        return float(mask.sum() if weights is None else (weights * mask).sum())
-
     labels = labels.astype(bool)
-    # The smaller cluster is read, the other is what is left.
-    if z.rows.passes_are_dear:
-        with z.rows.together():
-            z.rows.moments(labels, center=center)
-            z.rows.signature(labels)
-    if z.rows.passes_are_dear or weight(labels) <= total / 2:
-        part = z.rows.moments(labels, center=center)
-    else:
-        part = z.moments - z.rows.moments(~labels, center=center)
-    seen = {z.rows.signature(labels)}
+    (part, _), key = rows.in_one_pass(
+        lambda: (moments_of_sides(rows, labels, z.moments), rows.signature(labels))
+    )
+    seen = {key}
     history: list[float] = []
     status, n_iter, moves, t = Status.MAX_ITER, 0, 1.0, 0.5
     w, threshold = np.zeros(z.kept.size), 0.0
@@ -113,15 +107,9 @@ def separation_mpm(
         t, w, threshold = machine.t, machine.w, -machine.intercept(mean1)
         history.append(-machine.probability)
         proposed = z.scores(w) > threshold
-        joined, left = proposed & ~labels, labels & ~proposed
-        if z.rows.passes_are_dear:
-            with z.rows.together():
-                np.mean(joined | left)
-                weight(proposed)
-                z.rows.signature(proposed)
-                for mask in (joined, left):
-                    z.rows.moments(mask, center=center)
-        moves = float(np.mean(joined | left))
+        moves, mass, key, joined, left = rows.in_one_pass(
+            partial(_changes, rows, center, labels, proposed)
+        )
         if moves <= tol and precision == ROUGH:
             precision = 1e-9  # once more, exactly: the answer is a fixed point of the machine
             continue
@@ -129,12 +117,11 @@ def separation_mpm(
             labels = proposed  # the sides of the plane that is returned
             status = Status.CONVERGED
             break
-        if not min_weight <= weight(proposed) <= total - min_weight:
+        if not min_weight <= mass <= total - min_weight:
             status = Status.DEGENERATE
             break
-        part = part + z.rows.moments(joined, center=center) - z.rows.moments(left, center=center)
+        part = part + joined - left
         labels = proposed
-        key = z.rows.signature(labels)
         if key in seen:
             status = Status.CYCLE
             break
@@ -149,4 +136,22 @@ def separation_mpm(
         w=w,
         threshold=threshold,
         reg=reg,
+    )
+
+
+def _changes(
+    rows: RowSource, center: NDArray, labels: Any, proposed: Any
+) -> tuple[float, float, Any, Moments, Moments]:
+    """Return the share of the rows that switch, weight and signature of the proposed cluster 1.
+
+    And the moments of the rows that join it, and of those that leave it.
+    """
+    joined, left = proposed & ~labels, labels & ~proposed
+    mass = proposed.sum() if rows.weights is None else (rows.weights * proposed).sum()
+    return (
+        float(np.mean(joined | left)),
+        float(mass),
+        rows.signature(proposed),
+        rows.moments(joined, center=center),
+        rows.moments(left, center=center),
     )

@@ -35,6 +35,7 @@ from volmar.rows import (
     as_rows,
     evenly_scaled,
     features_of,
+    moments_of_sides,
     scale_gamma,
     standardized,
 )
@@ -373,11 +374,13 @@ class MSPC(WeightedClusterer, ManyClusters):
             return self._run_pairwise(prepared, seed)
         result = self._solve(prepared, seed)
         z = prepared.z
-        if z.rows.passes_are_dear:
-            with z.rows.together():
-                result.labels.sum()
-                ask_sizes(result.labels, z.rows.weights)
-                z.rows.moments(result.labels, center=z.moments.center)
+        z.rows.prefetch(
+            lambda: (
+                result.labels.sum(),
+                ask_sizes(result.labels, z.rows.weights),
+                z.rows.moments(result.labels, center=z.moments.center),
+            )
+        )
         if int(result.labels.sum()) in (0, result.labels.size):
             raise ValueError(
                 "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
@@ -488,7 +491,7 @@ class MSPC(WeightedClusterer, ManyClusters):
     # ------------------------------------------------------------------ fitted
 
     def _renumbered(self, prepared: Prepared, result: Any, order: NDArray) -> Any:
-        if prepared.z.rows.passes_are_dear and order[0] == 1:
+        if order[0] == 1:
             prepared.swapped = result.labels
         return result.renumbered(order)
 
@@ -514,16 +517,12 @@ class MSPC(WeightedClusterer, ManyClusters):
 
     def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
         z = prepared.z
-        center = z.moments.center
-        smaller = labels
-        if prepared.swapped is not None:
-            smaller = prepared.swapped
-        elif not z.rows.passes_are_dear and labels.sum() > labels.size / 2:
-            smaller = ~labels
-        part = z.rows.moments(smaller, center=center)
-        part = part if smaller is labels else z.moments - part
+        if prepared.swapped is None:
+            part, rest = moments_of_sides(z.rows, labels, z.moments)
+        else:  # labels whose moments are known
+            rest, part = moments_of_sides(z.rows, prepared.swapped.astype(bool), z.moments)
         means, variances = [], []
-        for moments in (z.moments - part, part):
+        for moments in (rest, part):
             mean, covariance = z.mean_and_covariance(moments)
             means.append(mean)
             variances.append(float(result.w @ (covariance @ result.w)))

@@ -129,9 +129,6 @@ def mean_difference(z: Standardized, mask: Any) -> NDArray:
     With the whole centred, it is sum_1 total / (weight_1 (total - weight_1)).
     """
     v = mask.astype(z.rows.dtype) if z.rows.weights is None else z.rows.weights * mask
-    if z.rows.passes_are_dear:
-        with z.rows.together():
-            v.sum()
-            z.combine(v)
-    weight, total = float(v.sum(dtype=np.float64)), z.rows.total_weight
-    return z.combine(v) * (total / (weight * (total - weight)))
+    weight, sums = z.rows.in_one_pass(lambda: (float(v.sum(dtype=np.float64)), z.combine(v)))
+    total = z.rows.total_weight
+    return sums * (total / (weight * (total - weight)))

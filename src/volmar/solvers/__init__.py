@@ -23,13 +23,5 @@ if TYPE_CHECKING:
     from volmar.solvers.packing_sdp import solve_packing_sdp as solve_packing_sdp
     from volmar.solvers.result import Result as Result
     from volmar.solvers.result import Status as Status
-else:
-    attach(
-        __name__,
-        cutting_plane_qp="CuttingPlaneResult solve_cutting_plane_qp",
-        elliptope="ElliptopeResult solve_elliptope_saddle",
-        elliptope_triangles="TriangleResult solve_elliptope_triangles",
-        minimax_probability="MinimaxProbabilityResult solve_minimax_probability",
-        packing_sdp="PackingResult solve_packing_sdp",
-        result="Result Status",
-    )
+
+attach(__name__)

@@ -7,9 +7,5 @@ from volmar._lazy import attach
 if TYPE_CHECKING:
     from volmar.table_clusterer.estimator import TableClusterer as TableClusterer
     from volmar.table_clusterer.names import clusterer_names as clusterer_names
-else:
-    attach(
-        __name__,
-        estimator="TableClusterer",
-        names="clusterer_names",
-    )
+
+attach(__name__)

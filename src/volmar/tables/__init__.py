@@ -24,19 +24,5 @@ if TYPE_CHECKING:
     from volmar.tables.write_columns import written_kind as written_kind
     from volmar.tables.write_rows import open_rows as open_rows
     from volmar.tables.write_rows import write_rows as write_rows
-else:
-    attach(
-        __name__,
-        blocks="prepare_blocks prepare_sample",
-        errors="TableError",
-        folder="is_folder_of_tables read_folder",
-        frames="as_pandas",
-        prepare="Preparation",
-        prepared="Prepared",
-        read="LoadedTable read_table",
-        sample="RowSample sample_rows",
-        source="source_columns",
-        write="open_labels write_labels",
-        write_columns="open_columns written_kind",
-        write_rows="open_rows write_rows",
-    )
+
+attach(__name__)

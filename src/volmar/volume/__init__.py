@@ -16,14 +16,5 @@ if TYPE_CHECKING:
     from volmar.volume.volume_regularized_classifier import (
         VolumeRegularizedClassifier as VolumeRegularizedClassifier,
     )
-else:
-    attach(
-        __name__,
-        avr="AVRProblem AVRResult",
-        hard_label_mvc="HardLabelMVC HardLabelResult",
-        multiway="MultiwayVolumeResult",
-        problem="VolumeProblem",
-        soft_label_mvc="SoftLabelMVC",
-        two_way="VolumeResult",
-        volume_regularized_classifier="VolumeRegularizedClassifier",
-    )
+
+attach(__name__)

@@ -11,10 +11,10 @@ from scipy import sparse
 
 from volmar import _memory
 from volmar.base import Clusterer, Status
-from volmar.base.graph import Graph, build_graph
 from volmar.base.relaxation import RelaxationMixin
 from volmar.base.validation import check_number
 from volmar.graphs import make_similarity
+from volmar.graphs.graph import Graph, build_graph
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope_rounding import RoundedResult

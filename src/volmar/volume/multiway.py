@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.base.graph import Graph
+from volmar.graphs.graph import Graph
 from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from volmar.base.graph import Graph
+from volmar.graphs.graph import Graph
 from volmar.operators import SPDOperator, as_operator
 
 

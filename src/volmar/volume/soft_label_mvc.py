@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
-from volmar.base.graph import Graph, build_graph
 from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.graphs import make_similarity
+from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.volume.multiway import (
     MultiwayProblem,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.graph import Graph
+from volmar.graphs.graph import Graph
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Status
 from volmar.volume.alternation import alternate

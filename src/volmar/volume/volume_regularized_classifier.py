@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar.base.graph import build_graph
 from volmar.base.validation import check_choice, check_magnitude, check_number
+from volmar.graphs.graph import build_graph
 from volmar.operators import SPDOperator
 from volmar.solvers import Status
 from volmar.volume.avr import AVRProblem, AVRResult, solve_avr, solve_one_against_rest

@@ -250,17 +250,18 @@ class _Descent:
         return Point(w, square, found.rho, t, f, labels, violated, J)
 
     def _look_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
-        """Where passes are dear, let one bring all that either kind of step may ask for."""
-        problem, source = self.problem, self.problem.source
-        if not source.passes_are_dear:
-            return
-        with source.together():
+        """Where passes are expensive, let one bring all that either kind of step may ask for."""
+        problem = self.problem
+
+        def ask() -> None:
             own = problem.loss.violated(labels, f, rho)
             problem.is_first(own)
             problem.cut(labels, problem.loss.first(labels, f))
             problem.cut(labels, own)
             np.array_equal(labels, self.y)
             problem.cut(self.y, problem.loss.violated(self.y, f, rho))
+
+        problem.source.prefetch(ask)
 
     def _take(self, point: Point) -> None:
         self.best = point

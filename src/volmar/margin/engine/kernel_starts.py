@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.base.graph import build_graph
+from volmar.graphs.graph import build_graph
 from volmar.margin.engine.starts import principal_start
 from volmar.margin.feature_space.sources import CutSource
 

@@ -84,10 +84,7 @@ class MarginProblem:
 
     def cut(self, labels: NDArray, violated: Violated) -> Cut:
         """Return the cut of a set of rows in the space of w: one pass."""
-        if self.source.passes_are_dear:
-            with self.source.together():
-                self._cut(labels, violated)
-        return self._cut(labels, violated)
+        return self.source.in_one_pass(lambda: self._cut(labels, violated))
 
     def _cut(self, labels: NDArray, violated: Violated) -> Cut:
         v = labels * violated.chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
@@ -204,8 +203,8 @@ class BasisSource(CutSource):
         few_shares = None if shares is None else shares[index]
         self._pilot = Pilot(rows, index, inverse, few_shares, random, entries)
         self._basis = _Basis(X.shape[1], self.gamma)
-        self.passes_are_dear = self._images.passes_are_dear
         self._latest: Projection | None = None
+        self._is_looking_ahead = False
 
     @property
     def vectors(self) -> NDArray:
@@ -227,22 +226,25 @@ class BasisSource(CutSource):
         """Return a vector with the same value for every row."""
         return self._images.full(value)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Answer all that is asked for inside by one pass, where passes are dear.
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next.
 
-        Vectors asked for inside leave the basis as it is: their products with it are figures, and
-        which vectors join it depends on those that are asked for in earnest.
+        Vectors asked for by `f` leave the basis as it is: only their products with it are values
+        of the rows.
         """
-        return self._images.together()
+        before, self._is_looking_ahead = self._is_looking_ahead, True
+        try:
+            self._images.prefetch(f)
+        finally:
+            self._is_looking_ahead = before
 
     def vector(self, v: Any) -> Projection:
         """Return the projection of sum_i v_i z_i, after a search for basis vectors near it."""
         a = Projection(np.empty(0), v.astype(self.dtype, copy=False))
-        if self._images.is_asking:
-            self._images.products([a.coefficients], [0])
+        if self._is_looking_ahead:
+            self._images.ask(a.coefficients)
             return a
-        if self.passes_are_dear:
-            self._latest = a
+        self._latest = a
         r = self._pilot.restricted(v)
         centred = self._pilot.centred(r)
         n_misses = 0
@@ -386,17 +388,17 @@ class _Basis:
 class _Images:
     """Centred kernel values of all rows with each basis vector, in blocks that stay in place."""
 
-    passes_are_dear = False
-    is_asking = False
-
     def __init__(self, rows: KernelRows, shares: NDArray | None):
         self.rows, self.shares = rows, shares
         self.n_rows, self.dtype = rows.X.shape[0], rows.X.dtype
         self.means: list[float] = []
         self.blocks: list[NDArray] = []
 
-    def together(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Do nothing: images are held."""
+
+    def ask(self, v: Any) -> None:
+        """Do nothing: images are held."""
 
     def full(self, value: float) -> NDArray:
         return np.full(self.n_rows, value, dtype=self.dtype)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.feature_space.basis_search import rbf, shifted, squares
-from volmar.rows import BlockRows, BlockTable, RowVector
+from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
 from volmar.rows.blocks.sums import Picked
 from volmar.rows.blocks.tile import Tile
 
@@ -94,8 +93,6 @@ class BlockImages:
         p_i, of sum 1; 1/n if not given.
     """
 
-    passes_are_dear = True
-
     def __init__(
         self, table: BlockTable, gamma: float, offset: NDArray | None, shares: RowVector | None
     ):
@@ -106,14 +103,13 @@ class BlockImages:
         self._guesses = np.empty(0)
         self._groups: list[BlockRows] = []
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether figures are stand-ins now."""
-        return self.table.is_asking
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Let one pass bring all that `f` asks for."""
+        self.table.prefetch(f)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context whose questions are answered by one pass."""
-        return self.table.together()
+    def ask(self, v: RowVector) -> None:
+        """Ask for the products of a vector with all images, inside `prefetch`."""
+        self._found([v], [0])
 
     def full(self, value: float) -> RowVector:
         """Return a vector with the same value for every row."""
@@ -132,12 +128,8 @@ class BlockImages:
 
     def products(self, vectors: Sequence[RowVector], starts: Sequence[int]) -> list[NDArray]:
         """Return the products of each vector with the images from its start on: one pass."""
-        if not self.is_asking:
-            with self.together():
-                self._found(vectors, starts)
-        found, means = self._found(vectors, starts)
-        if not self.is_asking:
-            self._know(means)
+        found, means = in_one_pass(lambda: self._found(vectors, starts), self.table)
+        self._know(means)
         return found
 
     def combined(self, coefficients: NDArray) -> RowVector:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,8 @@ from volmar.rows import RowSource
 ROUNDING = 1e-14
 
 __all__ = ["CutSource", "KernelSource", "LinearSource"]
+
+Values = TypeVar("Values")
 
 
 class CutSource(ABC):
@@ -44,16 +45,18 @@ class CutSource(ABC):
     shares: NDArray | None
     n_passes: int
     version: int = 0
-    #: Whether a pass is dear, so that figures should be asked for `together`.
-    passes_are_dear: bool = False
 
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
         return np.full(self.n_rows, value, dtype=self.dtype)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context whose questions are answered by one pass (see `RowSource.together`)."""
-        return nullcontext()
+    def in_one_pass(self, f: Callable[[], Values]) -> Values:
+        """Return what `f` returns, by one pass (see `RowSource.in_one_pass`)."""
+        self.prefetch(f)
+        return f()
+
+    def prefetch(self, f: Callable[[], Any]) -> None:  # noqa: B027 -- cheap passes need none
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
 
     @abstractmethod
     def vector(self, v: NDArray) -> Any:
@@ -86,7 +89,6 @@ class LinearSource(CutSource):
         self.n_rows, self.dtype = rows.n_rows, rows.dtype
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
         self.n_passes = 0
-        self.passes_are_dear = rows.passes_are_dear
         # What centring leaves of rows at the mean.
         self._rounding = 8.0 * float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
 
@@ -94,13 +96,15 @@ class LinearSource(CutSource):
         """Return a vector with the same value for every row."""
         return self.rows.full(value, self.dtype)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Answer all that is asked for inside by one pass, where passes are dear."""
-        return self.rows.together()
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
+        n_passes = self.n_passes
+        self.rows.prefetch(f)
+        self.n_passes = n_passes
 
     def vector(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (d,) or (d, k)."""
-        self.n_passes += not self.rows.is_asking
+        self.n_passes += 1
         a = self.rows.combine(v)
         if np.linalg.norm(a) <= self._rounding * float(np.abs(v).sum()):
             a[:] = 0.0
@@ -120,7 +124,7 @@ class LinearSource(CutSource):
 
     def scores(self, w: NDArray) -> NDArray:
         """Return <w, z_i> of every row."""
-        self.n_passes += not self.rows.is_asking
+        self.n_passes += 1
         return self.rows.scores(w)
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
-from volmar.rows import BlockTable, MappedRows, as_rows, features_of
+from volmar.rows import BlockTable, MappedRows, as_rows, features_of, take_rows
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
@@ -50,8 +50,6 @@ class View(ABC):
     """The rows of a fit."""
 
     source: CutSource
-    #: Whether the source keeps something of every vector that it was asked for.
-    is_stateful: bool = False
     #: Whether all rows have the same length before centring, so that none is far from the others.
     has_equal_lengths: bool = False
 
@@ -68,7 +66,10 @@ class View(ABC):
         """Return the same rows with other weights, which are their centre's, too."""
 
     def sampled(self, chosen: NDArray) -> View | None:  # noqa: ARG002 -- for those that can
-        """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot."""
+        """Return a view of some rows, whose hyperplanes score `start_rows`; None if it cannot.
+
+        The view itself, where it has all rows in memory and keeps nothing of what it was asked.
+        """
         return None
 
 
@@ -128,8 +129,10 @@ class LinearView(View):
 
     def sampled(self, chosen: NDArray) -> LinearView:
         """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[chosen]
-        part = LinearView(self.X[chosen], weights)
+        few = take_rows(self.X, chosen)
+        if few is self.X:
+            return self
+        part = LinearView(few, None if self.weights is None else self.weights[chosen])
         part.has_equal_lengths = self.has_equal_lengths
         return part
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +33,6 @@ class BlockRows(RowSource):
         Their weights, checked already.
     """
 
-    passes_are_dear = True
     weights: Any
 
     def __init__(self, table: BlockTable, sample_weight: RowVector | None = None):
@@ -42,11 +42,6 @@ class BlockRows(RowSource):
         self.weights = sample_weight
         self.offset = None
         self._mean: np.ndarray | None = None
-
-    @property
-    def is_asking(self) -> bool:  # type: ignore[override]
-        """Whether figures are stand-ins now."""
-        return self.table.is_asking
 
     @property
     def total_weight(self) -> float:  # type: ignore[override]
@@ -68,7 +63,7 @@ class BlockRows(RowSource):
         if self._mean is not None:
             return self._mean.copy()
         mean = self.moments(center=self.first_guess(), second=False).mean
-        if not self.is_asking:
+        if not self.table.is_collecting:
             self._mean = mean
         return mean.copy()
 
@@ -116,7 +111,7 @@ class BlockRows(RowSource):
         """
         guess = self.first_guess()
         about = self.moments(center=guess, second=self.dtype == np.float64)
-        if self.is_asking:
+        if self.table.is_collecting:
             return self, about
         self._mean = about.mean
         centred = self.centered()
@@ -156,9 +151,9 @@ class BlockRows(RowSource):
         """Return the same value for every row."""
         return self.table.full(value, dtype)
 
-    def together(self) -> Any:
-        """Answer all that is asked for inside by one pass."""
-        return self.table.together()
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Let one pass bring all that `f` asks for."""
+        self.table.prefetch(f)
 
     def signature(self, mask: Any) -> Any:
         """Return a number that tells sets of rows apart: the sum of their scrambled numbers."""

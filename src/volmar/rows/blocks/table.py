@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,18 +59,14 @@ class Blocks:
         whole = self._known[wanted.key]
         return wanted.finished(None if whole is None else [part.copy() for part in whole])
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Answer everything that is asked for inside by one pass, at the end.
-
-        Inside, figures are stand-ins: what is done there is done once more afterwards.
-        """
-        if self._asked is not None:  # inside another
-            yield
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Call `f` with placeholders, and answer what it asks for by one pass."""
+        if self._asked is not None:  # inside another: that one answers
+            f()
             return
         self._asked = []
         try:
-            yield
+            f()
             asked = {wanted.key: wanted for wanted in self._asked}
         finally:
             self._asked = None
@@ -79,8 +74,8 @@ class Blocks:
             self._answer(list(asked.values()))
 
     @property
-    def is_asking(self) -> bool:
-        """Whether we are inside `together`."""
+    def is_collecting(self) -> bool:
+        """Whether answers are placeholders now, inside `prefetch`."""
         return self._asked is not None
 
     def _answer(self, asked: Sequence[Wanted]) -> None:
@@ -192,9 +187,9 @@ class BlockTable:
         return BlockTable(self.rows_of, feature_map)
 
     @property
-    def is_asking(self) -> bool:
-        """Whether figures are stand-ins now, inside `together`."""
-        return self.rows_of.is_asking
+    def is_collecting(self) -> bool:
+        """Whether answers are placeholders now, inside `prefetch`."""
+        return self.rows_of.is_collecting
 
     def first_mean(self, n_rows: int) -> np.ndarray:
         """Return the mean of the first rows."""
@@ -208,9 +203,9 @@ class BlockTable:
         """Return a figure of all rows."""
         return self.rows_of.ask(wanted)
 
-    def together(self) -> Any:
-        """Return a context in which all that is asked for is answered by one pass."""
-        return self.rows_of.together()
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Let one pass bring all that `f` asks for (see `RowSource.prefetch`)."""
+        self.rows_of.prefetch(f)
 
     def beside(self, array: Any) -> RowVector:
         """Return a dask array in the same blocks as a vector over the rows."""
