@@ -260,7 +260,7 @@ def test_the_relaxation_over_all_labellings(seed, n, limit, C):
     Y = all_labellings(n, limit)
     truth = saddle_by_cvxpy(Z, Y, C)
     for source in (LinearSource(as_rows(Z)), KernelSource(Z @ Z.T)):
-        found = generate_labels(source, C=C, limit=limit, n_starts=40, tol=1e-7, max_iter=200)
+        found = generate_labels(source, C=C, limit=limit, n_init=40, tol=1e-7, max_iter=200)
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(truth, rel=1e-5)
         # No single labelling is better than the relaxation, nor is the bound above it.
@@ -278,7 +278,7 @@ def test_the_relaxation_of_the_identity(n, limit):
     """Whose Krylov spaces have one dimension: searches in that alone would miss labellings."""
     Y, C = all_labellings(n, limit), 30.0 / (n - 1)
     truth = saddle_by_cvxpy(np.eye(n) - 1 / n, Y, C)
-    found = generate_labels(KernelSource(np.eye(n)), C=C, limit=limit, n_starts=40, tol=1e-4)
+    found = generate_labels(KernelSource(np.eye(n)), C=C, limit=limit, n_init=40, tol=1e-4)
     assert found.objective == pytest.approx(truth, rel=1e-3)
 
 
@@ -287,7 +287,7 @@ def test_few_starts_leave_an_upper_bound(rng):
     truth = saddle_by_cvxpy(Z, all_labellings(8, 2), 1.0)
     for seed in range(10):
         source = LinearSource(as_rows(Z))
-        found = generate_labels(source, C=1.0, limit=2, n_starts=1, tol=1e-6, seed=seed)
+        found = generate_labels(source, C=1.0, limit=2, n_init=1, tol=1e-6, seed=seed)
         assert found.bound <= truth <= found.objective + 1e-7
 
 
@@ -308,7 +308,7 @@ def test_other_searches_find_little_that_is_more_violated(rng):
     Z = centred(rng, 200, 12)
     C, tol = 1.0, 1e-2
     source = LinearSource(as_rows(Z))
-    found = generate_labels(source, C=C, limit=100, tol=tol, n_starts=20, max_iter=200)
+    found = generate_labels(source, C=C, limit=100, tol=tol, n_init=20, max_iter=200)
     assert found.status is Status.CONVERGED
     searched = [
         climb(
@@ -360,7 +360,7 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
 def test_groups(groups, options):
-    model = LGMMC(balance=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
+    model = LGMMC(max_label_mean=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
     assert model.status_ is Status.CONVERGED
     assert clustering_error(TRUTH, model.labels_) <= 0.02
     np.testing.assert_array_equal(model.predict(groups), model.labels_)
@@ -384,7 +384,7 @@ def test_a_small_price_is_the_largest_distance_of_means(rng):
     X = rng.standard_normal((10, 2))
     Y = all_labellings(10, 5)
     best = Y[np.linalg.norm(Y @ (X - X.mean(axis=0)), axis=1).argmax()]
-    model = LGMMC(kernel="linear", C=1e-3, balance=0.5, n_starts=30, random_state=0).fit(X)
+    model = LGMMC(kernel="linear", C=1e-3, max_label_mean=0.5, n_init=30, random_state=0).fit(X)
     assert model.result_.n_labellings == 1
     np.testing.assert_allclose(model.result_.alpha, 0.1, rtol=1e-2)
     assert clustering_error(best > 0, model.labels_) <= 0.1
@@ -402,7 +402,7 @@ def test_the_price_moves_rows_out_of_the_margin(rng):
 
 # ---------------------------------------------------------------------- equivalences
 
-TIGHT = {"tol": 1e-6, "n_starts": 20, "C": 10.0, "max_iter": 300, "random_state": 0}
+TIGHT = {"tol": 1e-6, "n_init": 20, "C": 10.0, "max_iter": 300, "random_state": 0}
 
 
 def same_fit(one, other, tol=1e-5):
@@ -616,7 +616,7 @@ def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
     ):
         # The source's weights have a mean of 1.
         found = generate_labels(
-            source, C=C * unit, limit=limit / unit, n_starts=40, tol=1e-7, max_iter=200
+            source, C=C * unit, limit=limit / unit, n_init=40, tol=1e-7, max_iter=200
         )
         assert found.status is Status.CONVERGED
         assert found.bound <= parted + 1e-7
@@ -629,7 +629,7 @@ def test_margin_and_value_of_the_labels_with_weights(rng):
     weights = rng.integers(0, 4, 40)
     written = np.repeat(np.arange(40), weights)
     X = rng.standard_normal((40, 4))
-    model = LGMMC(kernel="linear", C=10.0, balance=0.5, random_state=0)
+    model = LGMMC(kernel="linear", C=10.0, max_label_mean=0.5, random_state=0)
     one = model.fit(X, sample_weight=weights)
     Z = X - np.average(X, axis=0, weights=weights)
     f, w = (Z @ one.result_.normal)[written], one.result_.normal
@@ -643,7 +643,7 @@ def test_margin_and_value_of_the_labels_with_weights(rng):
     assert not one.result_.alpha[weights == 0].any()
 
 
-KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "balance": 0.1}]
+KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "max_label_mean": 0.1}]
 
 
 @pytest.mark.parametrize("options", KINDS)
@@ -655,7 +655,7 @@ def test_weight_two_is_a_row_written_twice(groups, rng, options):
     assert clustering_error(one.labels_[written], often.labels_) == 0.0
     np.testing.assert_array_equal(one.predict(groups), one.labels_)
     # Where the balance binds, copies of rows written twice part.
-    binds = "balance" in options
+    binds = "max_label_mean" in options
     assert one.objective_ == pytest.approx(often.objective_, rel=5e-3 if binds else 1e-6)
     assert one.objective_ >= often.objective_ * (1 + 1e-6)
     assert one.result_.bound == pytest.approx(often.result_.bound, rel=3e-2 if binds else 2e-3)
@@ -666,7 +666,7 @@ def test_weight_two_is_a_row_written_twice(groups, rng, options):
 def test_noise_with_weights_has_the_value_of_rows_written_often(rng):
     """Many labellings share the solution, and the starts differ: the value is the same."""
     X, weights = rng.random((15, 30)), rng.integers(0, 5, 15)
-    options = {"tol": 1e-5, "n_starts": 50, "max_iter": 500, "random_state": 0}
+    options = {"tol": 1e-5, "n_init": 50, "max_iter": 500, "random_state": 0}
     one = LGMMC(**options).fit(X, sample_weight=weights)
     often = LGMMC(**options).fit(np.repeat(X, weights, axis=0))
     assert one.result_.n_labellings > 1
@@ -731,7 +731,7 @@ def test_weights_of_any_size(groups):
 def test_a_row_heavier_than_the_balance_allows_is_alone_at_most():
     X = np.array([[0.0], [9.0], [10.0], [11.0]])
     for balance in (0.0, 0.3, 0.99):
-        model = LGMMC(kernel="linear", balance=balance, random_state=0)
+        model = LGMMC(kernel="linear", max_label_mean=balance, random_state=0)
         model.fit(X, sample_weight=[20.0, 1.0, 1.0, 1.0])
         assert clustering_error([0, 1, 1, 1], model.labels_) == 0.0
         assert model.status_ is Status.CONVERGED
@@ -745,7 +745,7 @@ def test_balance_0_is_halves_to_within_the_heaviest_row(seed):
     Z = weighted_rows(rng, 8, 2, weights)
     C = 5.0 / (weights @ np.square(Z).sum(axis=1))
     truth = saddle_by_cvxpy(Z, all_labellings(8, weights.max(), weights), C, weights)
-    model = LGMMC(kernel="linear", balance=0.0, C=5.0, tol=1e-5, n_starts=30, max_iter=200)
+    model = LGMMC(kernel="linear", max_label_mean=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
     found = model.set_params(random_state=0).fit(Z, sample_weight=weights).result_
     assert found.objective == pytest.approx(truth, rel=1e-5)
     # The wider set has a lower value.
@@ -755,7 +755,7 @@ def test_balance_0_is_halves_to_within_the_heaviest_row(seed):
 def test_weights_move_the_balance():
     """Nine rows on one side and one on the other are halves where that one has a weight of 9."""
     X = np.repeat([[0.0], [1.0]], [9, 1], axis=0)
-    options = {"kernel": "linear", "balance": 0.0, "random_state": 0, "max_iter": 300}
+    options = {"kernel": "linear", "max_label_mean": 0.0, "random_state": 0, "max_iter": 300}
     plain = LGMMC(**options).fit(X).result_
     assert plain.objective > 1.01 * plain.labelled_objective
     halves = LGMMC(**options).fit(X, sample_weight=[*[1.0] * 9, 9.0])
@@ -819,7 +819,7 @@ def test_small_and_degenerate_shapes(rng, kernel, case, C):
 @pytest.mark.parametrize("n", [9, 10])
 def test_balance_0_is_halves_as_near_as_may_be(rng, n):
     X = rng.standard_normal((n, 2))
-    model = LGMMC(kernel="linear", balance=0.0, C=5.0, tol=1e-5, n_starts=30, max_iter=200)
+    model = LGMMC(kernel="linear", max_label_mean=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
     found = model.set_params(random_state=0).fit(X).result_
     Z = X - X.mean(axis=0)
     C = 5.0 / np.square(Z).sum()
@@ -834,13 +834,15 @@ def test_balance_allows_what_it_says():
     """0.58 times 100 is a rounding below 58: the labels of 79 rows and 21 have that sum."""
     X = np.repeat([[0.0], [1.0]], [79, 21], axis=0)
     allowed, refused = (
-        LGMMC(kernel="linear", balance=balance, max_iter=300, random_state=0).fit(X).result_
+        LGMMC(kernel="linear", max_label_mean=balance, max_iter=300, random_state=0).fit(X).result_
         for balance in (0.58, 0.57)
     )
     assert allowed.n_labellings == 1
     assert allowed.objective == pytest.approx(allowed.labelled_objective)
     assert refused.objective > 1.01 * refused.labelled_objective
-    nearly_one = LGMMC(kernel="linear", balance=np.nextafter(1.0, 0.0), random_state=0).fit(X)
+    nearly_one = LGMMC(kernel="linear", max_label_mean=np.nextafter(1.0, 0.0), random_state=0).fit(
+        X
+    )
     assert nearly_one.objective_ == pytest.approx(allowed.objective)
 
 
@@ -875,9 +877,9 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"C": 0.0}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 0"),
         ({"C": 1e300}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 1e[+]300"),
         ({"C": "high"}, TypeError, "C must be a number"),
-        ({"balance": 1.0}, ValueError, "balance=1 .* below 1"),
-        ({"balance": -0.1}, ValueError, "balance must be at least 0"),
-        ({"n_starts": 0}, ValueError, "n_starts must be at least 1"),
+        ({"max_label_mean": 1.0}, ValueError, "max_label_mean=1 .* below 1"),
+        ({"max_label_mean": -0.1}, ValueError, "max_label_mean must be at least 0"),
+        ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"method": "landmarks"}, ValueError, "method must be one of"),
