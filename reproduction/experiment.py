@@ -74,7 +74,7 @@ class Cell:
         Arguments of `volmar.datasets.load`; ``stretch`` is a factor of one feature, and
         ``feature`` says which (its place in a seeded order).
     metric : str
-        Name in `volmar.metrics`.
+        Name in `volmar.metrics`, rand_index or normalized_mutual_information.
     seed : int
         Random state of the estimator.
     x : float or None

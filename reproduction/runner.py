@@ -19,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import normalized_mutual_info_score, rand_score
 from threadpoolctl import threadpool_limits
 
 import volmar
@@ -60,7 +61,7 @@ def run_cell(cell: Cell) -> CellResult:
                 X = graphs.make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
             seconds = time.perf_counter() - start
-            metric = partial(getattr(metrics, cell.metric), **cell.metric_params)
+            metric = partial(_metric(cell.metric), **cell.metric_params)
             value = float(metric(data.y, labels))
             measures = take_measures(model, cell.measures, data.y, metric)
         except Exception as error:
@@ -68,6 +69,14 @@ def run_cell(cell: Cell) -> CellResult:
             return failed(error)
     status = model.result_.status.name.lower() if hasattr(model, "result_") else "done"
     return CellResult(cell, value, seconds, status, versions(), measures)
+
+
+def _metric(name: str) -> Callable[..., float]:
+    if name == "rand_index":
+        return rand_score
+    if name == "normalized_mutual_information":
+        return partial(normalized_mutual_info_score, average_method="geometric")
+    return getattr(metrics, name)
 
 
 def find_estimator(name: str) -> Any:

@@ -13,8 +13,7 @@ from sklearn.exceptions import NotFittedError
 from volmar import KernelKMeans, SoftLabelMVC
 from volmar.datasets import make_two_moons
 from volmar.diagnostics import error_bound, stability_report
-from volmar.diagnostics.bound import C0
-from volmar.diagnostics.hypergeometric import direct_limit
+from volmar.diagnostics.bound import C0, direct_limit
 from volmar.graphs import gaussian_similarity, laplacian
 from volmar.operators import as_operator
 from volmar.volume import VolumeProblem

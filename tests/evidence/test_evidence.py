@@ -13,12 +13,13 @@ from scipy.stats import ks_2samp, norm
 
 from volmar.diagnostics import split_test
 from volmar.evidence import LINEAR, combine_p_values, held_out_test, hump_test
-from volmar.evidence.modes import folded, humps
+from volmar.evidence.modes import densities, folded, humps
 from volmar.evidence.modes.folded import folded_sample
 from volmar.evidence.modes.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
+from volmar.evidence.modes.valleys_at import grid_shares, valleys_at
 from volmar.evidence.wording import p_value_text
 
-GRID = humps.GRID
+GRID = densities.GRID
 SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
 
 
@@ -32,9 +33,19 @@ def known_samples():
     yield np.concatenate([rng.normal(size=100), rng.normal(5, 1, 100), rng.normal(9, 1, 60)])
 
 
+def binned(*samples):
+    """Shares on a grid over the middle nine tenths and some more; points beyond are left out."""
+    found = []
+    for x in samples:
+        low, high = np.quantile(x, [0.05, 0.95])
+        u = ((x - low) / (high - low) + 0.6) / 2.2
+        u = u[(u >= 0) & (u <= 1)] * (GRID - 1)
+        found.append(grid_shares(u[None, :], np.ones((1, u.size)))[0])
+    return np.array(found)
+
+
 def smoothed(x):
-    shares, n = humps.density_on_grid(x)
-    return humps._smoothed(shares[None, :], humps._bandwidth(n))[0]
+    return densities.smoothed(binned(x), 0.065 * (300 / x.size) ** 0.2 * (GRID - 1))[0]
 
 
 # ---------------------------------------------------------------------- filling the valleys
@@ -51,13 +62,13 @@ def test_fill_is_the_least_mass_that_leaves_one_hump(values):
     """All functions with one hump above a few integers; a best one has integers too."""
     candidates = itertools.product(*[range(value, max(values) + 1) for value in values])
     least = min(sum(one) for one in candidates if has_one_hump(one)) - sum(values)
-    assert humps.fill(np.array([values, values[::-1]], dtype=float)) == pytest.approx(least)
+    assert densities.fill(np.array([values, values[::-1]], dtype=float)) == pytest.approx(least)
 
 
 def test_fill_of_a_valley_by_hand():
     # Up to the lower of the two peaks, 2, on either side of the valley.
-    assert humps.fill(np.array([[0, 3, 1, 0, 2, 0.0]]))[0] == 1 + 2
-    assert humps.fill(np.array([[0, 1, 3, 3, 2.0]]))[0] == 0
+    assert densities.fill(np.array([[0, 3, 1, 0, 2, 0.0]]))[0] == 1 + 2
+    assert densities.fill(np.array([[0, 1, 3, 3, 2.0]]))[0] == 0
 
 
 def test_the_deepest_valley_is_in_the_middle_of_the_gap():
@@ -160,7 +171,7 @@ def test_the_null_keeps_a_flat_top_as_wide_as_it_is():
 @settings(max_examples=60, deadline=None)
 def test_bins_keep_the_mass_and_the_mean(u):
     u = np.array([u, u[::-1]])
-    shares = humps._binned(u)
+    shares = grid_shares(u, np.ones(u.shape))
     assert shares.shape == (2, GRID)
     assert shares.min() >= 0
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
@@ -169,25 +180,26 @@ def test_bins_keep_the_mass_and_the_mean(u):
     np.testing.assert_array_less(shares @ np.arange(GRID) ** 2, (u**2).mean(axis=1) + 0.2501)
 
 
-@pytest.mark.parametrize("n", [20, 300, 10**6])
-def test_smoothing_is_the_convolution_with_a_gaussian(n):
-    rng = np.random.default_rng(n)
+@pytest.mark.parametrize("width", [28.5, 16.6, 3.3])
+def test_smoothing_is_the_convolution_with_a_gaussian(width):
+    rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.full(GRID, 0.1), size=3)
-    width = humps._bandwidth(n) * (GRID - 1)
     distances = np.subtract.outer(np.arange(GRID), np.arange(GRID))
     direct = shares @ norm.pdf(distances, scale=width)
-    np.testing.assert_allclose(humps._smoothed(shares, humps._bandwidth(n)), direct, atol=1e-7)
-    assert humps._bandwidth(300) == humps.BANDWIDTH
-    assert humps._bandwidth(300 * 32) == pytest.approx(humps.BANDWIDTH / 2)
+    np.testing.assert_allclose(densities.smoothed(shares, width), direct, atol=1e-7)
 
 
 def test_far_points_are_left_out():
     x = np.random.default_rng(0).normal(size=200)
-    shares, n = humps.density_on_grid(np.append(x, [1e6, -1e9]))
-    assert n == 200
-    assert shares.sum() == pytest.approx(1.0)
-    assert humps.density_on_grid(np.append(np.zeros(190), x[:10])) is None
-    assert humps.density_on_grid(x[:19]) is None
+    x = np.sort(np.concatenate([x, x + 6]))
+    cuts = np.array([3.0])
+    near = valleys_at(x[None, :], cuts)
+    far = valleys_at(np.sort(np.append(x, [1e6, -1e9]))[None, :], cuts)
+    assert far.mass == pytest.approx(near.mass, rel=0.05)
+    assert far.depth == pytest.approx(near.depth, rel=0.02)
+    assert near.depth > 0.7
+    flat = valleys_at(np.sort(np.append(np.zeros(190), [-1.0, 1.0]))[None, :], cuts)
+    assert flat.mass == flat.depth == 0
 
 
 # ---------------------------------------------------------------------- the grid of the test
@@ -504,10 +516,6 @@ def test_bad_input_to_the_hump_test(x, options, error, message):
 
 
 # ---------------------------------------------------------------------- two components
-
-
-def binned(*samples):
-    return np.array([humps.density_on_grid(x)[0] for x in samples])
 
 
 def test_a_step_never_lowers_the_likelihood():

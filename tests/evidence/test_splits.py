@@ -8,13 +8,13 @@ from volmar.evidence import (
     LinearCells,
     n_searched,
     searched_rows,
-    separation_along,
     two_group_direction,
 )
 from volmar.evidence.modes.mixture import two_group_index
 from volmar.evidence.modes.valleys import N_BINS, binned, deepest_valleys, valleys_of
 from volmar.evidence.splits import searched as searched_module
 from volmar.evidence.splits import two_groups as direction_module
+from volmar.metrics import separation_along
 
 
 def groups(n=600, distance=6.0, share=0.5, d=4, seed=0):

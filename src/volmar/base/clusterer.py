@@ -47,9 +47,9 @@ from volmar.evidence import (
     held_out_test,
     make_split,
     merged_labels,
-    separation_along,
     walk_candidate,
 )
+from volmar.metrics import separation_along
 from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,30 +10,13 @@ from numpy.typing import NDArray
 Colours = NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
-class Axis:
-    """Outcome of the search for a reflection.
-
-    Attributes
-    ----------
-    found : bool or None
-        Whether there is one; None where the work limit came first.
-    permutation : ndarray of shape (n,) or None
-        One that was found.
-    work : int
-        Entries of Q that were read.
-    """
-
-    found: bool | None
-    permutation: NDArray[np.intp] | None
-    work: int
-
-
 class _OutOfWorkError(Exception):
     """The limit on work was reached."""
 
 
-def find_axis(Q: NDArray, *, threshold: float, max_work: float) -> Axis:
+def find_axis(
+    Q: NDArray, *, threshold: float, max_work: float
+) -> tuple[NDArray[np.intp] | None, bool, int]:
     r"""Look for a permutation other than the identity, its own inverse, that leaves Q as it is.
 
     JMLR definition 7, with :math:`|Q_{ij} - Q_{\phi(i) \phi(j)}| \le` `threshold` for equality.
@@ -49,24 +31,17 @@ def find_axis(Q: NDArray, *, threshold: float, max_work: float) -> Axis:
     take two multisets for one but never one for two. Both can only leave more to try, and what is
     found is checked entry by entry.
 
-    Parameters
-    ----------
-    Q : ndarray of shape (n, n)
-        Symmetric matrix.
-    threshold : float
-        Largest difference of entries that count as equal.
-    max_work : float
-        Entries of Q that the search may read before it gives up.
+    Returns one such permutation or None, whether the search came to an end before it had read
+    `max_work` entries of Q, and how many it has read.
     """
-    search = _Search(Q, threshold, max_work)
+    search = _AxisSearch(Q, threshold, max_work)
     try:
-        permutation = search.run()
+        return search.run(), True, search.work
     except _OutOfWorkError:
-        return Axis(None, None, search.work)
-    return Axis(permutation is not None, permutation, search.work)
+        return None, False, search.work
 
 
-class _Search:
+class _AxisSearch:
     def __init__(self, Q: NDArray, threshold: float, max_work: float):
         self.Q = Q
         self.n = len(Q)

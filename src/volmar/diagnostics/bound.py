@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from scipy.sparse import issparse
+from scipy.stats import hypergeom
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_count, check_number
 from volmar.diagnostics.conditions import dense_symmetric
-from volmar.diagnostics.hypergeometric import direct_limit
 from volmar.operators import SPDOperator
 from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
 from volmar.volume.problem import signs
 
-# El-Yaniv and Pechyony (2009): the price of a sample without replacement, about 5.05.
+# El-Yaniv and Pechyony (2009): the constant of a sample without replacement, about 5.05.
 C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))
 # Beyond this many rows the eigenvalues of a fitted model's Q are not computed.
 FULL_SPECTRUM = 3000
@@ -136,30 +137,6 @@ class ErrorBound:
         )
 
 
-@dataclass(frozen=True)
-class _Class:
-    r"""Soft responses :math:`h = c 1 + (\gamma Q - \eta I)^{-1} a`: what lemma 18 needs of them.
-
-    `gaps` are the eigenvalues of :math:`\gamma Q - \eta I`; `radius` bounds \|a\|, `mu` the
-    product h'a and `offset` is :math:`|c| n`. Where a gap is not positive only \|h\| = 1 helps.
-    """
-
-    n: int
-    gaps: NDArray
-    radius: float
-    mu: float
-    offset: float = 0.0
-
-    def size(self) -> float:
-        r"""Return the minimum in lemma 18, which is :math:`\sqrt n` at most."""
-        root = np.sqrt(self.n)
-        if self.gaps.min() <= 0:
-            return float(root)
-        second = self.radius * np.sqrt(np.sum(1 / self.gaps**2))
-        third = np.sqrt(self.mu * np.sum(1 / self.gaps))
-        return float(min(root, self.offset / root + min(second, third)))
-
-
 def error_bound(
     model: SoftLabelMVC | None = None,
     *,
@@ -259,14 +236,12 @@ def error_bound(
     """
     delta = check_number("delta", delta, low=0.0, high=1.0, open_low=True)
     if model is None:
-        responses, answers = _from_arrays(Q, reg, eta, h, mu)
+        responses, n, size = _from_arrays(Q, reg, eta, h, mu)
     else:
         given = {"Q": Q, "reg": reg, "eta": eta, "h": h, "mu": mu}
-        if any(value is not None for value in given.values()):
-            names = ", ".join(name for name, value in given.items() if value is not None)
-            raise ValueError(f"{names} must be None with a model, which has its own.")
-        responses, answers = _from_model(model)
-    n = answers.n
+        if names := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"{', '.join(names)} must be None with a model, which has its own.")
+        responses, n, size = _from_model(model)
     rows, truth, n_revealed = _revealed(revealed, labels, n_revealed, n)
     if responses is None and (rho is None or truth is not None):
         raise ValueError("h must be given where labels are, or else rho must be and labels not.")
@@ -283,7 +258,7 @@ def error_bound(
             empirical=n * _loss(responses, rows, truth, width),
             sample_size=C0 * n / float(np.sqrt(n_revealed)),
             confidence=float(np.sqrt(share * np.log(1 / delta))),
-            complexity=float(np.sqrt(2 * rest / n_revealed)) * answers.size() / width,
+            complexity=float(np.sqrt(2 * rest / n_revealed)) * size / width,
         )
 
     n_wrong = 0
@@ -350,12 +325,29 @@ def _revealed(
     return rows, np.where(codes == 0, -1.0, 1.0), rows.size
 
 
+def direct_limit(n: int, n_revealed: int, n_wrong: int, delta: float) -> int:
+    """Return an upper limit of d_H from `n_wrong` of `n_revealed` labels drawn at random.
+
+    The errors of either naming of the clusters have an upper limit that fails with probability
+    delta / 2: the most errors among all rows with which so few among the revealed ones would be no
+    less likely than that.
+    """
+
+    def most_errors(seen: int) -> int:
+        possible = range(seen + 1, n - n_revealed + seen + 1)
+        return seen + bisect_right(
+            possible, -delta / 2, key=lambda errors: -hypergeom.cdf(seen, n, errors, n_revealed)
+        )
+
+    return min(n // 2, most_errors(n_wrong), most_errors(n_revealed - n_wrong))
+
+
 # ------------------------------------------------------------------ what lemma 18 needs
 
 
 def _from_arrays(
     Q: Any, reg: float | None, eta: float | None, h: ArrayLike | None, mu: float | None
-) -> tuple[NDArray | None, _Class]:
+) -> tuple[NDArray | None, int, float]:
     if Q is None or reg is None or eta is None:
         raise ValueError("Q, reg and eta must be given where there is no model.")
     reg = check_number("reg", reg, low=0.0, open_low=True)
@@ -375,29 +367,42 @@ def _from_arrays(
             f"got {eta:.6g}; lemma 18 is about such minima only."
         )
     gaps, root = reg * values - eta, float(np.sqrt(n))
-    responses = None if h is None else _unit_vector(h, n)
+    radius, product = root, root
+    responses = None if h is None else np.asarray(h, dtype=np.float64)
+    if responses is not None:
+        norm = float(np.linalg.norm(responses))
+        if responses.shape != (n,) or not abs(norm - 1) < 1e-3:
+            raise ValueError(
+                f"h must be a vector of {n} soft responses with norm 1, got shape "
+                f"{responses.shape} and norm {norm:.6g}; divide it by its norm."
+            )
+        if mu is None and matrix is not None:
+            a = reg * (matrix @ responses) - eta * responses  # sign(h) at a minimum
+            radius, product = float(np.linalg.norm(a)), float(responses @ a)
+        elif mu is None:
+            # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
+            product = float(np.abs(responses).sum())
     if mu is not None:
-        return responses, _Class(n, gaps, root, check_number("mu", mu, low=0.0))
-    if responses is None:
-        return None, _Class(n, gaps, root, root)
-    if matrix is None:
-        # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
-        return responses, _Class(n, gaps, root, float(np.abs(responses).sum()))
-    a = reg * (matrix @ responses) - eta * responses  # sign(h) at a minimum, but any h will do
-    return responses, _Class(n, gaps, float(np.linalg.norm(a)), float(responses @ a))
+        product = check_number("mu", mu, low=0.0)
+    return responses, n, _lemma_18(n, gaps, radius, product)
 
 
-def _unit_vector(h: ArrayLike, n: int) -> NDArray[np.float64]:
-    responses = np.asarray(h, dtype=np.float64)
-    if responses.shape != (n,) or not abs(float(np.linalg.norm(responses)) - 1) < 1e-3:
-        raise ValueError(
-            f"h must be a vector of {n} soft responses with norm 1, got shape {responses.shape} "
-            f"and norm {np.linalg.norm(responses):.6g}; divide it by its norm."
-        )
-    return responses
+def _lemma_18(n: int, gaps: NDArray, radius: float, mu: float, offset: float = 0.0) -> float:
+    r"""Return the minimum in lemma 18 for :math:`h = c 1 + (\gamma Q - \eta I)^{-1} a`.
+
+    `gaps` are the eigenvalues of :math:`\gamma Q - \eta I`; `radius` bounds \|a\|, `mu` the
+    product h'a and `offset` is :math:`|c| n`. Where a gap is not positive only \|h\| = 1 helps,
+    and it is :math:`\sqrt n`.
+    """
+    root = np.sqrt(n)
+    if gaps.min() <= 0:
+        return float(root)
+    second = radius * np.sqrt(np.sum(1 / gaps**2))
+    third = np.sqrt(mu * np.sum(1 / gaps))
+    return float(min(root, offset / root + min(second, third)))
 
 
-def _from_model(model: SoftLabelMVC) -> tuple[NDArray, _Class]:
+def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
     if not isinstance(model, SoftLabelMVC):
         raise TypeError(
             f"model must be a SoftLabelMVC, got {type(model).__name__}; the theorem is about no "
@@ -411,11 +416,11 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, _Class]:
             f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
             "n_clusters=2."
         )
-    return result.h, _class_of(model._fitted.problem, result)
+    return result.h, result.h.size, _around(model._fitted.problem, result)
 
 
-def _class_of(problem: VolumeProblem, result: VolumeResult) -> _Class:
-    r"""Lemma 18's class around a fitted h, on the plane of the balance constraint if it is active.
+def _around(problem: VolumeProblem, result: VolumeResult) -> float:
+    r"""Lemma 18 around a fitted h, on the plane of the balance constraint if it is active.
 
     On the plane 1'h = t, h = (t/n) 1 + g and g = P(reg Q - eta I)^{-1}P a with a = P(reg Q - eta
     I)g and P the projection along 1; off it g = h and P = I. The class of all g with such an a of
@@ -431,7 +436,7 @@ def _class_of(problem: VolumeProblem, result: VolumeResult) -> _Class:
     if n <= FULL_SPECTRUM:
         values = _eigenvalues(dense_symmetric(problem.operator), on_plane)
         gaps = problem.reg * values - eta
-    return _Class(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
+    return _lemma_18(n, gaps, float(np.linalg.norm(a)), float(g @ a), abs(offset))
 
 
 def _eigenvalues(Q: NDArray, on_plane: bool) -> NDArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,13 @@ from sklearn.utils.validation import check_array
 from volmar._checks import check_count, check_number, check_symmetric
 from volmar._memory import require_memory
 from volmar.diagnostics.axisymmetry import find_axis
-from volmar.diagnostics.submatrix_information import closest_partitions
 from volmar.operators import SPDOperator
 
 # 2^23 values, sorted: some 300 MB and ten seconds.
 MOST_ROWS_FOR_SI = 24
+# Entries of Q come rounded, and so does a sum over them: differences within this many units in the
+# last place of the sum of |Q_ij| are taken for ties.
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -225,15 +228,14 @@ def stability_report(
     anisotropic = gap > max(tol, n * float(np.finfo(np.float64).eps))
 
     # 3. Definition 7.
-    axis = find_axis(Q, threshold=threshold, max_work=max_work)
+    axis, is_decided, work = find_axis(Q, threshold=threshold, max_work=max_work)
 
     # 4. Definition 5.
-    si_pair = _tied_by_theorem_10(n, isolated, axis.permutation)
+    si_pair = _tied_by_theorem_10(n, isolated, axis)
     si_symmetric, si_gap = (True, 0.0) if si_pair else (None, np.nan)
     if si_pair is None and n <= max_rows_for_si:
-        closest = closest_partitions(Q)
-        si_symmetric, si_gap = closest.tied, closest.gap
-        si_pair = closest.first, closest.second
+        si_gap, si_pair = _closest_partitions(Q)
+        si_symmetric = si_gap == 0.0
 
     reach = 2 * float(np.abs(Q).sum(axis=1).max()) + float(values[-1])
     return StabilityReport(
@@ -245,13 +247,13 @@ def stability_report(
         eigengap=gap,
         eigengap_at=at,
         closest_eigenvalues=(float(values[at]), float(values[at + 1])),
-        axisymmetric=axis.found,
-        axis=axis.permutation,
+        axisymmetric=axis is not None if is_decided else None,
+        axis=axis,
         si_symmetric=si_symmetric,
         si_gap=si_gap,
         si_pair=si_pair,
         frozen_below=float(np.sqrt(n) / reach) if reach > 0 else np.inf,
-        work=axis.work,
+        work=work,
     )
 
 
@@ -275,6 +277,40 @@ def _apart(n: int, i: int) -> NDArray[np.int8]:
     y = np.ones(n, dtype=np.int8)
     y[i] = -1
     return y
+
+
+def _closest_partitions(Q: NDArray) -> tuple[float, tuple[NDArray[np.int8], NDArray[np.int8]]]:
+    r"""Return the smallest sum of eq. 20 over the largest \|Q_ij\|, and two partitions with it.
+
+    JMLR definition 5 asks for signs :math:`\delta` and a part K of the rows, neither empty nor all
+    of them, with (eq. 20)
+
+    .. math:: \Bigl(\sum_{k \in K} \delta_k e_k\Bigr)' Q
+              \Bigl(\sum_{k \notin K} \delta_k e_k\Bigr) = 0.
+
+    The left side is a quarter of :math:`y'Qy - z'Qz`, with y the signs :math:`\delta` and z the
+    same signs turned over outside K. So (20) has a solution just where two partitions y and z,
+    neither equal nor opposite, share their value, and sorting the :math:`2^{n-1}` values finds it;
+    going through every K and every :math:`\delta` would take :math:`4^n` sums.
+    """
+    n = len(Q)
+    # (y'Qy - trace) / 2 of all y whose first entry is 1; bit i of the place is y_{i+1}.
+    values = np.zeros(1)
+    for k in range(1, n):
+        field = np.full(1, Q[k, 0])  # Q[k, :k] y of the same y, in the same order
+        for i in range(1, k):
+            field = np.concatenate([field + Q[k, i], field - Q[k, i]])
+        values = np.concatenate([values + field, values - field])
+    order = np.argsort(values, kind="stable")
+    closest = int(np.argmin(np.diff(values[order])))
+    bits = (order[closest : closest + 2, None] >> np.arange(n - 1)) & 1
+    first, second = np.hstack([np.ones((2, 1)), 1 - 2 * bits]).astype(np.int8)
+    same = first == second
+    products = Q[np.ix_(same, ~same)] * np.outer(first[same], first[~same])
+    gap = abs(math.fsum(products.ravel()))
+    if gap <= ROUNDING * float(np.abs(Q).sum()):
+        gap = 0.0
+    return gap / (float(np.abs(Q).max()) or 1.0), (first, second)
 
 
 def _listed(rows: NDArray[np.intp]) -> str:

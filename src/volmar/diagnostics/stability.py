@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
-from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_array, check_random_state
 
 from volmar._checks import check_count, check_number
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._notebook import html_card
+from volmar.metrics import matched_labels
 
 __all__ = ["ResamplingStability", "stability"]
 
@@ -151,7 +150,8 @@ def stability(
     for done, (part, other) in enumerate(zip(parts, found, strict=True), start=1):
         if other is not None:
             agreements.append(adjusted_rand_score(labels[part], other))
-            stayed[part] += _matched(labels[part], other)
+            own = np.unique(labels[part], return_inverse=True)[1]
+            stayed[part] += matched_labels(own, other) == own
             seen[part] += 1
         if progress is not None:
             progress(done, n_resamples)
@@ -177,14 +177,3 @@ def _clusters(estimator: Any, X: Any) -> NDArray | None:
             return fitted_labels(estimator, X)
         except ValueError:
             return None
-
-
-def _matched(labels: NDArray, other: NDArray) -> NDArray:
-    """Return whether each row is in the cluster that is matched with its own."""
-    codes = np.unique(other, return_inverse=True)[1]
-    table = contingency_matrix(labels, codes)
-    own, match = linear_sum_assignment(-table)
-    present = np.unique(labels)
-    partner = np.full(present.size, -1)
-    partner[own] = match
-    return partner[np.searchsorted(present, labels)] == codes

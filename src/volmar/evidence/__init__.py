@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from volmar.evidence.modes.dip import dip_test as dip_test
     from volmar.evidence.modes.humps import HumpTest as HumpTest
     from volmar.evidence.modes.humps import hump_test as hump_test
-    from volmar.evidence.modes.humps import valley_mass as valley_mass
-    from volmar.evidence.splits.along import separation_along as separation_along
     from volmar.evidence.splits.cells import LinearCells as LinearCells
     from volmar.evidence.splits.curved import fitted_border as fitted_border
     from volmar.evidence.splits.curved import walk_candidate as walk_candidate

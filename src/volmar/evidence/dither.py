@@ -82,7 +82,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:
-    """Return how many rows have the most frequent value of each column, which are sorted."""
+    """Return how often the most frequent value of each sorted column occurs."""
     starts = np.vstack([np.ones(ordered.shape[1], dtype=bool), ordered[1:] != ordered[:-1]])
     # Length of the run up to each row: its number less that of the last start.
     rows = np.arange(len(ordered))[:, None]

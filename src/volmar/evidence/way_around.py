@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.evidence.dither import column_resolutions, dithered
+from volmar.evidence.modes.densities import missing_mass
 
 __all__ = ["has_way_around"]
 
@@ -75,7 +76,7 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence.way_around import has_way_around
+    >>> from volmar.evidence import has_way_around
     >>> rng = np.random.default_rng(0)
     >>> angle = rng.uniform(0, 2 * np.pi, size=600)
     >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(600, 2))
@@ -121,9 +122,7 @@ def _valley(s: NDArray) -> _Valley | None:
     width = BANDWIDTH * length * (300.0 / s.size) ** 0.2
     place = np.linspace(low - 0.6 * length, high + 0.6 * length, GRID)
     density = np.exp(-0.5 * ((place[:, None] - s) / width) ** 2).sum(axis=1)
-    left = np.maximum.accumulate(density)
-    right = np.maximum.accumulate(density[::-1])[::-1]
-    missing = np.minimum(left, right) - density
+    missing = missing_mass(density[None, :])[0]
     at = int(np.argmax(missing))
     if missing[at] <= 1e-9 * density.max():
         return None
@@ -167,7 +166,6 @@ def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
 
 
 def _square_error(values: NDArray) -> float:
-    """Return the squared standard error of a mean."""
     return float(values.var(ddof=1)) / values.size
 
 

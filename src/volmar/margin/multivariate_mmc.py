@@ -162,11 +162,11 @@ class MultivariateMMC(KernelView, MarginClusterer):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from volmar import MultivariateMMC
-    >>> from volmar.metrics import normalized_mutual_information
+    >>> from sklearn.metrics import normalized_mutual_info_score
     >>> digits = load_digits()
     >>> pair = (digits.target == 1) | (digits.target == 7)
     >>> model = MultivariateMMC(C=10, random_state=0).fit(digits.data[pair])
-    >>> round(normalized_mutual_information(digits.target[pair], model.labels_), 2)
+    >>> round(normalized_mutual_info_score(digits.target[pair], model.labels_), 2)
     1.0
     """
 

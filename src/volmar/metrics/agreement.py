@@ -1,4 +1,4 @@
-"""Agreement of two partitions by pairs of points and by information: no matching needed."""
+"""Agreement of two partitions by pairs of points: no matching needed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import normalized_mutual_info_score, rand_score
 
-from volmar.metrics.contingency import contingency_table, encode_pair
+from volmar.metrics.contingency import contingency_table
 
-__all__ = ["normalized_mutual_information", "pair_f_measure", "rand_index"]
+__all__ = ["pair_f_measure"]
 
 
 def pair_f_measure(labels_true: ArrayLike, labels_pred: ArrayLike, *, beta: float = 1.0) -> float:
@@ -51,52 +50,6 @@ def pair_f_measure(labels_true: ArrayLike, labels_pred: ArrayLike, *, beta: floa
         return 1.0
     hits = (1 + beta**2) * joined_in_both
     return float(hits / (hits + beta**2 * missed + false))
-
-
-def rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Share of pairs on which the partitions agree (multivariate MMC eq. 5).
-
-    Parameters
-    ----------
-    labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind.
-
-    Returns
-    -------
-    float
-        From 0 to 1 (the same partition); scikit-learn's `rand_score`.
-
-    Examples
-    --------
-    >>> rand_index([0, 0, 1, 1], [0, 0, 0, 1])
-    0.5
-    """
-    true, _, pred, _ = encode_pair(labels_true, labels_pred)
-    return float(rand_score(true, pred))
-
-
-def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    r"""Mutual information over the geometric mean of the entropies (multivariate MMC eq. 2).
-
-    Parameters
-    ----------
-    labels_true, labels_pred : array-like of shape (n,)
-        Labels of any kind.
-
-    Returns
-    -------
-    float
-        From 0 (independent) to 1 (the same partition); scikit-learn's
-        `normalized_mutual_info_score` with the paper's mean. Where the formula is 0/0 it is 0 if
-        one labelling has one cluster, 1 if both have.
-
-    Examples
-    --------
-    >>> round(normalized_mutual_information([0, 0, 1, 1], [1, 1, 0, 0]), 6)
-    1.0
-    """
-    true, _, pred, _ = encode_pair(labels_true, labels_pred)
-    return float(normalized_mutual_info_score(true, pred, average_method="geometric"))
 
 
 def _pairs(counts: np.ndarray) -> int:

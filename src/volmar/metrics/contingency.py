@@ -69,7 +69,7 @@ def contingency_table(
     require_memory(
         8.0 * n_true * n_pred,
         f"the table of {n_true} classes by {n_pred} clusters",
-        "Compare labellings with fewer different labels, or use rand_index.",
+        "Compare labellings with fewer different labels, or use sklearn.metrics.rand_score.",
     )
     cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
     return cells.reshape(n_true, n_pred)

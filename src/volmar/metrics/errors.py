@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from volmar.metrics.contingency import contingency_table
+from volmar.metrics.contingency import contingency_table, encode_labels
 
-__all__ = ["balanced_clustering_error", "clustering_error"]
+__all__ = ["balanced_clustering_error", "clustering_error", "matched_labels"]
 
 
 def clustering_error(
@@ -84,3 +84,32 @@ def balanced_clustering_error(
     found = np.zeros_like(sizes)
     found[rows] = table[rows, columns]
     return float(np.mean((sizes - found) / sizes))
+
+
+def matched_labels(labels_true: ArrayLike, labels_pred: ArrayLike) -> NDArray[np.intp]:
+    """Return labels with the numbers of another labelling, so that most points agree.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array-like of shape (n,)
+        Labels of any kind; neither the names nor the numbers of the labels need agree.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        For each point the place of the label that its cluster in `labels_pred` is matched with
+        among the sorted labels of `labels_true`. Clusters without a match have the numbers after
+        these.
+
+    Examples
+    --------
+    >>> matched_labels(["a", "a", "b", "b"], [7, 7, 3, 5])
+    array([0, 0, 1, 2])
+    """
+    table = contingency_table(labels_true, labels_pred)
+    n_true, n_pred = table.shape
+    classes, clusters = linear_sum_assignment(table, maximize=True)
+    number = np.full(n_pred, -1)
+    number[clusters] = classes
+    number[number < 0] = n_true + np.arange(n_pred - clusters.size)
+    return number[encode_labels(labels_pred, "labels_pred")[0]]

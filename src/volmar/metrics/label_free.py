@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
+from sklearn.metrics import calinski_harabasz_score
 from sklearn.utils.validation import check_array
 
 from volmar._checks import check_symmetric
 from volmar.metrics.contingency import encode_labels
 
-__all__ = ["imbalance", "normalized_cut", "volume"]
+__all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
 
 
 def normalized_cut(W: Any, labels: ArrayLike) -> float:
@@ -144,6 +145,41 @@ def imbalance(labels: ArrayLike) -> float:
     smallest = int(sizes.min()) if n_clusters > 1 else 0
     largest = int(sizes.max())
     return (largest - smallest) / (largest + smallest)
+
+
+def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
+    """Spread between the clusters over that within them, of dense or sparse rows.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The data.
+    labels : array-like of shape (n,)
+        Labels of any kind.
+
+    Returns
+    -------
+    float
+        scikit-learn's `calinski_harabasz_score`, which takes no sparse rows; 1 where no cluster
+        has any spread.
+
+    Examples
+    --------
+    >>> calinski_harabasz([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    32.0
+    """
+    if not issparse(X):
+        return float(calinski_harabasz_score(X, labels))
+    codes, k = encode_labels(labels, "labels")
+    n = codes.size
+    members = csr_array((np.ones(n), (codes, np.arange(n))))
+    sums = (members @ X).toarray()
+    mean = sums.sum(axis=0) / n
+    of_mean = n * float(mean @ mean)
+    total = float(X.multiply(X).sum()) - of_mean
+    between = float((sums**2 / np.bincount(codes)[:, None]).sum()) - of_mean
+    within = max(total - between, 0.0)
+    return between * (n - k) / (within * (k - 1)) if within > 0 else 1.0
 
 
 def _totals(codes: np.ndarray, values: np.ndarray, n_clusters: int) -> np.ndarray:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_array
 from volmar._memory import require_memory
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once, is_sparse
 from volmar.metrics.contingency import encode_labels
+from volmar.metrics.separation_bound import kappa2_bound, probability
 from volmar.rows import RowSource, as_rows, is_dask
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
@@ -28,7 +29,7 @@ __all__ = ["msp_score", "separation_score"]
 _RISKY_REG = 1e-8
 _SINGULAR = (
     "the covariances of two clusters are singular and `reg` is too small: some combination of "
-    "features varies in neither cluster, so that they are separated for nothing. Pass a reg of "
+    "features varies in neither cluster, so that the score would be trivially 1. Pass a reg of "
     "0.01 or more (0.1 is usual), or drop the duplicated and dependent features."
 )
 _HALVES_OF_BLOCKS = (
@@ -118,7 +119,7 @@ def msp_score(
     >>> round(msp_score(X, X[:, 0] > 7.8), 2)
     0.87
     """
-    return _score(X, labels, reg, cross_fit, random_state, _SeparationProbability())
+    return _score(X, labels, reg, cross_fit, random_state, _MINIMAX)
 
 
 def separation_score(
@@ -204,7 +205,7 @@ def separation_score(
     >>> round(separation_score(X, X[:, 0] > 7.8), 2)
     0.06
     """
-    return _score(X, labels, reg, cross_fit, random_state, _LowerBound())
+    return _score(X, labels, reg, cross_fit, random_state, _BOUND)
 
 
 @dataclass(frozen=True)
@@ -233,33 +234,35 @@ class _Pair:
         return self.r1 * self.covariance1 + self.r2 * self.covariance2
 
 
-class _Criterion(Protocol):
-    """A direction for a pair, and the kappa² of any direction as (numerator, denominator)."""
+class _Criterion(NamedTuple):
+    """A direction for a pair, and the kappa² of any direction from its gap, v1, v2 and r1."""
 
-    def direction(self, pair: _Pair) -> NDArray: ...
-
-    def kappa2(self, gap: float, v1: float, v2: float, r1: float) -> tuple[float, float]: ...
-
-
-class _SeparationProbability:
-    def direction(self, pair: _Pair) -> NDArray:
-        return solve_minimax_probability(pair.difference, pair.covariance1, pair.covariance2).w
-
-    def kappa2(self, gap: float, v1: float, v2: float, r1: float) -> tuple[float, float]:
-        del r1
-        return gap**2, (math.sqrt(v1) + math.sqrt(v2)) ** 2
+    direction: Callable[[_Pair], NDArray]
+    kappa2: Callable[[float, float, float, float], NDArray]
 
 
-class _LowerBound:
-    def direction(self, pair: _Pair) -> NDArray:
-        """Return eq. 5's w up to its length: Sigma = within + r1 r2 DD', so Sherman-Morrison."""
-        factor = linalg.cho_factor(pair.within, lower=True, check_finite=False)
-        return linalg.cho_solve(factor, pair.difference, check_finite=False)
+def _minimax_direction(pair: _Pair) -> NDArray:
+    return solve_minimax_probability(pair.difference, pair.covariance1, pair.covariance2).w
 
-    def kappa2(self, gap: float, v1: float, v2: float, r1: float) -> tuple[float, float]:
-        """Return eq. 4, where 1 - R² = w'(within)w / w'(Sigma)w leaves nothing to cancel."""
-        r2 = 1 - r1
-        return min(r1, r2) * gap**2, 2 * (r1 * v1 + r2 * v2)
+
+def _minimax_kappa2(gap: float, v1: float, v2: float, r1: float) -> NDArray:
+    del r1
+    with np.errstate(divide="ignore"):
+        return np.divide(gap**2, (math.sqrt(v1) + math.sqrt(v2)) ** 2)
+
+
+def _bound_direction(pair: _Pair) -> NDArray:
+    """Return eq. 5's w up to its length: Sigma = within + r1 r2 DD', so Sherman-Morrison."""
+    factor = linalg.cho_factor(pair.within, lower=True, check_finite=False)
+    return linalg.cho_solve(factor, pair.difference, check_finite=False)
+
+
+def _bound_kappa2(gap: float, v1: float, v2: float, r1: float) -> NDArray:
+    return kappa2_bound(r1 * (1 - r1) * gap**2, r1 * v1 + (1 - r1) * v2, r1)
+
+
+_MINIMAX = _Criterion(_minimax_direction, _minimax_kappa2)
+_BOUND = _Criterion(_bound_direction, _bound_kappa2)
 
 
 def _score(
@@ -455,5 +458,4 @@ def _along(
     if gap <= 0:
         return 0.0
     v1, v2 = (max(float(w @ S @ w), 0.0) for S in (S1, S2))
-    numerator, denominator = criterion.kappa2(gap, v1, v2, r1)
-    return numerator / (numerator + denominator)
+    return probability(float(criterion.kappa2(gap, v1, v2, r1)))

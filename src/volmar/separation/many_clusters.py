@@ -19,7 +19,8 @@ from volmar._clones import silent_clone
 from volmar.base import Clusterer
 from volmar.base.cell_split import CellSplit
 from volmar.base.validation import check_start_labels
-from volmar.evidence import HeldOutTest, separation_along
+from volmar.evidence import HeldOutTest
+from volmar.metrics import separation_along
 from volmar.rows import drawn_rows
 from volmar.separation.discriminants import pooled_separation, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult

@@ -18,7 +18,8 @@ from volmar.evidence.labels.label_views import (
     thresholds,
     without_far_rows,
 )
-from volmar.evidence.modes.humps import deepest_valley, hump_test, valleys_at
+from volmar.evidence.modes.humps import deepest_valley, hump_test
+from volmar.evidence.modes.valleys_at import valleys_at
 from volmar.evidence.splits.curved import fitted_border
 from volmar.evidence.way_around import has_way_around
 
@@ -70,23 +71,7 @@ def border_test(
     n_draws: int,
     rng: np.random.Generator,
 ) -> BorderTest:
-    """Test for one mode across the border between groups a and b, on each split.
-
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        All rows.
-    splits, views : list of SplitView and of Discriminants
-        What was learnt on each split.
-    a, b : int
-        Numbers of the groups.
-    resolutions : ndarray of shape (d,)
-        Of `volmar.evidence.column_resolutions`.
-    n_draws : int
-        Draws of a test.
-    rng : Generator
-        Draws.
-    """
+    """Test for one mode across the border between groups a and b, on each split."""
     p_values: list[float] = []
     depths, curved = [], []
     for split, view in zip(splits, views, strict=True):

@@ -152,22 +152,11 @@ def _inside(f: NDArray, a: int, b: int, c: int, t: float) -> NDArray:
 
 
 def without_far_rows(scores: NDArray, first: NDArray, second: NDArray) -> NDArray:
-    """Return which scores are not far from the smaller side, on the larger one.
+    """Return the places of scores that are not far from the smaller side, on the larger one.
 
     A small group beside a large one is hard to see. At most `MOST_UNEQUAL` rows of a side are kept
-    for each of the other, by a half-line: what has one mode keeps it.
-
-    Parameters
-    ----------
-    scores : ndarray
-        Scores to choose from.
-    first, second : ndarray
-        Scores of the two sides, the first above the second, that set the end of the half-line.
-
-    Returns
-    -------
-    ndarray of int
-        Places in `scores`.
+    for each of the other, by a half-line: what has one mode keeps it. Scores of the two sides, the
+    first above the second, set its end.
     """
     low, high = -np.inf, np.inf
     if first.size > MOST_UNEQUAL * second.size:
@@ -268,22 +257,9 @@ def split_view(
     resolutions: NDArray,
     rng: np.random.Generator,
 ) -> SplitView:
-    """Learn from the given clusters of some rows, and score the others.
+    """Learn from the given clusters of some rows, and score the others, which are dithered.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or CSR.
-    codes : ndarray of shape (n,)
-        Clusters 0 to k - 1; -1 for rows that are not learnt from.
-    k : int
-        Number of clusters.
-    seen_rows, held_out_rows : ndarray of int
-        Rows to learn from, at least one of each cluster, and the others.
-    resolutions : ndarray of shape (d,)
-        Of `volmar.evidence.column_resolutions`: the held-out rows are dithered.
-    rng : Generator
-        Draws a sample of many rows, and the noise.
+    `codes` are -1 for rows that are not learnt from; `seen_rows` has at least one of each cluster.
     """
     d = X.shape[1]
     learnt = seen_rows[codes[seen_rows] >= 0]

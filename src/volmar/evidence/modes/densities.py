@@ -1,27 +1,61 @@
-"""Densities on a grid, and what they lack to have one mode."""
+"""Samples on the line, their densities on a grid, and what these lack to have one mode."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
-__all__ = ["GRID", "fill", "missing_mass"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import fft
+
+__all__ = ["GRID", "checked_sample", "fill", "missing_mass", "smoothed"]
 
 # Points of the grid, in which samples of any size are binned.
 GRID = 256
 
 
-def fill(density: NDArray) -> NDArray:
-    r"""Return the mass by which densities (m, GRID) must be filled so that each has one hump.
+def checked_sample(x: ArrayLike) -> NDArray[np.float64]:
+    """Return a sample as float64, after checks."""
+    sample: NDArray[Any] = np.asarray(x)
+    if sample.dtype.kind not in "biuf":
+        raise TypeError(
+            f"x must hold real numbers, got dtype {sample.dtype}. Convert it to float first."
+        )
+    if sample.ndim != 1 or not sample.size:
+        raise ValueError(
+            f"x must be a one-dimensional array with at least one value, got shape "
+            f"{sample.shape}. Pass one feature or one projection at a time."
+        )
+    sample = sample.astype(np.float64)
+    finite = np.isfinite(sample)
+    if not finite.all():
+        raise ValueError(
+            f"x must be finite, got {sample[~finite][0]} at position {np.argmin(finite)}. Drop or "
+            "impute such values."
+        )
+    return sample
 
-    The smallest function above f with one hump is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
+
+def smoothed(shares: NDArray, bandwidth: NDArray | float) -> NDArray:
+    """Return shares (m, G) smoothed by a Gaussian; bandwidths are in steps of the grid."""
+    size = shares.shape[1]
+    frequencies = np.pi * np.arange(size + 1) / size
+    damping = np.exp(-0.5 * (bandwidth * frequencies) ** 2)
+    smooth = fft.irfft(fft.rfft(shares, 2 * size, axis=1) * damping, 2 * size, axis=1)
+    return np.maximum(smooth[:, :size], 0.0)
+
+
+def fill(density: NDArray) -> NDArray:
+    r"""Return the mass by which densities (m, G) must be filled so that each has one mode.
+
+    The smallest function above f with one mode is :math:`\min(\max_{u \le x} f(u), \max_{u \ge x}
     f(u))`: every valley is filled up to the lower of the two peaks beside it.
     """
     return missing_mass(density).sum(axis=1)
 
 
 def missing_mass(density: NDArray) -> NDArray:
-    """Return what is missing at each place of densities (m, GRID) to have one hump."""
+    """Return what is missing at each place of densities (m, G) to have one mode."""
     left = np.maximum.accumulate(density, axis=1)
     right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
     return np.minimum(left, right) - density

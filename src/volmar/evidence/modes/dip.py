@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
+
+from volmar.evidence.modes.densities import checked_sample
 
 Floats = NDArray[np.float64]
 
@@ -45,14 +46,6 @@ class DipTest(NamedTuple):
     p_value: float
 
 
-class _Table(NamedTuple):
-    """Quantiles of sqrt(n) times the dip of uniform samples; NaN where draws were too few."""
-
-    sizes: NDArray[np.int64]
-    p_values: Floats
-    quantiles: Floats
-
-
 def dip_statistic(x: ArrayLike) -> Dip:
     r"""Return the dip of a sample.
 
@@ -61,11 +54,8 @@ def dip_statistic(x: ArrayLike) -> Dip:
     where :math:`F_n` is the empirical distribution function and :math:`\mathcal U` are the
     unimodal ones: convex up to a mode, concave from there on, with a jump at the mode allowed.
     The value is exact up to rounding, with or without ties, and does not change under
-    :math:`x \mapsto a x + b` with :math:`a \ne 0`.
-
-    Two or more distinct values have a dip of at least 1 / (2 n), as only one of them can be at
-    the jump. A sample of one distinct value is unimodal to the letter; it too gets 1 / (2 n), the
-    limit of samples whose ties are spread out a little.
+    :math:`x \mapsto a x + b` with :math:`a \ne 0`. A sample of one distinct value is unimodal to
+    the letter; it gets 1 / (2 n), the limit of samples whose ties are spread out a little.
 
     Parameters
     ----------
@@ -77,20 +67,14 @@ def dip_statistic(x: ArrayLike) -> Dip:
     Dip
         `value` and `modal_interval`.
 
-    See Also
-    --------
-    dip_test : the same with a p-value.
-
     Notes
     -----
-    The paper's algorithm: on a modal interval, at first all of the sample, take the greatest
-    convex minorant and the least concave majorant of :math:`F_n`. Where they are furthest apart
-    the interval shrinks to the nearest points at which they touch :math:`F_n`, and what is left
-    outside has to be as far from :math:`F_n` as the minorant on the left and the majorant on the
-    right are. It ends when the two are no further apart than that; the dip is half of it.
-
-    Each takes one pass over the interval, and two or three intervals are enough for most samples.
-    More are needed where the values span many orders of magnitude.
+    On a modal interval, at first all of the sample, take the greatest convex minorant and the
+    least concave majorant of :math:`F_n`. Where they are furthest apart the interval shrinks to
+    the nearest points at which they touch :math:`F_n`, and what is left outside has to be as far
+    from :math:`F_n` as the minorant on the left and the majorant on the right are. It ends when
+    the two are no further apart than that; the dip is half of it. Two or three intervals are
+    enough for most samples.
 
     References
     ----------
@@ -99,13 +83,11 @@ def dip_statistic(x: ArrayLike) -> Dip:
 
     Examples
     --------
-    >>> from volmar.evidence.modes.dip import dip_statistic
+    >>> from volmar.evidence import dip_statistic
     >>> dip_statistic([0, 1, 2, 3, 4]).value
     0.1
-    >>> dip_statistic([0, 0, 0, 9, 9, 9]).value
-    0.25
     """
-    values, counts = np.unique(_sample(x), return_counts=True)
+    values, counts = np.unique(checked_sample(x), return_counts=True)
     # The range of the values has to be a number too.
     scaled = values if abs(values[[0, -1]]).max() < np.finfo(float).max / 4 else values / 4
     doubled, low, high = modal_search(scaled, counts.astype(np.float64))
@@ -115,40 +97,32 @@ def dip_statistic(x: ArrayLike) -> Dip:
 def dip_test(x: ArrayLike) -> DipTest:
     """Test whether a sample may come from a unimodal distribution.
 
-    The p-value is that of the dip among uniform samples of the same size. The uniform is the
-    paper's null, asymptotically the least favourable unimodal distribution: samples from one with
-    a peak, such as the normal, are rejected less often than the level says.
+    The p-value is that of the dip among uniform samples of the same size, the paper's null. It is
+    asymptotically the least favourable unimodal distribution: samples from one with a peak, such
+    as the normal, are rejected less often than the level says.
 
     Parameters
     ----------
     x : array-like of shape (n,)
-        The sample, in any order.
+        The sample, in any order. Rounding adds to the dip: with few distinct values a small
+        p-value may be that of the ties alone.
 
     Returns
     -------
     DipTest
         `statistic` and `p_value`.
 
-    See Also
-    --------
-    dip_p_value : what the p-value is read from, and how small it can be.
-
-    Notes
-    -----
-    The null distribution is continuous. Rounding adds to the dip: with few distinct values a
-    small p-value may speak of the ties alone.
-
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence.modes.dip import dip_test
+    >>> from volmar.evidence import dip_test
     >>> rng = np.random.default_rng(0)
     >>> dip_test(rng.normal(size=200)).p_value > 0.5
     True
     >>> dip_test(np.append(rng.normal(size=100), rng.normal(5, 1, size=100))).p_value < 0.001
     True
     """
-    sample = _sample(x)
+    sample = checked_sample(x)
     statistic = dip_statistic(sample).value
     return DipTest(statistic, dip_p_value(statistic, sample.size))
 
@@ -158,23 +132,10 @@ def dip_p_value(statistic: float, n: int) -> float:
 
     It is read from quantiles of sqrt(n) times the dip in simulated samples, made by
     ``benchmarks/make_dip_table.py``: linear in log n between tabulated sizes, the last row for
-    all larger ones, linear in log p between quantiles.
-
-    Parameters
-    ----------
-    statistic : float
-        A dip, between 0 and 1/2.
-    n : int
-        Size of the sample. With fewer than four observations every sample has the same dip, and
-        the p-value is 1.
-
-    Returns
-    -------
-    float
-        Between the smallest p-value that the table resolves at this size and 1. Quantiles are
-        kept where at least ten simulated samples lie beyond: down to 0.0001 for n up to 2,000 and
-        to 0.001 from 20,001 on. The smallest is uncertain by a third of itself, and stands for
-        anything smaller.
+    all larger ones, linear in log p between quantiles. Fewer than four observations always have
+    the same dip, and the p-value 1. Quantiles are kept where at least ten simulated samples lie
+    beyond: down to 0.0001 for n up to 2,000 and to 0.001 from 20,001 on. The smallest one stands
+    for anything smaller.
     """
     if not 0.0 <= statistic <= 0.5:
         raise ValueError(f"statistic must be from 0 to 0.5, as a dip is, got {statistic}.")
@@ -188,30 +149,9 @@ def dip_p_value(statistic: float, n: int) -> float:
     p_values, quantiles = _null_quantiles(n)
     if scaled >= quantiles[-1]:
         return float(p_values[-1])
-    curve = np.maximum(np.concatenate([[least], quantiles]), least)
-    logs = np.log(np.concatenate([[1.0], p_values]))
+    curve = np.maximum(np.append(least, quantiles), least)
+    logs = np.log(np.append(1.0, p_values))
     return float(np.exp(np.interp(scaled, np.maximum.accumulate(curve), logs)))
-
-
-def _sample(x: ArrayLike) -> Floats:
-    sample: NDArray[Any] = np.asarray(x)
-    if sample.dtype.kind not in "biuf":
-        raise TypeError(
-            f"x must hold real numbers, got dtype {sample.dtype}. Convert it to float first."
-        )
-    if sample.ndim != 1 or not sample.size:
-        raise ValueError(
-            f"x must be a one-dimensional array with at least one value, got shape "
-            f"{sample.shape}. Pass one feature or one projection at a time."
-        )
-    sample = sample.astype(np.float64)
-    finite = np.isfinite(sample)
-    if not finite.all():
-        raise ValueError(
-            f"x must be finite, got {sample[~finite][0]} at position {np.argmin(finite)}. Drop or "
-            "impute such values."
-        )
-    return sample
 
 
 def modal_search(values: Floats, counts: Floats) -> tuple[float, int, int]:
@@ -272,25 +212,24 @@ def _through(x: Floats, heights: Floats, knots: NDArray[np.intp]) -> Floats:
 def _null_quantiles(n: int) -> tuple[Floats, Floats]:
     """P-values, falling, and the scaled dips that belong to them at size n."""
     table = _table()
-    logs = np.log(table.sizes)
+    p_values, logs, rows = table[0, 2:], np.log(table[1:, 0]), table[1:, 2:]
     place = np.interp(math.log(n), logs, np.arange(logs.size))
     row = min(int(place), logs.size - 2)
     weight = place - row
     # 0 times NaN is NaN: the last row itself asks nothing of the one before.
     if weight in {0.0, 1.0}:
-        quantiles = table.quantiles[row + int(weight)]
+        quantiles = rows[row + int(weight)]
     else:
-        quantiles = (1 - weight) * table.quantiles[row] + weight * table.quantiles[row + 1]
+        quantiles = (1 - weight) * rows[row] + weight * rows[row + 1]
     known = ~np.isnan(quantiles)
-    return table.p_values[known], quantiles[known]
+    return p_values[known], quantiles[known]
 
 
 @cache
-def _table() -> _Table:
+def _table() -> Floats:
+    """Columns: n, the number of draws, then one for each p-value of the first row.
+
+    Quantiles are NaN where draws were too few.
+    """
     with (files("volmar.evidence.modes") / "dip_table.csv").open(encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    # Columns: n, the number of draws, then one for each p-value.
-    numbers = np.array([[float(cell or "nan") for cell in row] for row in rows])
-    return _Table(
-        numbers[:, 0].astype(np.int64), np.array(header[2:], dtype=np.float64), numbers[:, 2:]
-    )
+        return np.genfromtxt(file, delimiter=",")

@@ -89,18 +89,14 @@ class FoldedSample:
 
 
 def folded_sample(x: NDArray) -> FoldedSample | None:
-    """Return a sample on the grid of the hump test, None where it has no width.
+    """Return a sample on the grid of the mode test, None where it has no width.
 
     The grid reaches from the 5th to the 95th percentile and over, so that a few far points do not
     stretch it: they are left out. Where there are more of them on a side they may be a group. The
     grid then follows the points outwards, and every gap that is longer than twelve bandwidths
     is shortened to that. So a group is seen at any distance, and the single points of a heavy tail
-    stay what they are: one point here and there, which is no mode.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-        Finite values. Their differences must not overflow.
+    stay what they are: one point here and there, which is no mode. Differences of the values must
+    not overflow.
     """
     if x.size < FEWEST:
         return None

@@ -1,37 +1,21 @@
-"""One hump or more: how deep is the deepest valley of a smoothed density."""
+"""One mode or more: how deep is the deepest valley of a smoothed density."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import fft
 from scipy.optimize import isotonic_regression
 
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.modes.densities import GRID, fill, missing_mass
-from volmar.evidence.modes.dip import _sample
+from volmar.evidence.modes.densities import checked_sample, missing_mass
 from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
-__all__ = [
-    "HumpTest",
-    "Valleys",
-    "deepest_valley",
-    "density_on_grid",
-    "fill",
-    "hump_test",
-    "valley_mass",
-    "valleys_at",
-]
+__all__ = ["HumpTest", "deepest_valley", "hump_test"]
 
-# The grid of `density_on_grid` and `valleys_at`, which search for directions and have to compare
-# them (`hump_test` has its own): the middle nine tenths and this much of their width beside them.
-OVERHANG = 0.6
-# Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
-BANDWIDTH = 0.065
 # Values below this share of the highest one are no place for the mode of the null.
 LOW = 0.3
 # The null follows the sample itself, not its smoothed density, above this share of its height, ...
@@ -42,8 +26,6 @@ TOP_FALLS_FROM = 1000
 N_DRAWS = 400
 # Draws end when so many have reached the statistic.
 ENOUGH = 20
-# Fewer points than this say nothing.
-FEWEST = 20
 # Up to this size points are drawn, beyond it counts.
 DRAW_POINTS_UP_TO = 1000
 # Points, or values of densities, that are held at once: what a processor caches.
@@ -69,57 +51,6 @@ class HumpTest(NamedTuple):
     p_value: float
 
 
-def density_on_grid(x: NDArray) -> tuple[NDArray, int] | None:
-    """Return the shares of a sample at the points of its grid, and how many points it has there.
-
-    The grid reaches from the 5th to the 95th percentile and over, so that it does not depend on a
-    few far points, which are left out. A point is shared by the two grid points around it. None
-    where the sample has no width.
-    """
-    x = x.astype(np.float64, copy=False)
-    start, length = _ends(x)
-    if not length > 0 or x.size < FEWEST:
-        return None
-    u = (x - start) / length
-    u = u[(u >= 0.0) & (u <= 1.0)] * (GRID - 1)
-    return _binned(u[None, :])[0], u.size
-
-
-def _ends(x: NDArray) -> tuple[float, float]:
-    """Return where the grid of a sample starts, and its length."""
-    low, high = np.quantile(x, [0.05, 0.95])
-    width = float(high - low)
-    return float(low) - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
-
-
-def _binned(u: NDArray, counted: NDArray | None = None) -> NDArray:
-    """Return the shares (m, GRID) of samples (m, n) in units of the grid's step.
-
-    Of all points, or of those that are `counted`.
-    """
-    m, n = u.shape
-    below = np.minimum(u.astype(np.int64), GRID - 2)
-    above_share = u - below
-    below_share = 1.0 - above_share
-    sizes: Any = n
-    if counted is not None:
-        above_share, below_share = above_share * counted, below_share * counted
-        sizes = np.maximum(counted.sum(axis=1, keepdims=True), 1)
-    place = (below + GRID * np.arange(m)[:, None]).ravel()
-    counts = np.bincount(place, below_share.ravel(), m * GRID)
-    counts += np.bincount(place + 1, above_share.ravel(), m * GRID)[: m * GRID]
-    return counts.reshape(m, GRID) / sizes
-
-
-def _smoothed(shares: NDArray, bandwidth: float) -> NDArray:
-    """Return shares (m, GRID) smoothed by a Gaussian of this width, in units of the grid's."""
-    length = 2 * GRID
-    frequencies = 2.0 * np.pi * np.arange(GRID + 1) / length
-    damping = np.exp(-0.5 * (frequencies * bandwidth * (GRID - 1)) ** 2)
-    smooth = fft.irfft(fft.rfft(shares, length, axis=1) * damping, length, axis=1)
-    return np.maximum(smooth[:, :GRID], 0.0)
-
-
 def deepest_valley(x: NDArray) -> float:
     """Return the place of the deepest valley, which `hump_test` tests; the mean without one.
 
@@ -143,87 +74,18 @@ def _safe_scale(x: NDArray) -> float:
     return 0.125 if np.abs(x).max(initial=0.0) > np.finfo(np.float64).max / 8 else 1.0
 
 
-def valley_mass(x: NDArray) -> float:
-    """Return the mass of the valleys of the density on the grid of `density_on_grid`."""
-    found = density_on_grid(np.asarray(x, dtype=np.float64))
-    if found is None:
-        return 0.0
-    shares, n = found
-    return float(fill(_smoothed(shares[None, :], _bandwidth(n)))[0])
-
-
-class Valleys(NamedTuple):
-    """Valleys of many smoothed densities.
-
-    Attributes
-    ----------
-    mass : ndarray of shape (k,)
-        `valley_mass` of each sample.
-    depth : ndarray of shape (k,)
-        One less the density at a cut over that of the lower of the modes on its two sides: 0 at a
-        mode, 1 in an empty gap.
-    """
-
-    mass: NDArray
-    depth: NDArray
-
-
-def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
-    """Return the valleys of many samples at once, and how deep they are at given cuts.
-
-    It is no test: also of a few points the valleys of the smoothed density are returned.
-
-    Parameters
-    ----------
-    ordered : ndarray of shape (k, n)
-        Samples, each row sorted.
-    cuts : ndarray of shape (k,)
-        A place in each of them.
-    """
-    k, n = ordered.shape
-    low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
-    width = high - low
-    start, length = low - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
-    usable = length > 0
-    length = np.where(usable, length, 1.0)
-    u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
-    inside = (u >= 0.0) & (u <= GRID - 1)
-    density = _smoothed(_binned(np.clip(u, 0.0, GRID - 1.0), inside), _bandwidth(n))
-    left = np.maximum.accumulate(density, axis=1)
-    right = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
-    lower = np.minimum(left, right)
-    place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
-    each = np.arange(k)
-    peak, there = lower[each, place], density[each, place]
-    depth = 1.0 - np.divide(there, peak, out=np.ones(k), where=peak > 0)
-    mass = (lower - density).sum(axis=1)
-    return Valleys(np.where(usable, mass, 0.0), np.where(usable, depth, 0.0))
-
-
-def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:
-    place = share * (ordered.shape[1] - 1)
-    below = int(place)
-    above = min(below + 1, ordered.shape[1] - 1)
-    return ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
-
-
-def _bandwidth(n: int) -> float:
-    return BANDWIDTH * (300.0 / n) ** 0.2
-
-
 def _nearest_unimodal(values: NDArray, modes: Iterable[int]) -> tuple[NDArray, int]:
     """Return the unimodal function that is nearest in squares, and which of the modes it has."""
-    best, best_mode, least = values, 0, np.inf
-    for mode in modes:
+
+    def fitted(mode: int) -> NDArray:
         rising = isotonic_regression(values[: mode + 1]).x
         falling = values[mode + 1 :]
         if falling.size:
             falling = isotonic_regression(falling, increasing=False).x
-        fitted = np.concatenate([rising, falling])
-        error = float(np.sum((fitted - values) ** 2))
-        if error < least:
-            best, best_mode, least = fitted, mode, error
-    return best, best_mode
+        return np.concatenate([rising, falling])
+
+    found = [(fitted(mode), mode) for mode in modes]
+    return min(found, key=lambda one: float(np.sum((one[0] - values) ** 2)))
 
 
 def _peaks(density: NDArray) -> NDArray:
@@ -314,7 +176,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     Examples
     --------
     >>> import numpy as np
-    >>> from volmar.evidence.modes.humps import hump_test
+    >>> from volmar.evidence import hump_test
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=200)
     >>> hump_test(x, rng).p_value > 0.05
@@ -322,7 +184,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     >>> hump_test(np.append(x, 6 + x[:20]), rng).p_value < 0.01
     True
     """
-    sample = _sample(x)
+    sample = checked_sample(x)
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"rng must be a numpy.random.Generator, got {rng!r}. Use "

@@ -19,23 +19,13 @@ FLOOR = 1e-6
 
 
 def two_group_index(shares: NDArray) -> NDArray:
-    r"""Return how much binned samples (m, G) look like two groups.
+    r"""Return how much samples look like two groups, from their shares (m, G) on a grid.
 
-    :math:`\sqrt{v} \, (\ell_2 - \ell_1)`: the gain in log-likelihood, a point, of two normal
-    components over one, times the root of the mass of the valley between them. The likelihood
-    finds small groups; the valley keeps it from skewed or heavy-tailed densities, which two
-    components fit better than one as well, without a valley. A flat top is not kept out: its two
-    components have a valley that the sample has not.
-
-    Parameters
-    ----------
-    shares : ndarray of shape (m, G)
-        Share of a sample at each of G equally spaced places, a sample a row.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        From 0 up.
+    :math:`\sqrt{v} \, (\ell_2 - \ell_1)`, at least 0: the gain in log-likelihood, a point, of two
+    normal components over one, times the root of the mass of the valley between them. The
+    likelihood finds small groups; the valley keeps it from skewed or heavy-tailed densities, which
+    two components fit better than one as well, without a valley. A flat top is not kept out: its
+    two components have a valley that the sample has not.
     """
     grid = np.linspace(0.0, 1.0, shares.shape[1])
     squares = grid**2

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
-from volmar.evidence.modes.densities import missing_mass
+from volmar.evidence.modes.densities import missing_mass, smoothed
 from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = ["Valley", "binned", "deepest_valleys", "valleys_of"]
@@ -57,11 +56,7 @@ def binned(samples: Sequence[NDArray]) -> tuple[list[FoldedSample | None], NDArr
         return found, np.empty((0, N_BINS)), np.empty((0, N_BINS))
     shares = np.array([_rebinned(sample.shares) for sample in folded])
     bandwidths = np.array([[N_BINS / (sample.shares.size * sample.step)] for sample in folded])
-    length = 2 * N_BINS
-    frequencies = 2.0 * np.pi * np.arange(N_BINS + 1) / length
-    damping = np.exp(-0.5 * (bandwidths * frequencies) ** 2)
-    smooth = fft.irfft(fft.rfft(shares, length, axis=1) * damping, length, axis=1)
-    return found, shares, np.maximum(smooth[:, :N_BINS], 0.0) * bandwidths
+    return found, shares, smoothed(shares, bandwidths) * bandwidths
 
 
 def _rebinned(shares: NDArray) -> NDArray:

@@ -15,11 +15,11 @@ from volmar.evidence.combine import combine_p_values
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.modes.dip import dip_test
 from volmar.evidence.modes.humps import deepest_valley, hump_test
-from volmar.evidence.splits.along import separation_along
 from volmar.evidence.splits.pairs import CellPair, clearest_pairs
 from volmar.evidence.splits.searched import SearchedRows, searched_rows
 from volmar.evidence.splits.two_groups import two_group_direction
 from volmar.evidence.way_around import has_way_around
+from volmar.metrics.separation_bound import separation_along
 
 __all__ = [
     "DIRECTION",
@@ -336,7 +336,7 @@ class _Judged:
 
     @property
     def p_value(self) -> float:
-        """Combined over what was looked at; the rest counts as 1."""
+        """Combined over the tests that were made; the rest counts as 1."""
         return self._combined(self.p_values)
 
     @property

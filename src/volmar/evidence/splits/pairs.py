@@ -68,11 +68,6 @@ class CellPair:
 
         Regions of pairs without a common cell are disjoint: from :math:`f_i + f_j \ge 2 f_k` and
         :math:`\ge 2 f_l` follows :math:`f_i + f_j \ge f_k + f_l`, and the reverse.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n, k)
-            Functions of the rows.
         """
         found = []
         for i, j in (self.pair, *self.others):
@@ -82,7 +77,7 @@ class CellPair:
 
 
 def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
-    r"""Return which rows are in the convex region of two cells.
+    r"""Return which rows are in the convex region of cells i and j, from their functions (n, k).
 
     With linear functions :math:`f_l` it is :math:`f_i + f_j \ge 2 f_l` for all others l, an
     intersection of half-spaces, which is convex. It holds the rows where :math:`f_i` and
@@ -90,13 +85,6 @@ def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
     density restricted to a convex set and projected on a line is log-concave (Prékopa), hence has
     one mode. The union of two cells is not convex in general: rows of two cells of one Gaussian
     can have two modes.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, k)
-        Values of the functions.
-    i, j : int
-        The two cells.
     """
     others = np.delete(values, [i, j], axis=1)
     if others.shape[1] == 0:
@@ -178,16 +166,8 @@ def pairwise_valleys(
 ) -> list[tuple[tuple[int, int], NDArray, Valley]]:
     """Return, for pairs of clusters: their numbers, the rows in their region, and the valley.
 
-    Parameters
-    ----------
-    T : ndarray of shape (n, r)
-        Rows that discriminants are learnt from.
-    noisy : ndarray of shape (n, r)
-        Dithered rows that are scored.
-    labels : ndarray of shape (n,)
-        Clusters 0 to k - 1, none empty.
-    k : int
-        Number of clusters.
+    Discriminants of the clusters 0 to k - 1, none empty, are learnt from the rows T; the dithered
+    rows `noisy` are scored.
     """
     directions, offsets = _discriminants(T, labels, k)
     pairs, samples, insides = _regions(noisy @ directions + offsets)

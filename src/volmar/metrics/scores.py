@@ -1,0 +1,186 @@
+"""Usual scores of a labelling, each with what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, silhouette_score
+
+from volmar.graphs import nearest_neighbors_similarity
+from volmar.metrics.agreement import pair_f_measure
+from volmar.metrics.contingency import encode_labels
+from volmar.metrics.errors import clustering_error
+from volmar.metrics.label_free import calinski_harabasz, imbalance, normalized_cut
+from volmar.metrics.separation import msp_score, separation_score
+
+__all__ = ["LabelScore", "agreement_scores", "label_free_scores"]
+
+# Rows of the sample that silhouette and normalised cut are taken from: both grow with n².
+MOST_SAMPLED = 5000
+N_NEIGHBORS = 10
+# The separation scores look at all pairs of clusters, k² problems of d³ each.
+MOST_COMPARED = 200
+
+
+class LabelScore(NamedTuple):
+    """One score of a labelling.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    value : float or None
+        None where it could not be computed; `meaning` then gives the reason. Never NaN.
+    better : {"higher", "lower", ""}
+        Which way is better.
+    meaning : str
+        What it means, in a line.
+    """
+
+    name: str
+    value: float | None
+    better: str
+    meaning: str
+
+
+def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[LabelScore]:
+    """Score a labelling without true classes.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR.
+    labels : array of shape (n,)
+        Labels, of two clusters or more.
+    seed : int, default=0
+        Draws the sample of at most 5,000 rows of silhouette and normalised cut.
+
+    Returns
+    -------
+    list of LabelScore
+        Separation score, MSP, silhouette, Calinski-Harabasz, normalised cut between nearest
+        neighbours, and imbalance.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from volmar.metrics import label_free_scores
+    >>> X, y = load_iris(return_X_y=True)
+    >>> for score in label_free_scores(X, y)[2:4]:
+    ...     print(f"{score.name}: {score.value:.2f}")
+    silhouette: 0.50
+    Calinski-Harabasz: 487.33
+    """
+    codes, k = encode_labels(labels, "labels")
+    n = codes.size
+    chosen: Any = slice(None)
+    if n > MOST_SAMPLED:
+        chosen = np.sort(np.random.default_rng(seed).choice(n, MOST_SAMPLED, replace=False))
+    sampled, some = X[chosen], codes[chosen]
+    of_sample = f" (of {some.size:,} rows)" if some.size < n else ""
+
+    def separation(name: str, score: Callable[..., float], meaning: str) -> LabelScore:
+        if k > MOST_COMPARED:
+            return LabelScore(name, None, "higher", f"left out: {k} clusters make too many pairs")
+        try:
+            return LabelScore(name, score(X, codes), "higher", meaning)
+        except MemoryError as error:
+            return LabelScore(name, None, "higher", f"left out: {error}")
+
+    return [
+        separation(
+            "separation score",
+            separation_score,
+            "worst-case share of rows that a straight border puts right; 1 is perfect",
+        ),
+        separation(
+            "MSP",
+            msp_score,
+            "the same at the best border, unequal sizes forgiven: a few outliers win it",
+        ),
+        _silhouette(sampled, some, of_sample),
+        LabelScore(
+            "Calinski-Harabasz",
+            calinski_harabasz(X, codes),
+            "higher",
+            "spread between the clusters over that within; for comparing, no upper end",
+        ),
+        _cut(sampled, some, of_sample),
+        LabelScore(
+            "imbalance",
+            imbalance(codes),
+            "",
+            "sizes: 0 all equal, near 1 one cluster has hardly any rows; neither is wrong",
+        ),
+    ]
+
+
+def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
+    k = np.unique(codes).size
+    if not 1 < k < codes.size:
+        why = f"left out: a sample of {codes.size} rows has {k} clusters"
+        return LabelScore("silhouette", None, "higher", why)
+    meaning = "how much nearer rows are to their own cluster than to the next; -1 to 1"
+    value = float(silhouette_score(X, codes))
+    return LabelScore("silhouette", value, "higher", meaning + of_sample)
+
+
+def _cut(X: Any, codes: NDArray, of_sample: str) -> LabelScore:
+    k = min(N_NEIGHBORS, codes.size - 1)
+    W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
+    meaning = f"ties between {k} nearest neighbours that are cut; 0 to the number of clusters"
+    return LabelScore("normalised cut", normalized_cut(W, codes), "lower", meaning + of_sample)
+
+
+def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[LabelScore]:
+    """Score how well a labelling agrees with true classes.
+
+    Parameters
+    ----------
+    labels_true, labels_pred : array-like of shape (n,)
+        Labels of any kind.
+
+    Returns
+    -------
+    list of LabelScore
+        Clustering error, normalised mutual information, adjusted Rand index and F-measure of
+        pairs.
+
+    Examples
+    --------
+    >>> from volmar.metrics import agreement_scores
+    >>> [score.name for score in agreement_scores([0, 0, 1], [1, 1, 0])]
+    ['error', 'NMI', 'ARI', 'F measure']
+    """
+    information = normalized_mutual_info_score(
+        labels_true, labels_pred, average_method="geometric"
+    )
+    return [
+        LabelScore(
+            "error",
+            clustering_error(labels_true, labels_pred),
+            "lower",
+            "share of rows outside the class that their cluster stands for; 0 is perfect",
+        ),
+        LabelScore(
+            "NMI",
+            float(information),
+            "higher",
+            "what clusters tell of classes, from 0 (nothing) to 1",
+        ),
+        LabelScore(
+            "ARI",
+            float(adjusted_rand_score(labels_true, labels_pred)),
+            "higher",
+            "pairs of rows treated alike (adjusted Rand), 0 by chance, 1 perfect",
+        ),
+        LabelScore(
+            "F measure",
+            pair_f_measure(labels_true, labels_pred),
+            "higher",
+            "precision and recall of pairs in one cluster, from 0 to 1",
+        ),
+    ]

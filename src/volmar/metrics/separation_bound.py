@@ -1,0 +1,73 @@
+"""Theorem 2 of MSPC: a lower bound of the separation probability from variances alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["kappa2_bound", "probability", "separation_along"]
+
+
+def kappa2_bound(
+    between: NDArray | float, within: NDArray | float, share: NDArray | float
+) -> NDArray:
+    r"""Theorem 2's bound on kappa^2 of two clusters along a direction (MSPC eq. 4).
+
+    With the shares :math:`r_1 + r_2 = 1` of the clusters and the share :math:`R^2` of the variance
+    that they explain it is :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))`. `between` and
+    `within` are the variances between and within the clusters, in any unit, `share` is
+    :math:`r_1`.
+    """
+    with np.errstate(divide="ignore"):
+        return np.divide(between, 2.0 * np.maximum(share, 1.0 - share) * within)
+
+
+def probability(kappa2: float) -> float:
+    """Return kappa^2 / (1 + kappa^2), the worst-case probability of a separation kappa."""
+    return float(kappa2 / (1.0 + kappa2)) if np.isfinite(kappa2) else float(kappa2 > 0)
+
+
+def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = None) -> float:
+    r"""Worst-case probability that a split's own scores tell its sides apart.
+
+    Theorem 2 of MSPC along one direction: with the shares :math:`r_1 + r_2 = 1` of the sides and
+    the share :math:`R^2` of the variance of the scores that they explain,
+    :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))` and
+    :math:`p = \kappa^2 / (1 + \kappa^2)`. It has no unit, and 3/4 is its largest value for a
+    symmetric density with one mode that is cut in its middle.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of the rows.
+    sides : bool ndarray of shape (n,)
+        Side of each row.
+    weights : ndarray of shape (n,), optional
+        Sample weights.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0 where a side is empty or all scores are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.metrics import separation_along
+    >>> separation_along(np.array([0.0, 1.0, 4.0, 5.0]), np.array([False, False, True, True]))
+    0.9411764705882353
+    """
+    scores = scores.astype(np.float64, copy=False)
+    w = np.ones(scores.size) if weights is None else weights
+    total, on_one = float(w.sum()), float(w @ sides)
+    r1 = on_one / total if total > 0 else 0.0
+    if not 0.0 < r1 < 1.0:
+        return 0.0
+    centred = scores - (w @ scores) / total
+    variance = float(w @ centred**2) / total
+    mean1 = float(w @ (centred * sides)) / on_one
+    if variance <= 0:
+        return 0.0
+    # mean0 = -mean1 r1 / (1 - r1), so that r1 (1 - r1) (mean1 - mean0)^2 = mean1^2 r1 / (1 - r1).
+    explained = min(mean1**2 * r1 / ((1.0 - r1) * variance), 1.0)
+    return probability(float(kappa2_bound(explained, 1.0 - explained, r1)))
