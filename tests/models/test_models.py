@@ -177,11 +177,11 @@ def test_the_preparation_of_a_table_comes_back(tmp_path):
     frame["name"] = [f"row {i}" for i in range(60)]
     frame.loc[5, "a"] = np.nan
     preparation = Preparation(id_column="name", missing="impute")
-    prepared = preparation.fit_transform(frame)
+    prepared = preparation.fit_prepare(frame)
     model = fit("MSPC", {}, prepared.X)
     save_model(tmp_path / "m", model, preparation=preparation)
     again = load_model(tmp_path / "m")
-    rows = again.preparation.transform(frame)
+    rows = again.preparation.prepare(frame)
     np.testing.assert_array_equal(rows.X, prepared.X)
     assert rows.feature_names == prepared.feature_names
     np.testing.assert_array_equal(again.model.predict(rows.X), model.labels_)

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, Prepared, as_pandas
+from volmar.tables import LoadedTable, Preparation, PreparedTable, as_pandas
+from volmar.tables.columns import check_table
 
 if TYPE_CHECKING:
     from volmar.diagnostics import ClusterDescription
@@ -250,7 +251,7 @@ class TableReports:
         from volmar.report.judging import Judged
 
         rows = self._rows(data)
-        table = self._table if data is None else self._table_of(data, reset=False)
+        table = self._table if data is None else check_table(self, data, reset=False)
         if data is None:
             labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
         else:
@@ -279,13 +280,10 @@ class TableReports:
         """Return the parameters."""
         raise NotImplementedError
 
-    def _rows(self, data: Any = None) -> Prepared:
+    def _rows(self, data: Any = None) -> PreparedTable:
         raise NotImplementedError
 
     def _scores_of(self, X: Any) -> NDArray | None:
-        raise NotImplementedError
-
-    def _table_of(self, data: Any, *, reset: bool) -> Any:
         raise NotImplementedError
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
