@@ -1,4 +1,4 @@
-"""SDPMMC and its triangle constraints: cvxpy, brute force over labels, certificates, edges."""
+"""SDPMMC: bounds, equation 22, rounding, unequal groups, edges."""
 
 import itertools
 import warnings
@@ -6,6 +6,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+from helpers.cvxpy_references import equation_22, kernel
 from scipy import linalg, sparse
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -16,15 +17,7 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import mean_distance
 from volmar.margin import SDPMMCProblem
 from volmar.metrics import clustering_error
-from volmar.solvers import Status, solve_elliptope_saddle, solve_elliptope_triangles
-
-
-def kernel(make, n, gamma=2.0, center=False):
-    K = rbf_kernel(make(n, random_state=0)[0], gamma=gamma)
-    if center:
-        H = np.eye(n) - 1 / n
-        K = H @ K @ H
-    return (K + K.T) / 2
+from volmar.solvers import Status, solve_elliptope_saddle
 
 
 def groups(rng, n=30, apart=6.0):
@@ -37,45 +30,6 @@ def quietly(model, X):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.fit(X)
-
-
-def triangles(M):
-    """Both kinds of Xu's constraints, for all triples of different rows."""
-    i, j, k = np.array(list(itertools.permutations(range(M.shape[0]), 3))).T
-    return [M[i, j] + M[j, k] + M[i, k] + 1, M[i, j] - M[j, k] - M[i, k] + 1]
-
-
-def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=None):
-    """Eq. 22 with `box` where it prints C; with a variable eta, AISTATS eq. 10 with Q = K."""
-    n = len(K)
-    M = cp.Variable((n, n), PSD=True)
-    mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
-    t = cp.Variable()
-    column = cp.reshape(1 - mu + nu, (n, 1), order="C")
-    constraints = [cp.diag(M) == 1]
-    if eta is None:
-        top, corner = cp.multiply(K, M), t - 2 * box * cp.sum(mu)
-    else:
-        multiplier = cp.Variable()
-        constraints.append(multiplier == eta)
-        top = cp.multiply(K, M) - multiplier * np.eye(n)
-        corner = t + multiplier - 2 * box * cp.sum(mu)
-    corner = cp.reshape(corner, (1, 1), order="C")
-    constraints.append(cp.bmat([[top, column], [column.T, corner]]) >> 0)
-    if balance is not None and row_balance:
-        constraints.append(cp.abs(cp.sum(M, axis=1)) <= balance)
-    elif balance is not None:
-        constraints.append(cp.sum(M) <= n * balance)
-    if triangle:
-        constraints += [slack >= 0 for slack in triangles(M)]
-    program = cp.Problem(cp.Minimize(t), constraints)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
-        program.solve(solver=cp.CLARABEL)
-    return program.value
-
-
-# The scale of eq. 22, from labels
 
 
 def machines(K, C, balance=None):
@@ -129,9 +83,6 @@ def test_the_bound_is_tight_and_the_printed_scale_is_not_one():
     assert printed.objective == pytest.approx(doubled, rel=1e-5)
 
 
-# Agreement with Clarabel
-
-
 @pytest.mark.parametrize(
     ("make", "box", "balance", "row_balance", "center"),
     [
@@ -171,67 +122,6 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
     assert model.result_.gap <= 1e-4 * value
 
 
-@pytest.mark.parametrize(
-    ("make", "n", "balance", "row_balance", "center"),
-    [
-        (make_two_moons, 12, None, False, True),
-        (make_two_circles, 15, 1.0, True, True),
-        (make_two_circles, 15, 0.2, False, True),
-        (make_two_gaussians, 12, 1.0, True, True),
-        (make_two_gaussians, 12, 1.0, False, False),
-        (make_two_gaussians, 14, None, False, False),
-    ],
-)
-def test_triangles_against_clarabel(make, n, balance, row_balance, center):
-    K = kernel(make, n, center=center)
-    of = "rows" if row_balance else "mean"
-    found = solve_elliptope_triangles(K, C=0.5, max_row_sum=balance, each_row=of == "rows")
-    value = equation_22(K, 0.5, balance, row_balance=row_balance, triangle=True)
-    assert found.objective == pytest.approx(value, rel=1e-5)
-    assert found.gap <= 1e-5 * value
-    M = found.factor @ found.factor.T
-    np.testing.assert_allclose(M.diagonal(), 1.0)
-    assert min(slack.min() for slack in triangles(M)) >= -1e-9
-    if balance is not None:
-        sums = M.sum(axis=1)
-        assert (np.abs(sums).max() if row_balance else sums.mean()) <= balance + 1e-9
-
-
-@pytest.mark.parametrize("of", ["mean", "rows"])
-def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
-    """The dual value from the published multipliers alone, and at labels that obey them."""
-    K = kernel(make_two_moons, 12, center=True)
-    found = solve_elliptope_triangles(
-        K, C=0.5, max_row_sum=1.0, each_row=of == "rows", max_iter=400
-    )
-    free = solve_elliptope_saddle(
-        K, C=0.5, unit_norm=False, max_row_sum=1.0, each_row=of == "rows"
-    )
-    assert found.triangle_multipliers.min() >= 0
-    assert found.triangle_multipliers.max() > 1e-3
-    assert found.lower_bound > free.objective  # the constraints count here
-    n = len(K)
-    G = K * np.outer(found.a, found.a)
-    s, shift = found.balance_multipliers, found.triangle_multipliers
-    G -= (s[:, None] + s) / 2
-    signs = [(1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1)]
-    for t, (i, j, k) in enumerate(itertools.combinations(range(n), 3)):
-        for sign, weight in zip(signs, shift[:, t], strict=True):
-            for size, (p, q) in zip(sign, [(i, j), (j, k), (i, k)], strict=True):
-                G[p, q] += weight * size / 2
-                G[q, p] += weight * size / 2
-    y = cp.Variable(n)
-    program = cp.Problem(cp.Minimize(cp.sum(y)), [cp.diag(y) >> (G + G.T) / 2])
-    program.solve(solver=cp.CLARABEL)
-    bound = 2 * found.a.sum() - program.value - np.abs(s).sum() - shift.sum()
-    assert found.lower_bound <= bound + 1e-4
-    assert bound <= found.objective + 1e-6
-    problem, rng = SDPMMCProblem(K, 0.5), np.random.default_rng(0)
-    for _ in range(30):
-        labels = rng.permutation(np.repeat([-1.0, 1.0], n // 2))
-        assert problem.machine(labels).value >= found.lower_bound
-
-
 def test_few_rows_and_many_with_triangles(rng):
     two = SDPMMC(triangle=True, random_state=0).fit(np.array([[0.0], [1.0]]))
     assert set(two.labels_) == {0, 1}
@@ -244,9 +134,6 @@ def test_few_rows_and_many_with_triangles(rng):
         SDPMMC(triangle=True).fit(groups(rng, 61)[0])
     with pytest.raises(ValueError, match="max_row_sum=0 contradicts the triangle constraints"):
         SDPMMC(triangle=True, max_row_sum=0.0).fit(groups(rng, 3)[0])
-
-
-# AISTATS theorem 2
 
 
 def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
@@ -262,9 +149,6 @@ def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
     assert equation_22(K, 1.0, eta=-1.0) != pytest.approx(margin, rel=1e-2)
     paper = quietly(SDPMMC(kernel="precomputed", mode="paper", random_state=0), K)
     assert paper.objective_ == pytest.approx(margin, rel=1e-5)
-
-
-# Labels
 
 
 @pytest.mark.parametrize("make", [make_two_gaussians, make_two_circles])
@@ -324,9 +208,6 @@ def test_scores_are_in_units_of_the_margin(center, rng):
         assert model.intercept_ == 0.0
 
 
-# Equal answers
-
-
 def test_precomputed_sparse_and_single_precision(rng):
     X, _ = groups(rng)
     new, _ = groups(rng, 10)
@@ -354,9 +235,6 @@ def test_the_origin_of_a_linear_kernel_does_not_matter(rng):
     np.testing.assert_allclose(
         far.decision_function(X + 100.0), model.decision_function(X), atol=1e-6
     )
-
-
-# What says less than it seems to
 
 
 def test_degenerate_data(rng):
@@ -496,9 +374,6 @@ def test_unequal_groups_without_balance(rng):
     printed = quietly(SDPMMC(mode="paper", random_state=0), X)
     M = printed.result_.factor @ printed.result_.factor.T
     assert M.mean() > 0.9  # next to all ones
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(
