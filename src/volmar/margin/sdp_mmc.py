@@ -257,7 +257,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

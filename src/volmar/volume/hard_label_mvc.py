@@ -152,7 +152,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     0.0
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,
