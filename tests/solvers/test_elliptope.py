@@ -1,6 +1,7 @@
 """The elliptope saddle solver: Clarabel's value, a dual bound that is one, two groups from M."""
 
 import warnings
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +14,9 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope_problem import ElliptopeProblem
 from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
+from volmar.solvers.unit_rows import unit_rows
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 
@@ -191,13 +194,31 @@ def test_sparse_and_dense_agree():
 
 
 def test_the_large_certificate_is_the_small_one(monkeypatch):
-    from volmar.solvers import elliptope
+    from volmar.solvers import elliptope_problem
 
     Q = similarity("moons", 60) + np.eye(60) / 60
     small = solve_elliptope_saddle(Q, max_iter=50)
-    monkeypatch.setattr(elliptope, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(elliptope_problem, "DENSE_UP_TO", 10)
     large = solve_elliptope_saddle(Q, max_iter=50)
     assert large.lower_bound == pytest.approx(small.lower_bound, rel=1e-4)
+
+
+@pytest.mark.parametrize("unit_norm", [True, False])
+@pytest.mark.parametrize(("max_row_sum", "each_row"), [(None, False), (1.0, False), (2.0, True)])
+def test_the_problem_itself_certifies_the_result(rng, unit_norm, max_row_sum, each_row):
+    Q = similarity("moons", 30) + np.eye(30) / 30
+    options = {"unit_norm": unit_norm, "max_row_sum": max_row_sum, "each_row": each_row}
+    found = solve_elliptope_saddle(Q, max_iter=400, **options)
+    again = found.check(ElliptopeProblem(Q, **options))
+    assert again.objective == pytest.approx(found.objective, rel=1e-9)
+    assert again.gap == pytest.approx(found.gap, abs=1e-9 * abs(found.objective))
+    for name, residual in found.residuals.items():
+        assert again.residuals[name] == pytest.approx(residual, abs=1e-8), name
+    # Of a dual point that is spoilt the problem knows.
+    spoilt = replace(found, bound_y=found.bound_y - 0.1)
+    assert spoilt.check(ElliptopeProblem(Q, **options)).gap >= found.gap - 1e-9
+    elsewhere = replace(found, factor=unit_rows(rng.standard_normal(found.factor.shape)))
+    assert elsewhere.check(ElliptopeProblem(Q, **options)).gap > found.gap + 1e-6
 
 
 def test_spent_iterations_and_history_are_told():

@@ -319,6 +319,9 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
                 "below 1, or leave it out."
             )
 
+    def _n_starts(self) -> int:
+        return 1  # each search for a labelling restarts by itself
+
     def _problem(self, X: Any, weights: NDArray | None) -> LabelGenerationInputs:
         n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         if self._is_linear():

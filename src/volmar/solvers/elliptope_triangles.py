@@ -10,18 +10,15 @@ Xu et al. ask that M be transitive besides: of three rows, an even number of pai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import (
-    ElliptopeResult,
-    gap_reference,
-    largest_eigenvalue,
-    solve_elliptope_saddle,
-)
+from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.elliptope_problem import gap_reference, largest_eigenvalue
 from volmar.solvers.result import Status
 from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
@@ -46,6 +43,8 @@ class TriangleResult(ElliptopeResult):
     triangle_multipliers : ndarray of shape (4, n (n - 1) (n - 2) / 6)
         Multipliers of the four constraints of each i < j < k, not negative.
     """
+
+    _solution: ClassVar[tuple[str, ...]] = ()
 
     triangle_multipliers: NDArray = field(default_factory=lambda: np.empty((4, 0)))
 
