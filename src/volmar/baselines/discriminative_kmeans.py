@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from volmar.baselines.projected_kmeans import (
     would_move,
 )
 from volmar.rows import Standardized
+from volmar.solvers.result import Certificate
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -45,6 +46,28 @@ def whitening(z: Standardized, reg: float) -> NDArray:
     return A
 
 
+@dataclass(frozen=True)
+class WhitenedProblem:
+    """K-means on the whitened rows Y = (X - 1 mean') A."""
+
+    Y: NDArray
+    weights: NDArray
+    mean: NDArray
+    A: NDArray
+    n_clusters: int
+
+    def certificate(self, labels: NDArray) -> Certificate:
+        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        centres, _ = weighted_means(self.Y, labels, self.weights, self.n_clusters)
+        weighs = self.weights > 0
+        deviations = self.Y[weighs] - centres[labels[weighs]]
+        squared = np.einsum("ij,ij->i", deviations, deviations)
+        total = self.weights.sum()
+        objective = float(self.weights[weighs] @ squared / total)
+        moves = would_move(self.Y, centres, labels)
+        return Certificate(objective, {"moves": float(self.weights[moves].sum() / total)})
+
+
 # ----------------------------------------------------------------------------------- solver
 
 
@@ -52,6 +75,7 @@ def whitening(z: Standardized, reg: float) -> NDArray:
 class DiscriminativeKMeansResult(Result):
     """Labels and whitened means; the residual "moves" is zero at a fixed point."""
 
+    _solution: ClassVar = ("labels",)
     _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -59,41 +83,29 @@ class DiscriminativeKMeansResult(Result):
 
 
 def discriminative_kmeans(
-    Y: NDArray, weights: NDArray, centres: NDArray, n_clusters: int, *, max_iter: int = 300
+    problem: WhitenedProblem, centres: NDArray, *, max_iter: int = 300
 ) -> DiscriminativeKMeansResult:
-    """Run k-means on whitened rows Y from `centres`, and certify its labels."""
+    """Run k-means on whitened rows from `centres`, and certify its labels."""
+    Y, weights = problem.Y, problem.weights
     labels, n_iter, converged = kmeans_labels(Y, centres, weights, max_iter)
-    centres, mass = weighted_means(Y, labels, weights, n_clusters)
-    weighs = weights > 0
-    deviations = Y[weighs] - centres[labels[weighs]]
-    squared = np.einsum("ij,ij->i", deviations, deviations)
-    objective = float(weights[weighs] @ squared / weights.sum())
-    moves = would_move(Y, centres, labels)
-    share = float(weights[moves].sum() / weights.sum())
-    status = Status.CONVERGED if converged or share == 0 else Status.MAX_ITER
+    centres, mass = weighted_means(Y, labels, weights, problem.n_clusters)
+    certificate = problem.certificate(labels)
+    status = Status.MAX_ITER
     if np.any(mass == 0):
         status = Status.DEGENERATE
+    elif converged or certificate.residuals["moves"] == 0:
+        status = Status.CONVERGED
     return DiscriminativeKMeansResult(
-        objective=objective,
-        residuals={"moves": share},
+        **vars(certificate),
         status=status,
         n_iter=n_iter,
-        history=(objective,),
+        history=(certificate.objective,),
         labels=labels,
         centers=centres,
     )
 
 
 # -------------------------------------------------------------------------------- estimator
-
-
-class Whitened(NamedTuple):
-    """The rows of a fit, whitened to Y = (X - 1 mean') A, with their weights."""
-
-    Y: NDArray
-    weights: NDArray
-    mean: NDArray
-    A: NDArray
 
 
 class DiscriminativeKMeans(ProjectedKMeans):
@@ -215,7 +227,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
         if isinstance(self.init, str):
             check_choice("init", self.init, ["k-means++"])
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Whitened:
+    def _problem(self, X: Any, weights: NDArray | None) -> WhitenedProblem:
         n, d = X.shape
         self._given_labels(n)  # refused before anything is computed
         require_memory(
@@ -227,9 +239,9 @@ class DiscriminativeKMeans(ProjectedKMeans):
         z = varying(X, weights)
         A = whitening(z, self.reg)
         weights = np.ones(n) if weights is None else weights
-        return Whitened(projected(X, z.mean, A), weights, z.mean, A)
+        return WhitenedProblem(projected(X, z.mean, A), weights, z.mean, A, self.n_clusters)
 
-    def _run(self, problem: Whitened, seed: int) -> DiscriminativeKMeansResult:
+    def _run(self, problem: WhitenedProblem, seed: int) -> DiscriminativeKMeansResult:
         Y, weights = problem.Y, problem.weights
         labels = self._given_labels(len(Y))
         if labels is None:
@@ -237,7 +249,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
         else:
             centres, mass = weighted_means(Y, labels, weights, self.n_clusters)
             centres = centres[mass > 0]
-        return discriminative_kmeans(Y, weights, centres, self.n_clusters, max_iter=self.max_iter)
+        return discriminative_kmeans(problem, centres, max_iter=self.max_iter)
 
-    def _publish(self, problem: Whitened, result: DiscriminativeKMeansResult) -> None:
+    def _publish(self, problem: WhitenedProblem, result: DiscriminativeKMeansResult) -> None:
         self._set_projection(problem.A.T.copy(), problem.mean, result)

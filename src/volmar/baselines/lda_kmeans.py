@@ -21,6 +21,7 @@ from volmar.baselines.projected_kmeans import (
     would_move,
 )
 from volmar.rows import Standardized
+from volmar.solvers.result import Certificate
 
 # Maximum number of iterations of a k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
@@ -94,6 +95,16 @@ class LDAProblem:
         """Rows in the subspace, shape (n, m)."""
         return np.column_stack([self.z.scores(w) for w in space.W.T])
 
+    def certificate(
+        self, labels: NDArray, space: DiscriminantSubspace | None = None
+    ) -> Certificate:
+        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        if space is None:
+            space = self.subspace(labels, int(labels.max()) + 1)
+        moves = would_move(self.points(space), space.centres, labels)
+        share = float(self.weights[moves].sum() / self.weights.sum())
+        return Certificate(space.objective, {"moves": share})
+
 
 # ----------------------------------------------------------------------------------- solver
 
@@ -112,6 +123,7 @@ class LDAKMeansResult(Result):
         Their means in the subspace.
     """
 
+    _solution: ClassVar = ("labels",)
     _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -157,10 +169,8 @@ def lda_kmeans(
         history.append(space.objective)
     if np.isnan(space.centres).any():
         status = Status.DEGENERATE
-    moves = would_move(problem.points(space), space.centres, labels)
     return LDAKMeansResult(
-        objective=space.objective,
-        residuals={"moves": float(problem.weights[moves].sum() / total)},
+        **vars(problem.certificate(labels, space)),
         status=status,
         n_iter=n_iter,
         history=tuple(history),
