@@ -16,6 +16,7 @@ from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
+    check_cluster_size,
     check_count,
     check_number,
     check_start_labels,
@@ -46,11 +47,11 @@ LARGEST = 1e15
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
 # Share of the weight on each side where no size is given.
-LEAST_SHARE = 0.3
+MIN_SHARE = 0.3
 
 
 @dataclass
-class Prepared:
+class IterSVRInputs:
     """What all starts share.
 
     Attributes
@@ -291,11 +292,8 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         else:
             check_number("C", self.C, low=0.0, open_low=True)
         check_choice("bias", self.bias, RULES)
-        size = self.min_cluster_size
-        if isinstance(size, Integral):
-            check_count("min_cluster_size", size)
-        elif size is not None:
-            check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
+        if self.min_cluster_size is not None:
+            check_cluster_size(self.min_cluster_size)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
             if self.init == "spectral" and self._is_pairwise():
@@ -313,27 +311,17 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
-    def _least_share(self) -> Any:
-        return LEAST_SHARE if self.min_cluster_size is None else self.min_cluster_size
-
-    def _least_weight(self, n: int, total: float) -> float:
-        size = self._least_share()
-        share = int(size) / n if isinstance(size, Integral) else float(size)
-        if share > 0.5:
-            raise ValueError(
-                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
-                f"clusters. Lower it to at most {n // 2}."
-            )
-        return share * total
+    def _min_size(self) -> float:
+        return MIN_SHARE if self.min_cluster_size is None else self.min_cluster_size
 
     # ------------------------------------------------------------------ fit
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+    def _problem(self, X: Any, weights: NDArray | None) -> IterSVRInputs:
         space = self._feature_space(X, weights)
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         if not (definite or space.is_gram()):
             raise self._not_a_kernel()
-        return Prepared(space, *self._price_and_floor(space), weights)
+        return IterSVRInputs(space, *self._price_and_floor(space), weights)
 
     def _price_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
         """Return C and the least weight of a side."""
@@ -354,12 +342,19 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
                 f"C={C:g} is more than floating point can tell from an infinite price for these "
                 f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
             )
-        return C, self._least_weight(n, total)
+        size = self._min_size()
+        share = int(size) / n if isinstance(size, Integral) else float(size)
+        if share > 0.5:
+            raise ValueError(
+                f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
+                f"clusters. Lower it to at most {n // 2}."
+            )
+        return C, share * total
 
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
 
-    def _take_sizes(self, prepared: Prepared, labels: NDArray) -> None:
+    def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""
         space, weights = prepared.space, prepared.weights
         if self._keeps_sizes:
@@ -373,7 +368,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         prepared.space = space.reweighted(equal)
         prepared.C, prepared.floor = self._price_and_floor(prepared.space)
 
-    def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
+    def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
         several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
         more = self.n_init - 1 if several else 0
@@ -394,7 +389,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
         return result
 
-    def _descend(self, prepared: Prepared, labels: NDArray) -> IterSVRResult:
+    def _descend(self, prepared: IterSVRInputs, labels: NDArray) -> IterSVRResult:
         return iterate_svr(
             prepared.space,
             labels,
@@ -412,7 +407,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             "negative eigenvalues of a precomputed one."
         )
 
-    def _start(self, prepared: Prepared, seed: int) -> NDArray:
+    def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
         space = prepared.space
         if not isinstance(self.init, str):
             return check_start_labels("init", self.init, space.n_rows, 2)
@@ -429,12 +424,12 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     # ------------------------------------------------------------------ fitted
 
-    def _renumbered(self, prepared: Prepared, result: IterSVRResult, order: NDArray) -> Any:
+    def _renumbered(self, prepared: IterSVRInputs, result: IterSVRResult, order: NDArray) -> Any:
         if order[0] == 1:
             prepared.balance = prepared.balance[::-1]
         return result.renumbered(order)
 
-    def _publish(self, prepared: Prepared, result: IterSVRResult) -> None:
+    def _publish(self, prepared: IterSVRInputs, result: IterSVRResult) -> None:
         self._hyperplane = prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias)
         self.C_ = prepared.C
         self.balance_ = prepared.balance
@@ -451,7 +446,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             warn_user(
                 f"The regression on the labels found is no better than a constant, at "
                 f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
-                f"Raise min_cluster_size (now {self._least_share():g}) or C.",
+                f"Raise min_cluster_size (now {self._min_size():g}) or C.",
                 ConvergenceWarning,
             )
         elif result.status is Status.FAILED:

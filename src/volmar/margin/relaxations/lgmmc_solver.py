@@ -97,7 +97,7 @@ def generate_labels(
     C: float,
     limit: float,
     start: NDArray | None = None,
-    n_starts: int = 10,
+    n_init: int = 10,
     tol: float = 1e-2,
     max_iter: int = 50,
     seed: int = 0,
@@ -130,8 +130,8 @@ def generate_labels(
         largest weight where they do not: every order of the rows can be cut that evenly.
     start : ndarray of shape (n,), optional
         Labels, 0 or 1, from which the first labelling is found.
-    n_starts : int, default=10
-        Starts of each search for a violated labelling.
+    n_init : int, default=10
+        Number of starts of each search for a violated labelling.
     tol : float, default=1e-2
         Violation and gap, relative to the objective, at which to stop.
     max_iter : int, default=50
@@ -139,7 +139,7 @@ def generate_labels(
     seed : int, default=0
         Of the starts.
     """
-    search = _Search(source, C, limit, n_starts, tol, np.random.default_rng(seed))
+    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
     found = search.find_violated() if start is None else search.found_from(start)
     for _ in range(max_iter):
         if found is None:
@@ -167,12 +167,12 @@ class _Search:
         source: VectorSpace,
         C: float,
         limit: float,
-        n_starts: int,
+        n_init: int,
         tol: float,
         rng: np.random.Generator,
     ):
         self.source, self.C, self.limit = source, C, limit
-        self.n_starts, self.tol, self.rng = n_starts, tol, rng
+        self.n_init, self.tol, self.rng = n_init, tol, rng
         self.passes_before = source.n_passes
         self.space = GrowingSubspace(source)
         self.space.add_leading(FIRST_BASIS, rng)
@@ -236,11 +236,11 @@ class _Search:
         F = self.space.features
         values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
         in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
-        in_use = in_use[: self.n_starts // 2]
+        in_use = in_use[: self.n_init // 2]
         yield from in_use
         yield self._sides(F @ axes[:, -1])
         lengths = np.sqrt(np.maximum(values, 0.0))
-        for _ in range(self.n_starts - len(in_use) - 1):
+        for _ in range(self.n_init - len(in_use) - 1):
             direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
             yield self._sides(F @ direction)
 
