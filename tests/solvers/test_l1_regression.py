@@ -6,7 +6,6 @@ from helpers.cvxpy_references import l1_value_by_cvxpy
 
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.rows import as_rows
 from volmar.solvers import Status
 from volmar.solvers.l1_regression import balanced, solve_l1_regression
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.blocks import check_block_labels, require_in_memory
+from volmar.base.blocks import given_start, require_in_memory
 from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
@@ -29,7 +29,7 @@ from volmar.margin.engine.unequal_sizes import (
 )
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway.joint import check_joint, cluster_jointly, joint_start
-from volmar.rows import cluster_sizes, is_in_memory
+from volmar.rows import cluster_sizes
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Starts to compare.
@@ -358,12 +358,7 @@ class MarginClusterer(Clusterer):
             takes_sizes=self.balance is None and self.mode != "paper",
         )
         if not isinstance(self.init, str):
-            rows = space.start_rows()
-            labels: Any = (
-                check_start_labels("init", self.init, space.n_rows, 2)
-                if is_in_memory(rows)
-                else check_block_labels("init", rows, self.init)
-            )
+            labels = given_start("init", self.init, space.full(0.0), 2)
             return search.given(labels, keeps_sizes=getattr(self, "_keeps_sizes", False))
         if self.mode == "paper" and self.init == "auto":
             require_in_memory(

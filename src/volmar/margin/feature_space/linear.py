@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
-from volmar.rows import MappedRows, as_rows, features_of, is_in_memory, take_rows
+from volmar.rows import as_rows, features_of, mapped_scores, take_rows
 
 __all__ = ["FeatureHyperplane", "LandmarkSpace", "LinearHyperplane", "LinearSpace"]
 
@@ -205,9 +205,7 @@ class FeatureHyperplane(Hyperplane):
 
     def __call__(self, X: Any) -> NDArray:
         """Return z(x)'coef + intercept, tile by tile."""
-        if not is_in_memory(X):
-            return self.linear(features_of(self.feature_map, X))
-        f = MappedRows(X, self.feature_map).scores(self.linear.coef)
+        f = mapped_scores(self.feature_map, X, self.linear.coef)
         return f + f.dtype.type(self.linear.intercept)
 
 

@@ -12,7 +12,7 @@ from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
-from volmar.rows import NystroemMap, drawn_rows, features_of, is_in_memory
+from volmar.rows import NystroemMap, drawn_rows, features_of
 
 __all__ = ["KernelRepresentation"]
 
@@ -54,12 +54,6 @@ class KernelRepresentation(KernelMixin):
             return KernelSpace(K, weights, expansion)
         n_counted = n if weights is None else int(np.count_nonzero(weights))
         count = min(self.n_landmarks, n_counted)
-        if is_in_memory(X):
-            require_memory(
-                2.0 * X.dtype.itemsize * n * count,
-                f"{count} features of {n} rows",
-                "Use fewer landmarks, or cluster a sample and use predict for the rest.",
-            )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             landmarks=drawn_rows(n, weights, count, rng), **self._kernel_arguments(X, weights)
