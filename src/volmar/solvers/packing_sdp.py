@@ -84,7 +84,7 @@ def solve_packing_sdp(
     tol : float, default=1e-8
         Certified gap, relative to 1'g, at which to stop.
     max_iter : int, default=100
-        Most iterations; 10 to 35 are usual.
+        Maximum number of iterations; 10 to 35 are usual.
 
     Returns
     -------
