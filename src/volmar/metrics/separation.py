@@ -67,21 +67,13 @@ def msp_score(
     X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
         The data.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more; with X of dask also a dask
-        array or Series. Noise points that share a label count as a cluster: leave them out if
-        they should not.
+        Labels of any kind from any clusterer, of two clusters or more.
     reg : float, default=0.1
-        The paper's lambda, relative to each feature's variance. 0.1 is enough to steady the
-        directions in which few rows vary, and the same in both scores, so that
-        ``separation_score <= msp_score``. Not 0 as a rule: with d >= n every labelling is then
-        perfectly separated. p falls as `reg` grows: compare labellings at one value.
+        The paper's lambda, relative to each feature's variance.
     cross_fit : bool, default=False
-        Learn w from a random half of each cluster, take p along it from the moments of the other
-        half, not regularised; swap the halves and average. Every cluster needs two rows. Where
-        rows are many it is higher than the plug-in, which is regularised: do not mix the two.
-        Only for X in memory.
+        Learn w from a random half of each cluster, and judge it by the moments of the other half.
     random_state : int, RandomState or None, default=None
-        Draws the halves; not used without `cross_fit`.
+        Draws the halves. All of these are described at `separation_score`.
 
     Returns
     -------

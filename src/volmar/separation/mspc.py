@@ -23,6 +23,7 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.evidence import column_resolutions, dithered
+from volmar.metrics.separation_bound import probability
 from volmar.rows import (
     BlockTable,
     DenseRows,
@@ -39,7 +40,7 @@ from volmar.rows import (
     scale_gamma,
     standardized,
 )
-from volmar.separation.bound import bound, probability
+from volmar.separation.bound import bound
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import (
     RegularizedCorrelation,
