@@ -11,11 +11,12 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reproduction.page_parts import Grid, Part, make_page
+from reproduction.page_sections import Part, make_page
+from reproduction.page_tables import Grid
 from volmar._files import write_atomically
 from volmar._version import __version__
 from volmar.report.environment import page_environment
-from volmar.report.figures import as_count
+from volmar.report.text import as_count
 
 if TYPE_CHECKING:
     from reproduction.verdict import Reproduction

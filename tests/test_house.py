@@ -1,6 +1,5 @@
-"""The house itself: what an import costs, who may reach where, and what a stranger installs."""
+"""The house itself: what an import costs and what a stranger installs."""
 
-import ast
 import os
 import pickle
 import re
@@ -19,25 +18,6 @@ import volmar
 from volmar.table_clusterer import clusterer_names
 
 SOURCE = ROOT / "src" / "volmar"
-
-# The map of docs/design.md, from the ground up. A room may import from its own line and above.
-MAP = [
-    {"rows", "graphs", "operators", "solvers"},
-    {"metrics", "distributed"},
-    {"evidence"},
-    {"base"},
-    {"volume", "margin", "separation", "baselines"},
-    {"diagnostics", "selection"},
-    {"datasets"},
-    {"tables", "models"},
-    {"plots", "report"},
-    {"table_clusterer"},
-    {"cli"},
-]
-# On these lines rooms do not know each other.
-STRANGERS = {"volume", "margin", "separation", "baselines"}
-GROUND = {path.stem for path in SOURCE.glob("_*.py")} - {"__init__", "__main__"}
-LEVEL = {room: level for level, rooms in enumerate(MAP) for room in rooms}
 
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
 CLUSTERERS = clusterer_names()
@@ -73,63 +53,6 @@ def test_estimators_bring_nothing_heavier_than_scikit_learn():
     """scikit-learn itself imports pandas where it is installed; that much is not ours."""
     ours = loaded_by(f"from volmar import {', '.join(ESTIMATORS)}")
     assert not (ours - loaded_by("import sklearn.cluster")) & HEAVY
-
-
-def imported_rooms(path):
-    """Rooms of volmar that a file imports, wherever in the file it does so."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            yield "a relative import", node.lineno
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "volmar":
-            parts = node.module.split(".")
-            names = [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
-            for name in names:
-                yield name, node.lineno
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                parts = alias.name.split(".")
-                if parts[0] == "volmar" and len(parts) > 1:
-                    yield parts[1], node.lineno
-
-
-def reaches_too_far(room, target):
-    if target in GROUND or target == room:
-        return False
-    if room == "__main__":
-        return target != "cli"
-    if target not in LEVEL or LEVEL[target] > LEVEL[room]:
-        return True
-    return {room, target} <= STRANGERS
-
-
-def test_no_room_reaches_further_down_the_map():
-    wrong = [
-        f"{path.relative_to(SOURCE)}:{line} imports {target}"
-        for path in SOURCE.rglob("*.py")
-        if path.stem not in {"__init__", *GROUND} or path.parent != SOURCE
-        for target, line in imported_rooms(path)
-        if reaches_too_far(
-            path.stem if path.parent == SOURCE else path.relative_to(SOURCE).parts[0], target
-        )
-    ]
-    assert not wrong
-
-
-def test_the_map_check_can_fail(tmp_path):
-    bad = tmp_path / "bad.py"
-    bad.write_text("def f():\n    from volmar.base import Result\n    import volmar.cli.app\n")
-    assert [name for name, _ in imported_rooms(bad)] == ["base", "cli"]
-    assert reaches_too_far("rows", "base")
-    assert reaches_too_far("volume", "margin")
-    assert reaches_too_far("metrics", "nowhere")
-    assert not reaches_too_far("base", "rows")
-
-
-def test_every_room_is_on_the_map():
-    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert rooms <= set(LEVEL)
-    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    assert not [room for room in rooms if f"`{room}/`" not in design]
 
 
 def test_version_is_in_one_place():

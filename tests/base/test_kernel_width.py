@@ -16,21 +16,16 @@ from volmar.models import load_model, save_model
 from volmar.rows import scale_gamma
 
 METHODS = [KernelCPMMC, SKMMC, LGMMC, IterSVR, KernelKMeans]
-WITH_GAMMA = [KernelCPMMC, LGMMC, IterSVR, KernelKMeans]
 
 
 def fixed(method):
     """The method with the widest kernel."""
-    return method(**({"sigma": "rms"} if method is SKMMC else {"gamma": "scale"}), random_state=0)
+    return method(gamma="scale", random_state=0)
 
 
 def blobs(rng, sizes=(120, 80), d=2, distance=8.0):
     y = np.repeat([0, 1], sizes)
     return rng.standard_normal((y.size, d)) + distance / np.sqrt(d) * y[:, None], y
-
-
-def width_of(model):
-    return model.sigma_ if isinstance(model, SKMMC) else model.gamma_
 
 
 # ---------------------------------------------------------------------- which width
@@ -61,7 +56,7 @@ def test_round_groups_keep_the_widest_kernel(method, d, rng):
     X, y = blobs(rng, d=d)
     model, widest = method(random_state=0).fit(X), fixed(method).fit(X)
     assert clustering_error(y, model.labels_) <= 0.01
-    assert width_of(model) == width_of(widest)
+    assert model.gamma_ == widest.gamma_
     np.testing.assert_allclose(model.decision_function(X), widest.decision_function(X))
 
 
@@ -92,12 +87,10 @@ def test_three_rings(method, rng):
 
 def test_widths_are_halves_of_the_widest():
     X, _ = make_moons(300, noise=0.07, random_state=0)
-    halvings = np.log2(KernelCPMMC(random_state=0).fit(X).gamma_ / scale_gamma(X)) / 2
-    assert halvings == pytest.approx(round(halvings))
-    assert 1 <= halvings <= MAX_HALVINGS
-    model = SKMMC(random_state=0).fit(X)
-    halvings = np.log2(fixed(SKMMC).fit(X).sigma_ / model.sigma_)
-    assert halvings == pytest.approx(round(halvings))
+    for method in (KernelCPMMC, SKMMC):
+        halvings = np.log2(method(random_state=0).fit(X).gamma_ / scale_gamma(X)) / 2
+        assert halvings == pytest.approx(round(halvings))
+        assert 1 <= halvings <= MAX_HALVINGS
 
 
 def test_the_rule_takes_the_widest_of_equals():
@@ -132,7 +125,7 @@ def test_the_rule_takes_the_widest_of_equals():
 # ---------------------------------------------------------------------- what is left alone
 
 
-@pytest.mark.parametrize("method", WITH_GAMMA)
+@pytest.mark.parametrize("method", METHODS)
 def test_gamma_taken_is_told(method, rng):
     X, _ = blobs(rng)
     assert fixed(method).fit(X).gamma_ == pytest.approx(scale_gamma(X))
@@ -141,6 +134,8 @@ def test_gamma_taken_is_told(method, rng):
     )
     assert method(gamma=0.3, random_state=0).fit(X).gamma_ == 0.3
     assert method(gamma=None, random_state=0).fit(X).gamma_ == 0.5
+    if method is SKMMC:  # which has no other kernel
+        return
     assert not hasattr(method(kernel="linear", random_state=0).fit(X), "gamma_")
     for kernel in ("laplacian", "chi2"):
         model = method(kernel=kernel, random_state=0).fit(np.abs(X))
@@ -154,8 +149,9 @@ def test_paper_mode_keeps_its_width(method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         auto = method(mode="paper", random_state=0).fit(X)
-        given = clone(fixed(method)).set_params(mode="paper").fit(X)
-    assert width_of(auto) == width_of(given)
+        rule = "rms" if method is SKMMC else "scale"
+        given = clone(fixed(method)).set_params(mode="paper", gamma=rule).fit(X)
+    assert auto.gamma_ == given.gamma_
     np.testing.assert_array_equal(auto.decision_function(X), given.decision_function(X))
 
 
@@ -164,7 +160,7 @@ def test_labels_to_start_from_leave_the_widest(method):
     X, y = make_moons(120, noise=0.07, random_state=0)
     auto = method(init=y, random_state=0).fit(X)
     given = fixed(method).set_params(init=y).fit(X)
-    assert width_of(auto) == width_of(given)
+    assert auto.gamma_ == given.gamma_
     np.testing.assert_array_equal(auto.labels_, given.labels_)
 
 
@@ -186,10 +182,23 @@ def test_few_rows(method, rng):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unknown_words_are_refused(method, rng):
-    name = "sigma" if method is SKMMC else "gamma"
-    message = f"{name} must be .*" + ("" if method is SKMMC else "'auto'")
-    with pytest.raises(ValueError, match=message):
-        method(**{name: "automatic"}).fit(rng.standard_normal((30, 2)))
+    with pytest.raises(ValueError, match=r"gamma must be .*'auto', 'scale'.* got 'automatic'"):
+        method(gamma="automatic").fit(rng.standard_normal((30, 2)))
+
+
+def test_rms_is_the_width_of_the_mean_squared_distance(rng):
+    X = rng.standard_normal((60, 3)) * [1.0, 5.0, 0.2] + [10.0, 0.0, -3.0]
+    square = np.mean((X[:, None] - X[None]) ** 2) * 3
+    assert SKMMC(gamma="rms", random_state=0).fit(X).gamma_ == pytest.approx(0.5 / square)
+    assert KernelCPMMC(gamma="4*rms", random_state=0).fit(X).gamma_ == pytest.approx(2.0 / square)
+    paper = SKMMC(mode="paper", random_state=0).fit(X)
+    assert paper.gamma_ == pytest.approx(0.5 / square)
+    weights = rng.integers(0, 3, 60)
+    weighted = KernelKMeans(gamma="rms", random_state=0).fit(X, sample_weight=weights)
+    repeated = KernelKMeans(gamma="rms", random_state=0).fit(np.repeat(X, weights, axis=0))
+    assert weighted.gamma_ == pytest.approx(repeated.gamma_)
+    with pytest.raises(ValueError, match=r"gamma='rms' .* same"):
+        SKMMC(gamma="rms").fit(np.ones((30, 2)))
 
 
 def test_warnings_of_the_fit_that_stands_are_heard():
@@ -207,7 +216,7 @@ def test_float32_and_sparse_rows(method):
     dense = method(random_state=0).fit(X)
     for rows in (X.astype(np.float32), sparse.csr_array(X)):
         model = method(random_state=0).fit(rows)
-        assert width_of(model) == pytest.approx(width_of(dense), rel=1e-5)
+        assert model.gamma_ == pytest.approx(dense.gamma_, rel=1e-5)
         assert clustering_error(y, model.labels_) <= 0.01
 
 
@@ -219,7 +228,7 @@ def test_weights(method):
     model = method(random_state=0).fit(X, sample_weight=weights)
     alone = method(random_state=0).fit(X[:200])
     assert clustering_error(y[:200], model.labels_[:200]) <= 0.01
-    assert width_of(model) == pytest.approx(width_of(alone))
+    assert model.gamma_ == pytest.approx(alone.gamma_)
 
 
 @pytest.mark.parametrize("method", [KernelCPMMC, SKMMC])
@@ -238,7 +247,7 @@ def test_rows_in_blocks(method, n):
     options = {"method": "nystroem"} if method is KernelCPMMC else {}
     here = method(random_state=0, **options).fit(X)
     there = method(random_state=0, **options).fit(array.from_array(X, chunks=(400, 2)))
-    assert width_of(there) == pytest.approx(width_of(here))
+    assert there.gamma_ == pytest.approx(here.gamma_)
     assert clustering_error(np.asarray(there.labels_), here.labels_) <= 0.002
     assert clustering_error(y, here.labels_) <= 0.02
 
@@ -249,5 +258,5 @@ def test_saved_models(method, tmp_path):
     model = method(random_state=0).fit(X)
     save_model(tmp_path / "model", model)
     back = load_model(tmp_path / "model").model
-    assert (width_of(back), back.cut_) == (width_of(model), model.cut_)
+    assert (back.gamma_, back.cut_) == (model.gamma_, model.cut_)
     np.testing.assert_array_equal(back.decision_function(X), model.decision_function(X))

@@ -153,7 +153,7 @@ class TestPredict:
     def model(self, groups, tmp_path):
         frame = groups[0]
         preparation = Preparation(id_column="who", scale="standard", missing="error")
-        X = preparation.fit_transform(frame).X
+        X = preparation.fit_prepare(frame).X
         save_model(tmp_path / "m.volmar", MSPC(3, random_state=0).fit(X), preparation=preparation)
         return tmp_path / "m.volmar"
 
@@ -357,7 +357,7 @@ class TestCompare:
         frame = pd.DataFrame(X, columns=["a", "b", "c"])
         frame.to_csv(tmp_path / "t.csv", index=False)
         found = compare_file(str(tmp_path / "t.csv"), ["KMeans", "MSPC"])
-        rows_used = Preparation(scale="standard", missing="error").fit_transform(frame).X
+        rows_used = Preparation(scale="standard", missing="error").fit_prepare(frame).X
         own = MSPC("auto", random_state=0).fit(rows_used)
         assert f"MSPC finds evidence for {own.tree_.n_leaves} clusters" in found.notes
         (run,) = [run for run in found.runs if run.method == "MSPC"]

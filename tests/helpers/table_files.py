@@ -18,4 +18,4 @@ def refused(action, *words):
 
 
 def prepared(path, **options):
-    return Preparation(**options).fit_transform(read_table(path))
+    return Preparation(**options).fit_prepare(read_table(path))

@@ -111,14 +111,14 @@ def test_more_landmarks_than_rows_are_no_matter_of_memory():
 
 def test_a_width_beyond_all_distances_is_told():
     X, _ = two_groups()
-    with pytest.warns(UserWarning, match="so wide"):
-        SKMMC(sigma=1e7, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="so small"):
+        SKMMC(gamma=5e-15, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize("sigma", [1e-300, 1e300])
-def test_widths_whose_squares_do_not_fit_are_refused(sigma):
-    with pytest.raises(ValueError, match="does not fit"):
-        SKMMC(sigma=sigma).fit(two_groups()[0])
+@pytest.mark.parametrize("gamma", [1e-300, 1e300])
+def test_widths_out_of_range_are_refused(gamma):
+    with pytest.raises(ValueError, match="out of range"):
+        SKMMC(gamma=gamma).fit(two_groups()[0])
 
 
 def test_one_row_with_weight_is_refused():

@@ -62,7 +62,7 @@ def check_same(here, there, X, D, atol=1e-10):
     assert there.result_.n_passes == here.result_.n_passes
     assert there.n_diverged_ == here.n_diverged_
     assert there.basis_vectors_.shape == here.basis_vectors_.shape
-    assert there.sigma_ == pytest.approx(here.sigma_, rel=1e-13)
+    assert there.gamma_ == pytest.approx(here.gamma_, rel=1e-13)
     assert there.objective_ == pytest.approx(here.objective_, rel=1e-10)
     assert there.result_.gap == pytest.approx(here.result_.gap, rel=1e-6, nan_ok=True)
 
@@ -75,9 +75,9 @@ def check_same(here, there, X, D, atol=1e-10):
     [
         {},
         {"basis": "single"},
-        {"threshold": "fixed", "C": 10.0, "sigma": 3.0},
-        {"basis": "single", "threshold": "fixed", "C": 10.0, "sigma": "rms/2"},
-        {"n_basis": 2, "sigma": "0.7*rms", "max_basis": 12},
+        {"threshold": "fixed", "C": 10.0, "gamma": 0.06},
+        {"basis": "single", "threshold": "fixed", "C": 10.0, "gamma": "4*rms"},
+        {"n_basis": 2, "gamma": "2*rms", "max_basis": 12},
         {"max_basis": 5},
     ],
     ids=str,
@@ -94,21 +94,21 @@ def test_rows_in_blocks_give_the_answer_of_rows_in_memory(parameters):
 def test_the_width_is_the_same_to_the_last_digit():
     for seed in range(12):
         X, _ = clouds(2000, seed=seed)
-        for rule in ("rms", "0.3*rms/2"):
-            model = SKMMC(sigma=rule)
-            widths = {model._width(as_table(in_blocks(X, chunks)), None) for chunks in (700, 70)}
-            assert widths == {model._width(X, None)}
+        for rule in ("rms", "0.3*scale/2"):
+            model = SKMMC(gamma=rule)
+            widths = {model._resolved_gamma(as_table(in_blocks(X, c)), None) for c in (700, 70)}
+            assert widths == {model._resolved_gamma(X, None)}
 
 
 def test_a_basis_close_to_dependent_magnifies_rounding():
     X, _ = clouds(d=4)
     D = in_blocks(X)
-    here, there, _ = both(X, D, sigma="rms/2", C=4.0, max_basis=30)
+    here, there, _ = both(X, D, gamma="4*rms", C=4.0, max_basis=30)
     assert len(here.basis_vectors_) == 30
     check_same(here, there, X, D, atol=1e-9)
     # One in the last of the width's digits is seen: it must not depend on the blocks.
-    sigma = here.sigma_ * (1 + 1e-12)
-    other = SKMMC(sigma=sigma, C=4.0, max_basis=30, random_state=0).fit(X)
+    gamma = here.gamma_ * (1 - 2e-12)
+    other = SKMMC(gamma=gamma, C=4.0, max_basis=30, random_state=0).fit(X)
     assert np.abs(other.decision_function(X) - here.decision_function(X)).max() > 1e-9
 
 
@@ -156,13 +156,13 @@ def test_float32_in_blocks_is_near_float32_in_memory(offset):
     X, _ = clouds()
     X = (X + offset).astype(np.float32)
     D = in_blocks(X)
-    here, there, _ = both(X, D)
+    here, there, _ = both(X, D, gamma="rms")
     scores = there.decision_function(D)
     assert scores.dtype == there.result_.scores.dtype == np.float32
     np.testing.assert_allclose(scores.compute(), here.decision_function(X), atol=2e-3)
     assert np.mean(there.labels_.compute() != here.labels_) <= 2e-3
     assert there.objective_ == pytest.approx(here.objective_, rel=1e-4)
-    assert there.sigma_ == pytest.approx(here.sigma_, rel=1e-6)
+    assert there.gamma_ == pytest.approx(here.gamma_, rel=1e-6)
 
 
 @pytest.mark.parametrize("offset", [0.0, 100.0])
@@ -383,8 +383,6 @@ def test_the_engine_on_blocks_is_certified():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"sigma": "mean"}, r"SKMMC\(sigma='mean'\) cannot take .*all pairs of rows"),
-        ({"sigma": "range/2"}, "all pairs of rows; 'rms' and numbers"),
         ({"n_clusters": 3}, "more than two clusters"),
         ({"mode": "paper"}, "give init"),
     ],
@@ -399,11 +397,11 @@ def test_what_needs_all_rows_at_once_is_refused(parameters, match):
 @pytest.mark.parametrize("value", [1.0, 0.1, -1234.567])
 def test_equal_rows_are_refused(value, dtype):
     D = da.full((N + 1, 3), value, chunks=(1300, 3), dtype=dtype)
-    with pytest.raises(ValueError, match="same point"):
+    with pytest.raises(ValueError, match="rows of X differ"):
         SKMMC(random_state=0).fit(D)
 
 
 def test_too_wide_a_kernel_warns():
     X, _ = clouds()
-    with pytest.warns(UserWarning, match="so wide that all rows look alike"):
-        SKMMC(sigma=1e4, random_state=0).fit(in_blocks(X))
+    with pytest.warns(UserWarning, match="so small that all rows look alike"):
+        SKMMC(gamma=5e-9, random_state=0).fit(in_blocks(X))

@@ -172,16 +172,16 @@ def test_names_of_columns_come_back(tmp_path):
 
 def test_the_preparation_of_a_table_comes_back(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame = pandas.DataFrame(X.copy(), columns=["a", "b", "c"])
     frame["kind"] = np.repeat(["x", "y", "<z>"], 20)
     frame["name"] = [f"row {i}" for i in range(60)]
     frame.loc[5, "a"] = np.nan
     preparation = Preparation(id_column="name", missing="impute")
-    prepared = preparation.fit_transform(frame)
+    prepared = preparation.fit_prepare(frame)
     model = fit("MSPC", {}, prepared.X)
     save_model(tmp_path / "m", model, preparation=preparation)
     again = load_model(tmp_path / "m")
-    rows = again.preparation.transform(frame)
+    rows = again.preparation.prepare(frame)
     np.testing.assert_array_equal(rows.X, prepared.X)
     assert rows.feature_names == prepared.feature_names
     np.testing.assert_array_equal(again.model.predict(rows.X), model.labels_)

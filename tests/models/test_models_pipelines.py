@@ -164,7 +164,7 @@ def test_a_table_clusterer_has_its_own_preparation(tmp_path):
     save_model(path, clusterer)
     again = load_model(path)
     np.testing.assert_array_equal(again.model.predict(NEW), clusterer.predict(NEW))
-    rows = again.preparation.transform(NEW)
+    rows = again.preparation.prepare(NEW)
     np.testing.assert_array_equal(again.clusterer.predict(rows.X), clusterer.predict(NEW))
     for name in ("model_", "preparation_"):
         save_model(path, clusterer, force=True)

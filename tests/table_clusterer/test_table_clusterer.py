@@ -204,11 +204,11 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"n_clusters": "many"}, ValueError, "n_clusters must be an integer"),
         ({"n_clusters": 0}, ValueError, "n_clusters"),
         ({"columns": ["heigth"]}, ValueError, "no column 'heigth'.*did you mean 'height'"),
-        ({"missing": "ignore"}, ValueError, "^missing must be one of"),
-        ({"missing": "error"}, ValueError, "give missing='drop' to leave out .* or drop these"),
-        ({"scale": "wide"}, ValueError, "^scale must be one of"),
-        ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'}: the kind must be"),
-        ({"id_column": "nmae"}, ValueError, "'nmae', which id_column names"),
+        ({"missing": "ignore"}, ValueError, "^missing='ignore' must be one of"),
+        ({"missing": "error"}, ValueError, "give missing='drop' to leave .* columns in drop="),
+        ({"scale": "wide"}, ValueError, "^scale='wide' must be one of"),
+        ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} must have"),
+        ({"id_column": "nmae"}, ValueError, "'nmae', which id_column= names"),
     ],
 )
 def test_wrong_parameters(settings, error, message, table):

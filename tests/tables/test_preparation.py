@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from helpers.table_files import prepared, refused
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from volmar.tables import LoadedTable, Preparation, read_table, source_columns
@@ -33,11 +34,11 @@ class TestNumbers:
         ):
             want = scaler.fit_transform(X)
             for data in (X, np.asfortranarray(X), pd.DataFrame(X)):
-                got = Preparation(scale=scale).fit_transform(data)
+                got = Preparation(scale=scale).fit_prepare(data)
                 np.testing.assert_allclose(got.X, want, atol=1e-12)
                 assert got.X.flags.c_contiguous
                 assert got.X.flags.writeable
-        np.testing.assert_array_equal(Preparation(scale="none").fit_transform(X).X, X)
+        np.testing.assert_array_equal(Preparation(scale="none").fit_prepare(X).X, X)
 
     def test_the_table_is_left_alone(self, rng):
         frame = pd.DataFrame(rng.normal(size=(20, 3)))
@@ -45,7 +46,7 @@ class TestNumbers:
         frame.iloc[3, 1] = np.nan
         before = frame.copy()
         for missing in ("drop", "impute", "indicator"):
-            out = Preparation(missing=missing).fit_transform(frame)
+            out = Preparation(missing=missing).fit_prepare(frame)
             out.X[:] = 0
             pd.testing.assert_frame_equal(frame, before)
 
@@ -55,7 +56,7 @@ class TestNumbers:
         got = prepared(path)
         assert got.X.shape == (100, 2)
         assert any("'b'" in note and "'?' in row 30" in note for note in got.notes)
-        refused(lambda: prepared(path, missing="error"), "'b'", "'?'", "row 30", "--missing")
+        refused(lambda: prepared(path, missing="error"), "'b'", "'?'", "row 30", "missing=")
         np.testing.assert_array_equal(prepared(path, missing="drop").kept, np.arange(100) != 30)
 
     def test_huge_numbers(self, put):
@@ -87,15 +88,15 @@ class TestNumbers:
         assert prepared(path, columns=["c", "alpha"]).feature_names == ["c", "alpha"]
         assert prepared(path, columns=["c", "b"], drop=["b"]).feature_names == ["c"]
         assert prepared(path, drop="b").feature_names == ["alpha", "c"]
-        refused(lambda: prepared(path, columns=["alhpa"]), "a.csv", "--columns", "'alpha'")
-        refused(lambda: prepared(path, drop=["z"]), "--drop", "'z'")
-        refused(lambda: prepared(path, id_column="z"), "--id", "'z'")
-        refused(lambda: prepared(path, kinds={"z": "numeric"}), "--kind", "'z'")
+        refused(lambda: prepared(path, columns=["alhpa"]), "a.csv", "columns=", "'alpha'")
+        refused(lambda: prepared(path, drop=["z"]), "drop=", "'z'")
+        refused(lambda: prepared(path, id_column="z"), "id_column=", "'z'")
+        refused(lambda: prepared(path, kinds={"z": "numeric"}), "kinds=", "'z'")
         refused(lambda: prepared(path, drop=["alpha", "b", "c"]), "no column left")
-        refused(lambda: prepared(path, columns=["b"], id_column="b"), "--columns", "--id")
-        refused(lambda: Preparation(scale="max"), "--scale", "'max'", "minmax")
-        refused(lambda: Preparation(missing="mean"), "--missing", "'mean'", "impute")
-        refused(lambda: Preparation(kinds={"b": "number"}), "--kind b=number", "numeric")
+        refused(lambda: prepared(path, columns=["b"], id_column="b"), "columns=", "id_column=")
+        refused(lambda: prepared(path, scale="max"), "scale=", "'max'", "minmax")
+        refused(lambda: prepared(path, missing="mean"), "missing=", "'mean'", "impute")
+        refused(lambda: prepared(path, kinds={"b": "number"}), "kinds={'b': 'number'}", "numeric")
 
     def test_duplicate_names(self):
         frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])
@@ -104,11 +105,11 @@ class TestNumbers:
     def test_names_of_rows_in_the_index(self, rng):
         frame = pd.DataFrame(rng.normal(size=(20, 2)), index=[f"city {i}" for i in range(20)])
         frame.iloc[3, 0] = np.nan
-        got = Preparation(missing="drop").fit_transform(frame)
+        got = Preparation(missing="drop").fit_prepare(frame)
         assert got.id_name == "row"
         assert got.ids.tolist() == [f"city {i}" for i in range(20) if i != 3]
-        assert Preparation().fit_transform(frame.rename_axis("city")).id_name == "city"
-        numbered = Preparation().fit_transform(frame.set_axis(range(5, 25)))
+        assert Preparation().fit_prepare(frame.rename_axis("city")).id_name == "city"
+        numbered = Preparation().fit_prepare(frame.set_axis(range(5, 25)))
         np.testing.assert_array_equal(numbered.ids, np.arange(20))
 
     def test_ids(self, put):
@@ -201,51 +202,51 @@ class TestKinds:
     def test_places_of_ordinal_values(self):
         frame = self.table()
         preparation = Preparation(columns=["answer", "size"], scale="none")
-        X = preparation.fit_transform(frame).X
+        X = preparation.fit_prepare(frame).X
         order = {"disagree": 0, "Neutral": 1, "agree": 2, "Strongly agree": 3}
         np.testing.assert_array_equal(X[:, 0], frame["answer"].map(order))
         np.testing.assert_array_equal(
             X[:, 1], frame["size"].map({"S": 0, "M": 1, "L": 2, "XL": 3})
         )
         ordered = pd.Categorical(["b", "c", "a", "b"] * 5, ["c", "b", "a"], ordered=True)
-        own = Preparation(scale="none").fit_transform(pd.DataFrame({"o": ordered}))
+        own = Preparation(scale="none").fit_prepare(pd.DataFrame({"o": ordered}))
         np.testing.assert_array_equal(own.X.ravel(), [1, 0, 2, 1] * 5)
 
     def test_dates_are_years(self):
         frame = pd.DataFrame(
             {"t": pd.to_datetime(["2020-01-01", "2020-07-01", "2021-01-01", None])}
         )
-        X = Preparation(scale="none", missing="drop").fit_transform(frame).X.ravel()
+        X = Preparation(scale="none", missing="drop").fit_prepare(frame).X.ravel()
         np.testing.assert_allclose(X, [2020, 2020.5, 2021], atol=0.01)
         text = pd.DataFrame({"t": ["31.12.2020", "01.02.2021", "05.06.2022"]})
         np.testing.assert_allclose(
-            Preparation(scale="none").fit_transform(text).X.ravel(), [2021, 2021.085, 2022.43],
+            Preparation(scale="none").fit_prepare(text).X.ravel(), [2021, 2021.085, 2022.43],
             atol=0.01,
         )  # fmt: skip
         zoned = pd.DataFrame({"t": pd.date_range("2020", periods=20, freq="97h", tz="Asia/Tokyo")})
-        assert Preparation().fit_transform(zoned).X.shape == (20, 1)
+        assert Preparation().fit_prepare(zoned).X.shape == (20, 1)
 
     @pytest.mark.parametrize("n", [3, 60, 10_000])
     def test_text_that_names_rows(self, n):
         x = np.random.default_rng(0).normal(size=n)
         frame = pd.DataFrame({"name": [f"n{i}" for i in range(n)], "x": x})
-        got = Preparation().fit_transform(frame)
+        got = Preparation().fit_prepare(frame)
         assert got.feature_names == ["x"]
         assert any("'name'" in note and f"{n:,} different" in note for note in got.notes)
-        got = Preparation(id_column="name").fit_transform(frame)
+        got = Preparation(id_column="name").fit_prepare(frame)
         assert got.id_name == "name"
         assert got.ids.tolist() == frame["name"].tolist()
         alone = frame[["name"]]
-        refused(lambda: Preparation().fit(alone), "'name'", f"{n:,} different", "--kind")
+        refused(lambda: Preparation().fit(alone), "'name'", f"{n:,} different", "kinds=")
 
     def test_polars_and_pyarrow(self):
         frame = self.table().drop(columns="nested")
-        want = Preparation().fit_transform(frame).X
+        want = Preparation().fit_prepare(frame).X
         pyarrow = pytest.importorskip("pyarrow")
         table = pyarrow.Table.from_pandas(frame)
-        np.testing.assert_allclose(Preparation().fit_transform(table).X, want)
+        np.testing.assert_allclose(Preparation().fit_prepare(table).X, want)
         polars = pytest.importorskip("polars")
-        np.testing.assert_allclose(Preparation().fit_transform(polars.from_pandas(frame)).X, want)
+        np.testing.assert_allclose(Preparation().fit_prepare(polars.from_pandas(frame)).X, want)
 
     def test_a_name_from_a_hostile_file_stays_a_name(self, put):
         rows = "".join(f"{'xyz'[i % 3]},{i * i}\n" for i in range(30))
@@ -282,7 +283,7 @@ class TestCategories:
         from volmar import MSPC
 
         frame, y = latent_classes(800, 8, seed)
-        rows = Preparation().fit_transform(frame)
+        rows = Preparation().fit_prepare(frame)
         assert rows.X.shape[0] == 800
         np.testing.assert_allclose(rows.X.var(axis=0), 1.0, rtol=1e-6)
         model = MSPC("auto", random_state=0).fit(rows.dithered(0))
@@ -293,7 +294,7 @@ class TestCategories:
         from volmar import MSPC
 
         frame = pd.DataFrame({"c": rng.choice(["a", "b"], 500), "d": rng.choice(["u", "v"], 500)})
-        rows = Preparation().fit_transform(frame)
+        rows = Preparation().fit_prepare(frame)
         assert MSPC("auto", random_state=0).fit(rows.dithered(0)).tree_.n_leaves == 1
 
     def test_scores_are_correspondence_analysis(self):
@@ -325,18 +326,18 @@ class TestCategories:
         )
         np.testing.assert_allclose(A.T @ (A @ vectors) / 60, vectors * values, atol=1e-9)
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(values.size), atol=1e-9)
-        rows = Preparation().fit_transform(frame)
+        rows = Preparation().fit_prepare(frame)
         assert np.isfinite(rows.dithered(0)).all()
 
     def test_scores_of_new_rows(self):
         frame, _ = latent_classes(500, 8, 1)
         preparation = Preparation().fit(frame)
-        rows = preparation.transform(frame)
-        np.testing.assert_array_equal(rows.X, preparation.fit_transform(frame).X)
+        rows = preparation.prepare(frame)
+        np.testing.assert_array_equal(rows.X, preparation.fit_prepare(frame).X)
         new = frame.iloc[:3].copy()
         new.loc[new.index[0], "c0"] = "never seen"
         new.loc[new.index[1], "c0"] = None
-        got = preparation.transform(new)
+        got = preparation.prepare(new)
         assert np.isfinite(got.X).all()
         np.testing.assert_array_equal(got.X[2], rows.X[2])
         assert any("'never seen'" in note for note in got.notes)
@@ -348,7 +349,7 @@ class TestCategories:
         scores = preparation.scores_
         moves = np.sort([np.ptp(w[:-1], axis=0) for w in scores.weights], axis=0)[-2:]
         np.testing.assert_allclose(scores.widths, moves.sum(axis=0))
-        rows = preparation.transform(frame)
+        rows = preparation.prepare(frame)
         apart = np.abs(rows.dithered(0) - rows.X)
         assert (apart <= 0.5 * scores.widths + 1e-12).all()
         assert apart.max() > 0.4 * scores.widths.min()
@@ -373,21 +374,21 @@ class TestTails:
         logs = [name for name in preparation.feature_names_ if name.startswith("log")]
         assert logs == ["log(money)", "log(with_zeros)", "log(counts)"]
         assert any("log scale: 'money', 'with_zeros', 'counts'" in n for n in preparation.notes_)
-        rows = preparation.transform(frame)
+        rows = preparation.prepare(frame)
         np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-10)
         np.testing.assert_allclose(rows.X.std(axis=0), 1)
         plain = Preparation(scale="standard").fit(frame)
         assert plain.feature_names_ == list(frame)
         # Values below all that were seen are as the smallest one.
         new = frame.iloc[:2].assign(money=[-1.0, frame["money"].min()])
-        got = preparation.transform(new).X
+        got = preparation.prepare(new).X
         assert got[0, 0] == got[1, 0]
 
     def test_noise_of_counts_is_that_of_counts(self, rng):
         frame = pd.DataFrame({"counts": rng.negative_binomial(2, 2 / 42, 3000)})
         preparation = Preparation().fit(frame)
-        rows = preparation.transform(frame)
-        shift = preparation.tails_.shifts[0]
+        rows = preparation.prepare(frame)
+        shift = preparation.number_features_.tails.shifts[0]
         own = np.exp(rows.dithered(0) * preparation.scales_ + preparation.offsets_) - shift
         apart = own.ravel() - frame["counts"]
         assert np.abs(apart).max() <= 0.5 + 1e-9
@@ -396,20 +397,20 @@ class TestTails:
     def test_values_far_outside_have_a_limit(self, rng):
         x = rng.normal(size=1000)
         x[0], x[1] = 1e9, np.nan
-        rows = Preparation().fit_transform(pd.DataFrame({"x": x, "y": rng.normal(size=1000)}))
+        rows = Preparation().fit_prepare(pd.DataFrame({"x": x, "y": rng.normal(size=1000)}))
         assert np.abs(rows.X).max() < 5
         assert any("1 value far outside" in n and "missing" in n for n in rows.notes)
-        kept = Preparation(missing="drop").fit_transform(pd.DataFrame({"x": x}))
+        kept = Preparation(missing="drop").fit_prepare(pd.DataFrame({"x": x}))
         assert len(kept.X) == 999
         assert 10 < kept.X.max() < 20
         assert any("1 value far outside" in n and "limit" in n for n in kept.notes)
         # More than 1 % of the rows are a group.
         x[:30] = 1e3 + rng.normal(size=30)
-        group = Preparation().fit_transform(pd.DataFrame({"x": x}))
+        group = Preparation().fit_prepare(pd.DataFrame({"x": x}))
         assert group.X[:30].min() > 5
 
     def test_noise_is_none_where_nothing_was_made(self, rng):
-        rows = Preparation().fit_transform(pd.DataFrame(rng.normal(size=(50, 2))))
+        rows = Preparation().fit_prepare(pd.DataFrame(rng.normal(size=(50, 2))))
         assert rows.dithered(0) is rows.X
 
 
@@ -420,10 +421,10 @@ class TestMissing:
             lambda: prepared(path, missing="error"), "'a' 1", "'b' 2", "3 values", "drop", "impute"
         )
         path = put("b.csv", "a,b\n1,\n2,2\n3,4\n7,\n")
-        words = ("2 rows", "--missing drop", "--missing impute", "--drop")
+        words = ("2 rows", "missing='drop'", "missing='impute'", "drop=")
         refused(lambda: prepared(path, missing="error"), *words)
         fitted = Preparation(missing="error").fit(pd.DataFrame({"a": [1.0, 2.0, 4.0]}))
-        refused(lambda: fitted.transform(pd.DataFrame({"a": [np.nan]})), "fit it again")
+        refused(lambda: fitted.prepare(pd.DataFrame({"a": [np.nan]})), "fit it again")
 
     def test_rows_dropped(self, put):
         path = put("a.csv", "k,a,b\np,1,\nq,inf,2\ns,4,5\nt,7,8\n")
@@ -435,7 +436,7 @@ class TestMissing:
         np.testing.assert_array_equal(rows.ids, [2, 3])
         np.testing.assert_allclose(rows.X.mean(axis=0), 0, atol=1e-12)
         nothing = put("b.csv", "a,b\n,1\n1,\n2,\n,2\n")
-        refused(lambda: prepared(nothing, missing="drop"), "every row", "--missing impute")
+        refused(lambda: prepared(nothing, missing="drop"), "every row", "missing='impute'")
 
     def test_filled_in_from_similar_rows(self, rng):
         """Two groups: a value is filled in by that of its group, not by one between them."""
@@ -443,7 +444,7 @@ class TestMissing:
         X = rng.normal(size=(600, 4)) + 8 * y[:, None]
         full = pd.DataFrame(X, columns=list("abcd"))
         table = full.mask(rng.random(full.shape) < 0.15)
-        rows = Preparation(scale="none").fit_transform(table)
+        rows = Preparation(scale="none").fit_prepare(table)
         gone = table.isna().to_numpy()
         assert np.isfinite(rows.X).all()
         np.testing.assert_array_equal(rows.X[~gone], X[~gone])
@@ -459,7 +460,7 @@ class TestMissing:
         full = pd.DataFrame(factor + rng.normal(size=(4000, 5)))
         full[5] = rng.integers(1, 6, 4000)
         gone = rng.random(full.shape) < 0.3
-        rows = Preparation(scale="none").fit_transform(full.mask(gone))
+        rows = Preparation(scale="none").fit_prepare(full.mask(gone))
         drawn = rows.dithered(0)
         np.testing.assert_array_equal(drawn[~gone], rows.X[~gone])
         for j in range(6):
@@ -472,12 +473,12 @@ class TestMissing:
         frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
         frame.loc[:89, "b"] = np.nan
         frame.loc[:239, "c"] = np.nan
-        rows = Preparation().fit_transform(frame)
+        rows = Preparation().fit_prepare(frame)
         assert rows.feature_names == ["a", "b", "d"]
         assert any("'c'" in note and "two thirds" in note for note in rows.notes)
         (warning,) = rows.warnings
         assert "'b' 30 %" in warning
-        assert "--missing drop" in warning
+        assert "missing='drop'" in warning
 
     def test_an_indicator_where_it_is_asked_for(self, rng):
         """Three columns that miss values in the same rows agree; at random they do not."""
@@ -492,9 +493,9 @@ class TestMissing:
             frame.loc[apart[:, j], name] = np.nan
         preparation = Preparation(missing="indicator").fit(frame)
         assert preparation.texts_ == [f"{name} is missing" for name in "abcd"]
-        rows = preparation.transform(frame)
+        rows = preparation.prepare(frame)
         np.testing.assert_array_equal(
-            rows.X, Preparation(missing="indicator").fit_transform(frame).X
+            rows.X, Preparation(missing="indicator").fit_prepare(frame).X
         )
 
     def test_columns_without_a_value(self, put):
@@ -520,30 +521,25 @@ class TestNewTables:
         )
         frame.loc[4, "b"] = np.nan
         frame.loc[5, "c1"] = None
-        both = Preparation(missing=missing, scale=scale).fit_transform(frame)
+        both = Preparation(missing=missing, scale=scale).fit_prepare(frame)
         model = Preparation(missing=missing, scale=scale).fit(frame)
-        np.testing.assert_array_equal(model.transform(frame).X, both.X)
+        np.testing.assert_array_equal(model.prepare(frame).X, both.X)
         assert both.X.shape[1] == len(both.feature_names) >= 4
 
     def test_new_rows(self):
         frame = pd.DataFrame({"a": [0.0, 2.0, 4.0], "b": [1, 5, 4], "one": 1})
         model = Preparation(scale="none", missing="error").fit(frame)
         new = pd.DataFrame({"extra": ["z"] * 2, "b": [1, 2], "a": [7, 8]})
-        np.testing.assert_array_equal(model.transform(new).X, [[7, 1], [8, 2]])
-        refused(lambda: model.transform(new[["b"]]), "'a'", "lacks 1 of the 2")
+        np.testing.assert_array_equal(model.prepare(new).X, [[7, 1], [8, 2]])
+        refused(lambda: model.prepare(new[["b"]]), "'a'", "lacks 1 of the 2")
         bad = new.assign(a=["x", "y"])
-        refused(lambda: model.transform(bad), "'a'", "'x'", "row 0")
+        refused(lambda: model.prepare(bad), "'a'", "'x'", "row 0")
         gaps = new.assign(a=[np.nan, 1])
-        refused(lambda: model.transform(gaps), "'a' 1", "--missing")
+        refused(lambda: model.prepare(gaps), "'a' 1", "missing=")
         model.missing = "drop"
-        assert model.transform(gaps).ids.tolist() == [1]
-        refused(lambda: Preparation().transform(frame), "not fitted")
-
-    def test_a_preparation_of_before(self, rng):
-        frame = pd.DataFrame(rng.normal(size=(20, 2)))
-        model = Preparation().fit(frame)
-        del model.number_kinds_
-        refused(lambda: model.transform(frame), "earlier version", "again")
+        assert model.prepare(gaps).ids.tolist() == [1]
+        with pytest.raises(NotFittedError):
+            Preparation().prepare(frame)
 
     def test_arrays_by_place(self, rng):
         X = rng.normal(size=(30, 3))
@@ -551,36 +547,36 @@ class TestNewTables:
         model = Preparation().fit(LoadedTable("named", X, None, ["u", "v", "w"]))
         assert model.feature_names_ == ["u", "w"]
         np.testing.assert_allclose(
-            model.transform(X).X, StandardScaler().fit_transform(X[:, [0, 2]]), atol=1e-12
+            model.prepare(X).X, StandardScaler().fit_transform(X[:, [0, 2]]), atol=1e-12
         )
-        refused(lambda: model.transform(X[:, :2]), "'u'")
+        refused(lambda: model.prepare(X[:, :2]), "'u'")
 
     def test_sparse(self, rng):
         dense = rng.poisson(0.5, (40, 6)).astype(float)
         dense[:, 2] = 0
         X = sp.csr_array(dense)
         model = Preparation(scale="none")
-        got = model.fit_transform(X)
+        got = model.fit_prepare(X)
         assert sp.issparse(got.X)
         np.testing.assert_array_equal(got.X.toarray(), np.delete(dense, 2, axis=1))
         # A sparse file need not mention its last columns.
-        short = model.transform(X[:, :5]).X.toarray()
+        short = model.prepare(X[:, :5]).X.toarray()
         np.testing.assert_array_equal(short[:, :4], np.delete(dense, 2, axis=1)[:, :4])
         assert not short[:, 4].any()
-        standard = Preparation(scale="standard").fit_transform(X)
+        standard = Preparation(scale="standard").fit_prepare(X)
         want = StandardScaler().fit_transform(np.delete(dense, 2, axis=1))
         np.testing.assert_allclose(standard.X, want, atol=1e-12)
         assert any("dense" in note for note in standard.notes)
         huge = sp.csr_array(([1.0], ([0], [0])), shape=(20_000, 20_000))
-        refused(lambda: Preparation(scale="standard").fit(huge), "GiB", "--scale none")
-        kept = Preparation().fit_transform(huge)
+        refused(lambda: Preparation(scale="standard").fit(huge), "GiB", "scale='none'")
+        kept = Preparation().fit_prepare(huge)
         assert sp.issparse(kept.X)
         assert any("not scaled" in note for note in kept.notes)
         assert sp.issparse(kept.X)
         X.data[0] = np.nan
-        refused(lambda: Preparation(scale="none", missing="error").fit(X), "--missing drop")
+        refused(lambda: Preparation(scale="none", missing="error").fit(X), "missing='drop'")
         refused(lambda: Preparation(scale="none").fit(X), "sparse")
-        assert Preparation(scale="none", missing="drop").fit_transform(X).X.shape == (39, 5)
+        assert Preparation(scale="none", missing="drop").fit_prepare(X).X.shape == (39, 5)
 
     def test_it_is_saved_with_a_model(self, tmp_path):
         from volmar import MSPC
@@ -591,18 +587,18 @@ class TestNewTables:
         frame.loc[3, "money"] = np.nan
         frame["when"] = [f"2021-{m:02d}-11" for m in np.arange(200) % 12 + 1]
         preparation = Preparation()
-        rows = preparation.fit_transform(frame)
+        rows = preparation.fit_prepare(frame)
         model = MSPC(random_state=0).fit(rows.dithered(0))
         save_model(tmp_path / "m.volmar", model, preparation=preparation)
         again = load_model(tmp_path / "m.volmar").preparation
-        np.testing.assert_array_equal(again.transform(frame).X, rows.X)
+        np.testing.assert_array_equal(again.prepare(frame).X, rows.X)
 
 
 class TestSourceColumns:
     def test_in_their_own_units(self):
         frame = TestKinds().table()
         preparation = Preparation()
-        kept = preparation.fit_transform(frame).kept
+        kept = preparation.fit_prepare(frame).kept
         columns, names = source_columns(frame, preparation, kept)
         assert names == preparation.used_
         np.testing.assert_array_equal(columns["amount"], frame["amount"])

@@ -64,7 +64,7 @@ def write(frame, folder, kind, n_files=5):
 def test_rows_are_those_of_memory(frame, tmp_path, kind, missing):
     """All rows are in the sample, so that everything is as in memory."""
     want = Preparation(missing=missing).fit(frame)
-    rows = want.transform(frame)
+    rows = want.prepare(frame)
     model = Preparation(missing=missing)
     found = prepare_blocks(write(frame, tmp_path / "parts", kind), model)
     assert model.kinds_ == want.kinds_
@@ -81,7 +81,7 @@ def test_rows_are_those_of_memory(frame, tmp_path, kind, missing):
 def test_a_fitted_preparation_takes_a_folder(frame, tmp_path, kind):
     model = Preparation(id_column="customer_id").fit(frame)
     found = prepare_blocks(write(frame, tmp_path / "parts", kind), model)
-    np.testing.assert_allclose(found.X.compute(), model.transform(frame).X, atol=1e-9)
+    np.testing.assert_allclose(found.X.compute(), model.prepare(frame).X, atol=1e-9)
     np.testing.assert_array_equal(found.ids.compute(), frame["customer_id"])
 
 
@@ -101,7 +101,7 @@ def test_scales_are_those_of_all_rows(frame, tmp_path, scale):
     else:
         np.testing.assert_array_equal(numbers[:, 0], frame["income"])
     # New rows, and blocks of a later run, are treated alike.
-    np.testing.assert_allclose(model.transform(frame).X, X, atol=1e-9)
+    np.testing.assert_allclose(model.prepare(frame).X, X, atol=1e-9)
     again = prepare_blocks(table, model).X.compute()
     np.testing.assert_array_equal(again, X)
 
@@ -144,7 +144,7 @@ def test_values_that_the_sample_lacks(rng, tmp_path):
     assert X.shape[0] == 3000
     assert np.isfinite(X).all()
     table = read_folder(tmp_path / "parts")
-    with pytest.raises(TableError, match=r"a block of the folder.*'a' 1.*--missing"):
+    with pytest.raises(TableError, match=r"a block of the folder.*'a' 1.*missing="):
         prepare_blocks(table, Preparation(missing="error"), sample=few)
 
 

@@ -216,7 +216,7 @@ class TestSparse:
     @pytest.mark.parametrize("name", ["a.svmlight", "a.npz"])
     def test_indices_have_32_bits(self, tmp_path, counts, name):
         table = read_table(tmp_path / name)
-        rows = Preparation(scale="none").fit_transform(table).X
+        rows = Preparation(scale="none").fit_prepare(table).X
         for X in (table.data, rows):
             assert X.indices.dtype == X.indptr.dtype == np.int32
             np.testing.assert_array_equal(X.toarray(), counts)

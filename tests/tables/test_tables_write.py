@@ -69,7 +69,7 @@ class TestLabels:
     def test_nothing_is_replaced_without_force(self, tmp_path):
         path = tmp_path / "l.parquet"
         path.write_text("old")
-        with pytest.raises(TableError, match="--force"):
+        with pytest.raises(TableError, match="force=True"):
             write_labels(path, [0], "row", [0], [0.0])
         assert path.read_text() == "old"
 

@@ -17,9 +17,9 @@ from volmar.base.callbacks import fit_steps
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
-from volmar.rows import BlockTable, drawn_rows, scale_gamma
+from volmar.rows import BlockTable, drawn_rows
 
-__all__ = ["GammaWidth", "KernelWidth", "Trial", "first_good"]
+__all__ = ["GammaWidth", "Trial", "first_good"]
 
 # Kernels that have a use for gamma.
 WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
@@ -65,7 +65,6 @@ def first_good(
     cut: Callable[[NDArray, float], float],
     *,
     lowest: float,
-    n_wide: int = 1,
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
 
@@ -87,8 +86,6 @@ def first_good(
         compared; infinite for labels that have fewer.
     lowest : float
         Lowest cut that is known, of the clusters of a graph.
-    n_wide : int, default=1
-        Number of widths for which clusters found from a start must be more even.
     """
     trials: list[Trial] = []
     for width in widths:
@@ -97,7 +94,7 @@ def first_good(
             fitted = fit(width, start)
             if fitted is None:
                 continue
-            is_led = start is not None and width in widths[:n_wide]
+            is_led = start is not None and width == widths[0]
             value = cut(fitted.model.labels_, SMALLEST_IN_WIDE if is_led else SMALLEST)
             trials.append(Trial(width, start, value, fitted))
             if trials[-1].cut <= TIE * lowest:
@@ -108,72 +105,53 @@ def first_good(
     return next(trial for trial in trials if trial.cut <= TIE * lowest)
 
 
-class KernelWidth:
-    """A `Clusterer` under a Gaussian kernel that can choose the width, "auto".
+class GammaWidth:
+    """A `Clusterer` on `KernelMixin` that can choose `gamma` of its Gaussian kernel, "auto".
 
-    It stands before the class whose `_fit_once` it calls with the width chosen. The estimator has
-    a parameter for the width, of the name `_width_parameter`, and `init`, which may hold labels.
+    It stands before the classes whose `_fit_once` and `_resolved_gamma` it calls. The estimator
+    has the parameters `gamma` and `init`, which may hold labels. "auto" is "scale" where widths
+    are not compared: for other kernels, for mode="paper" and where labels are given.
     """
 
     #: Whether clusters may keep the sizes of the labels in `init`, for methods that ask for more
     #: even ones: set for labels whose clusters were compared with others.
     _keeps_sizes: bool = False
-    #: Number of widths, the first of the list, that are as wide as the rows are spread.
-    _n_wide: ClassVar[int] = 1
-    #: Name of the parameter that may be "auto".
-    _width_parameter: ClassVar[str] = "gamma"
+    _gamma_words: ClassVar[str] = "'auto', 'scale', 'rms'"
 
     cut_: float
+    gamma: Any
+    gamma_: float
     init: Any
+    kernel: Any
     n_clusters: Any
     random_state: Any
 
     def _is_width_open(self) -> bool:
         """Whether the width is left to the fit."""
-        value = getattr(self, self._width_parameter)
-        return isinstance(value, str) and value.strip() == "auto"
+        return isinstance(self.gamma, str) and self.gamma.strip() == "auto"
 
     def _chooses_width(self) -> bool:
-        """Whether widths are compared; otherwise "auto" is the widest.
+        """Whether widths are compared.
 
         Not where labels are given to start from: a narrow kernel would keep any.
         """
         is_paper = getattr(self, "mode", "default") == "paper"
-        return self._is_width_open() and isinstance(self.init, str) and not is_paper
+        is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
+        is_free = isinstance(self.init, str) and not is_paper
+        return self._is_width_open() and is_gaussian and is_free
 
-    def _widest(self, X: Any, weights: Any) -> float:
-        """Return the parameter of the widest kernel."""
-        raise NotImplementedError
+    def _gamma_rule(self) -> Any:
+        return "scale" if self._is_width_open() else self.gamma
 
-    def _sigma_of(self, width: float) -> float:
-        """Return the standard deviation of the kernel with this parameter."""
-        return width
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
+            self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        return gamma
 
-    def _halved(self, width: float) -> float:
-        """Return the parameter of the kernel that is half as wide."""
-        return 0.5 * width
-
-    def _at_width(self, width: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
+    def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
         """Return the parameters of a fit at a width."""
-        return {self._width_parameter: width}
-
-    def _widths(self, widest: float, neighborhood: float) -> list[float]:
-        """Return the wide widths, and their halves down to half of a neighbourhood.
-
-        A narrower kernel takes any labels, and joins new rows to none of them. There are no halves
-        where the first is narrower than a neighbourhood, as it is in many columns.
-        """
-        widths = [widest]
-        for _ in range(self._n_wide - 1):
-            widths.append(self._halved(widths[-1]))
-        narrower = self._halved(widths[-1])
-        if self._sigma_of(narrower) >= neighborhood > 0.0:
-            while len(widths) < self._n_wide + MAX_HALVINGS:
-                if self._sigma_of(narrower) < 0.5 * neighborhood:
-                    break
-                widths.append(narrower)
-                narrower = self._halved(narrower)
-        return widths
+        return {"gamma": gamma}
 
     def _adopts_trial(self) -> bool:
         """Whether a trial with all rows is the fit; not where blocks must agree with it."""
@@ -183,7 +161,7 @@ class KernelWidth:
         if not self._chooses_width():
             super()._fit_once(X, weights)  # type: ignore[misc]
             return
-        widest = self._widest(X, weights)
+        widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
         is_all = chosen.size == X.shape[0]
@@ -245,7 +223,7 @@ class KernelWidth:
             return None
         graph = CutGraph(distinct, group, weights)
 
-        widths = self._widths(widest, graph.scale)
+        widths = _widths(widest, graph.scale)
         floor = FLOOR * k / graph.n_distinct
 
         def cut(labels: NDArray, smallest: float) -> float:
@@ -270,7 +248,7 @@ class KernelWidth:
                 init=self.init if start is None else start,
                 random_state=own_seed,
             )
-            model._keeps_sizes = width not in widths[: self._n_wide]
+            model._keeps_sizes = width != widest
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
@@ -279,45 +257,28 @@ class KernelWidth:
                 return None
             return Fitted(model, caught)
 
-        return first_good(widths, starts, fit, cut, lowest=lowest, n_wide=self._n_wide)
+        return first_good(widths, starts, fit, cut, lowest=lowest)
+
+
+def _widths(widest: float, neighborhood: float) -> list[float]:
+    """Return gamma of the widest kernel, and of its halves down to half of a neighbourhood.
+
+    A narrower kernel takes any labels, and joins new rows to none of them. There are no halves
+    where the first is narrower than a neighbourhood, as it is in many columns.
+    """
+    widths = [widest]
+    narrowest = 0.5 * neighborhood
+    if 0.5 * _sigma(widest) >= neighborhood > 0.0:
+        while len(widths) <= MAX_HALVINGS and 0.5 * _sigma(widths[-1]) >= narrowest:
+            widths.append(4.0 * widths[-1])
+    return widths
+
+
+def _sigma(gamma: float) -> float:
+    return float(np.sqrt(0.5 / gamma))
 
 
 def _labels_of(model: Any, X: Any) -> Any:
     if isinstance(X, BlockTable):
         return (model._scores(X) > 0).astype(np.int64)
     return model.predict(X)
-
-
-class GammaWidth(KernelWidth):
-    """The choice of `gamma`, for estimators on `KernelMixin`, which stands behind it.
-
-    Only of the Gaussian kernel: "auto" is "scale" for other kernels.
-    """
-
-    _gamma_words: ClassVar[str] = "'auto', 'scale', 'rms'"
-
-    kernel: Any
-    gamma: Any
-    gamma_: float
-
-    def _chooses_width(self) -> bool:
-        is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
-        return is_gaussian and super()._chooses_width()
-
-    def _widest(self, X: Any, weights: Any) -> float:
-        return scale_gamma(X, weights)
-
-    def _sigma_of(self, width: float) -> float:
-        return float(np.sqrt(0.5 / width))
-
-    def _halved(self, width: float) -> float:
-        return 4.0 * width
-
-    def _gamma_rule(self) -> Any:
-        return "scale" if self._is_width_open() else self.gamma
-
-    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
-        gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
-        if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
-            self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
-        return gamma

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from volmar._version import __version__
+from volmar.cli.as_options import as_options
 
 # What typer raises for an option that it cannot take: the base of what it shows in public.
 _BAD_USAGE: Any = typer.BadParameter.__base__
@@ -163,7 +164,7 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         if context.obj["debug"]:
             raise
         text = " ".join(str(error).split()) or type(error).__name__
-        typer.echo(f"volmar {command}: {text}", err=True)
+        typer.echo(f"volmar {command}: {as_options(text)}", err=True)
         raise typer.Exit(2) from None
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.cli.as_options import as_options
 from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
 from volmar.cli.methods import DEFAULT, make_method
 
@@ -167,7 +168,7 @@ class Files:
 
 def cluster_file(asked: Asked) -> None:
     """Run the command; on Ctrl-C say what is complete."""
-    from volmar.tables import TableError, is_folder_of_tables, written_kind
+    from volmar.tables import is_folder_of_tables, written_kind
 
     asked.clusterer()  # refuses wrong options before the table is read
     if asked.append and asked.out is None:
@@ -190,9 +191,6 @@ def cluster_file(asked: Asked) -> None:
             cluster_blocks(asked, files)
         else:
             _cluster(asked, files)
-    except TableError as error:
-        # Of the estimator's error, which names parameters, the one that names options.
-        raise (error.__cause__ if isinstance(error.__cause__, TableError) else error) from None
     except KeyboardInterrupt:
         done = ", ".join(str(path) for path in files.complete) or "nothing"
         raise KeyboardInterrupt(f"; complete: {done}") from None
@@ -266,16 +264,11 @@ def outcome_of(asked: Asked, clusterer: TableClusterer, stages: Stages) -> Outco
             asked=asked.as_text(),
             progress=progress,
         )
-    notes, warned = list(clusterer._rows().notes), _in_options(clusterer, clusterer.warnings_)
-    return replace(outcome, notes=notes, warnings=warned)
-
-
-def _in_options(clusterer: TableClusterer, texts: list[str]) -> list[str]:
-    """Return what the preparation warned of with the command's options, not with parameters."""
-    from volmar.tables.errors import as_parameters
-
-    options = {as_parameters(text): text for text in clusterer._rows().warnings}
-    return [options.get(text, text) for text in texts]
+    return replace(
+        outcome,
+        notes=[as_options(text) for text in outcome.notes],
+        warnings=[as_options(text) for text in outcome.warnings],
+    )
 
 
 def _write_labels(path: Path, asked: Asked, clusterer: TableClusterer, table: Any) -> None:
@@ -329,7 +322,7 @@ def print_found(asked: Asked, clusterer: TableClusterer, heading: str, sizes: ND
         status = getattr(clusterer.model_.result_, "status", None)
         if status is not None and not status.ok:
             console.print(f"The solver ended early: {status.value}.")
-    for text in _in_options(clusterer, clusterer.warnings_):
+    for text in clusterer.warnings_:
         say(f"warning: {text}")
     if asked.out is None and asked.report is None and clusterer.n_clusters_ > 1:
         say("(-o labels.csv keeps the labels, --report report.html explains them.)")

@@ -207,7 +207,7 @@ def compare_file(
         kinds=dict(kinds or {}),
         scale=scale,
         missing=missing,
-    )
+    ).check_parameters()
     table = read_rows(source, preparation, seed=seed)
     rows = table.rows
     n, d = rows.X.shape
@@ -263,7 +263,7 @@ def compare_methods(
     found : Comparison
         Gets the runs, the methods that are left out, and warnings.
     dithered : array of shape (n, d), default=None
-        The rows to fit, if not X itself: those of `volmar.tables.Prepared.dithered`.
+        The rows to fit, if not X itself: those of `volmar.tables.PreparedTable.dithered`.
     ready : mapping of str to Fitted, default=None
         Methods that need not be fitted again.
     seed : int, default=0

@@ -22,6 +22,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from volmar.cli.as_options import as_options
+
 __all__ = ["Screen", "Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
 
 
@@ -52,8 +54,8 @@ def _notes() -> Console:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line of news, which is no result."""
-    _notes().print(text, style=style, markup=False)
+    """Print a line of news, which is no result; arguments of the library as options."""
+    _notes().print(as_options(text), style=style, markup=False)
 
 
 def written(path: Path) -> None:

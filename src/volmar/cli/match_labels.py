@@ -27,7 +27,7 @@ def match_labels(
         Where they are from, for messages.
     given : DataFrame or ndarray
         What was read from there.
-    rows : Prepared
+    rows : PreparedTable
         The prepared rows, with their ids.
     notes : list of str
         Gets a line where labels are left out.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
-    from volmar.tables import LoadedTable, Prepared
+    from volmar.tables import LoadedTable, PreparedTable
 
 __all__ = ["predict_file"]
 
@@ -101,7 +101,7 @@ def _blocks(
     frame = read_folder(source)
     if preparation is not None:
         wanted = {*preparation.used_, id_column, preparation.id_column}
-        # A column that is asked for and not there is told by `transform`.
+        # A column that is asked for and not there is told by `prepare`.
         used = [column for column in frame.columns if str(column) in wanted]
         frame = frame[used] if used else frame
     return name, [partial(_block, name, part) for part in frame.to_delayed()]
@@ -114,21 +114,21 @@ def _block(name: str, part: Any) -> LoadedTable:
     return LoadedTable(f"a block of {name}", computed([part])[0])
 
 
-def _labelled(saved: Any, rows: Prepared) -> tuple[NDArray, NDArray, NDArray | None]:
+def _labelled(saved: Any, rows: PreparedTable) -> tuple[NDArray, NDArray, NDArray | None]:
     """Return labels, scores and, where the model knows them, confidences."""
     if hasattr(saved.model, "label_prepared"):
         return saved.model.label_prepared(rows.X)
     return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
 
 
-def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:
+def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTable:
     """Prepare rows as those of the fit were."""
-    from volmar.tables import Prepared
+    from volmar.tables import PreparedTable
     from volmar.tables.columns import as_columns
     from volmar.tables.kinds import ColumnKind
 
     if saved.preparation is not None:
-        return saved.preparation.transform(table)
+        return saved.preparation.prepare(table)
     # A model that was fitted to rows as they are gets them as they are.
     columns = as_columns(table)
     names = [name for name in columns.names if name != id_column]
@@ -144,7 +144,7 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> Prepared:
         places = columns.find(names, "the model")
         X = columns.numbers(places, [ColumnKind("numeric")] * len(places), [])
     kept = np.ones(columns.n_rows, dtype=bool)
-    return Prepared(X, ids, id_column or "row", names, kept, list(columns.notes))
+    return PreparedTable(X, ids, id_column or "row", names, kept, list(columns.notes))
 
 
 def _total(sizes: Any, more: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from volmar.cli.as_options import as_options
 from volmar.cli.console import counted
 
 if TYPE_CHECKING:
-    from volmar.tables import Preparation, Prepared
+    from volmar.tables import Preparation, PreparedTable
 
 __all__ = ["SAMPLE", "TableRows", "read_rows"]
 
@@ -21,13 +22,13 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class TableRows:
-    """Prepared rows, and where they are from.
+    """PreparedTable rows, and where they are from.
 
     Attributes
     ----------
     name : str
         What to call the table.
-    rows : Prepared
+    rows : PreparedTable
         The rows. Of a sample, `kept` says which of all rows they are, and `ids` are their
         numbers among these where there is no column of ids.
     truth : ndarray or None
@@ -37,7 +38,7 @@ class TableRows:
     """
 
     name: str
-    rows: Prepared
+    rows: PreparedTable
     truth: Any
     n_rows: int
 
@@ -65,12 +66,12 @@ def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
     if not is_folder_of_tables(source):
         with counted("reading"):
             table = read_table(source)
-            rows = preparation.fit_transform(table)
+            rows = _in_options(preparation.fit_prepare(table))
         return TableRows(table.name, rows, table.truth, len(rows.kept))
     name = Path(source).expanduser().resolve().name
     with counted("reading") as tell:
         drawn = sample_rows(read_folder(source), SAMPLE, random_state=seed, progress=tell)
-        rows = preparation.fit_transform(LoadedTable(name, drawn.frame))
+        rows = _in_options(preparation.fit_prepare(LoadedTable(name, drawn.frame)))
     places = drawn.places[rows.kept]
     kept = np.zeros(drawn.n_rows, dtype=bool)
     kept[places] = True
@@ -81,3 +82,8 @@ def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
         )
     ids = rows.ids if preparation.id_column is not None else places
     return TableRows(name, replace(rows, kept=kept, ids=ids, notes=notes), None, drawn.n_rows)
+
+
+def _in_options(rows: PreparedTable) -> PreparedTable:
+    notes, warnings = ([as_options(text) for text in some] for some in (rows.notes, rows.warnings))
+    return replace(rows, notes=notes, warnings=warnings)

@@ -138,7 +138,7 @@ def score_file(
         kinds=dict(kinds or {}),
         scale=scale,
         missing=missing,
-    )
+    ).check_parameters()
     table = read_rows(source, preparation, seed=seed)
     rows = table.rows
     notes = [*rows.notes, *rows.warnings]

@@ -13,22 +13,20 @@ from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
-from volmar.base.blocks import refuse_blocks
-from volmar.base.kernel_width import KernelWidth
+from volmar.base.kernel import KernelMixin
+from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
-from volmar.graphs import resolve_sigma
-from volmar.graphs.bandwidth import parse_sigma
 from volmar.margin.clusterer import MarginClusterer, Prepared
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.feature_space.basis_search import FAR
 from volmar.margin.feature_space.basis_source import BasisExpansion, BasisSource
 from volmar.margin.feature_space.views import Hyperplane, View
-from volmar.rows import BlockTable, as_rows
+from volmar.rows import as_rows
 
-# Digits of a width that follows from the rows by a rule.
-WIDTH_DIGITS = 12
+# Digits of a gamma that follows from the rows by a rule.
+GAMMA_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,11 @@ class BasisView(View):
         return BasisView(self.X[chosen], weights, **self.settings)
 
 
-class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
+class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
-    :math:`k(x, y) = \exp(-\|x - y\|^2 / 2 \sigma^2)`, with w in the span of a few basis vectors
+    :math:`k(x, y) = \exp(-\gamma \|x - y\|^2)`, with w in the span of a few basis vectors
     :math:`\phi(b)` that are found on the way (cutting-plane subspace pursuit, eq. 27):
 
     .. math:: \min_{w, t, \rho \ge 0} \; \tfrac12 \|w\|^2 - \rho
@@ -102,18 +100,19 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
         Number of clusters. More than 2 are found by splitting again: the part whose split
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm the
         split, by their distances to its border (see `volmar.evidence.split_test`).
-    sigma : float or str, default="auto"
-        Width of the kernel: a number, or a rule as in `volmar.graphs.resolve_sigma`. "rms" is the
-        root of the mean squared distance of two rows, the middle of the paper's grid. "auto"
-        chooses it, see Notes; it is "rms" for mode="paper" and where `init` holds labels. The
-        other rules need all pairs of rows, and are refused for a dask collection.
+    gamma : float, str or None, default="auto"
+        Kernel coefficient. "scale" is 1 / (n_features * variance of X), "4*scale" and "scale/4"
+        are multiples of it; None is 1 / n_features. "rms" is the kernel whose standard deviation
+        is the root of the mean squared distance of two rows, the middle of the paper's grid: about
+        "scale/4". "auto" chooses the width, see Notes; it is "rms" for mode="paper" and "scale"
+        where `init` holds labels.
     basis : {"split", "single"}, default="split"
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
         whose weights have both signs: where it diverges it starts anew, and `n_diverged_` counts.
     n_basis : int, optional
-        Basis vectors for each part of a cut, 1 if not given. With sigma="auto" a kernel that is
-        m times narrower than "rms" has m: a cluster that is long beside the kernel has a mean
+        Basis vectors for each part of a cut, 1 if not given. With gamma="auto" a kernel that is
+        m times narrower than "scale" has m: a cluster that is long beside the kernel has a mean
         that no single vector is near to.
     max_basis : int, default=50
         Most basis vectors in all. More of them find a slightly lower objective, at a cost that
@@ -172,8 +171,8 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
         Their coefficients, in units of the margin.
     intercept_ : float
         Constant of the decision function.
-    sigma_ : float
-        Width of the kernel.
+    gamma_ : float
+        Kernel coefficient.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     n_diverged_ : int
@@ -184,7 +183,7 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
     status_ : Status
         How the descent ended.
     objective_ : float
-        The minimised objective. It compares starts, not values of C or sigma.
+        The minimised objective. It compares starts, not values of C or gamma.
     result_ : MarginResult
         Certified result: with the labels found no hyperplane in the span of the basis is better by
         more than `gap`.
@@ -199,14 +198,14 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
 
     Notes
     -----
-    *Width of the kernel.* sigma="auto" tries "rms" and kernels half as wide, a quarter and so on,
-    at most five, until they are narrower than half of a neighbourhood of the rows. In many columns
-    a neighbourhood is nearly as wide as all rows, and "rms" and its half are the only ones. Starts
-    are those of `CPMMC` and two clusterings of a graph of nearest neighbours. All clusters found
+    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
+    on, at most five, until they are narrower than half of a neighbourhood of the rows. In many
+    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
+    those of `CPMMC` and two clusterings of a graph of nearest neighbours. All clusters found
     are compared by what they cut in that graph: the ratio cut of similarities that are weighted by
     the density, which depends on the rows and labels alone. The widest kernel is taken whose
     clusters cut at most 1.5 times as much as the best clusters known, those of the graph included.
-    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do
+    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and "scale" does
     not start from a clustering of the graph to clusters of less than half of n / n_clusters rows.
     At most 1000 rows are compared, drawn at random; the fit to more rows starts from the best
     clusters.
@@ -236,24 +235,22 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
     >>> from volmar.datasets import make_two_circles
     >>> from volmar.metrics import clustering_error
     >>> X, y = make_two_circles(400, noise=0.02, factor=0.2, random_state=0)
-    >>> model = SKMMC(sigma="rms/2", random_state=0).fit(X)
+    >>> model = SKMMC(gamma="scale", random_state=0).fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
     >>> len(model.basis_vectors_) <= 50
     True
     """
 
-    _width_parameter = "sigma"
-    _n_wide = 2  # "rms" is twice as wide as gamma="scale"
-    _max_clusters = None
-    _is_binary = True
+    kernel = "rbf"
+    _multiway = "recursive"
     _takes_blocks = True
 
     def __init__(
         self,
         n_clusters: int | str = 2,
         *,
-        sigma: float | str | None = "auto",
+        gamma: float | str | None = "auto",
         basis: str = "split",
         n_basis: int | None = None,
         max_basis: int = 50,
@@ -274,7 +271,7 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.sigma = sigma
+        self.gamma = gamma
         self.basis = basis
         self.n_basis = n_basis
         self.max_basis = max_basis
@@ -296,43 +293,48 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        parse_sigma(self._sigma_rule())
+        self._check_gamma()
         check_choice("basis", self.basis, ["split", "single"])
         if self.n_basis is not None:
             check_count("n_basis", self.n_basis)
         check_count("max_basis", self.max_basis, low=2)
 
     def _view(self, X: Any, weights: NDArray | None) -> BasisView:
-        self.sigma_ = self._width(X, weights)
-        if not 1e-100 < self.sigma_ < 1e100:
+        self._resolved_gamma(X, weights)
+        if not 1e-200 < self.gamma_ < 1e200:
             raise ValueError(
-                f"sigma={self.sigma!r} gives a width of {self.sigma_:.3g}, whose square does not "
-                "fit float64. Scale X, or give a sigma near its distances."
+                f"gamma={self.gamma!r} gives the coefficient {self.gamma_:.3g}, which is out of "
+                "range. Scale X, or give a gamma near 1 / its squared distances."
             )
         if sparse.issparse(X):
             X = self._near_the_origin(X, weights)
         return BasisView(
             X,
             weights,
-            gamma=0.5 / self.sigma_**2,
+            gamma=self.gamma_,
             basis=self.basis,
             n_basis=1 if self.n_basis is None else self.n_basis,
             max_basis=self.max_basis,
             random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
 
-    def _sigma_rule(self) -> Any:
-        return "rms" if self._is_width_open() else self.sigma
+    def _gamma_rule(self) -> Any:
+        return "rms" if self._is_width_open() and self.mode == "paper" else super()._gamma_rule()
+
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        gamma = super()._resolved_gamma(X, weights)
+        if gamma is not None and isinstance(self.gamma, str):
+            # The digits beyond depend on the order of sums, and a basis close to dependent
+            # magnifies them: blocks of rows would have a width, and scores, of their own.
+            gamma = self.gamma_ = float(f"{gamma:.{GAMMA_DIGITS}g}")
+        return gamma
 
     def _adopts_trial(self) -> bool:
         return False
 
-    def _widest(self, X: Any, weights: Any) -> float:
-        return self._width(X, weights)
-
-    def _at_width(self, width: float, widest: float) -> dict[str, Any]:
-        n_basis = round(widest / width) if self.n_basis is None else self.n_basis
-        return {"sigma": width, "n_basis": n_basis}
+    def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:
+        n_basis = round(np.sqrt(gamma / widest)) if self.n_basis is None else self.n_basis
+        return {"gamma": gamma, "n_basis": n_basis}
 
     def _near_the_origin(self, X: Any, weights: NDArray | None) -> Any:
         """Return sparse rows as they are, or dense where their mean is far: they can be moved."""
@@ -347,34 +349,6 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
         )
         return X.toarray()
 
-    def _width(self, X: Any, weights: Any) -> float:
-        rule = parse_sigma(self._sigma_rule())
-        if isinstance(rule, float):
-            return rule
-        # The digits beyond depend on the order of sums, and a basis close to dependent magnifies
-        # them: blocks of rows would have a width, and scores, of their own.
-        return float(f"{self._measured(X, weights, *rule):.{WIDTH_DIGITS}g}")
-
-    def _measured(self, X: Any, weights: Any, factor: float, name: str, divisor: float) -> float:
-        if isinstance(X, BlockTable):
-            if name != "rms":
-                refuse_blocks(
-                    f"SKMMC(sigma={self.sigma!r})",
-                    "this rule for sigma needs all pairs of rows; 'rms' and numbers do not",
-                )
-        elif weights is None:
-            return resolve_sigma(X, self._sigma_rule())
-        elif name != "rms":
-            return resolve_sigma(X[weights > 0], self._sigma_rule())
-        square = as_rows(X, sample_weight=weights).centered().mean_squared_norm()
-        if square == 0.0:
-            raise ValueError(
-                f"sigma={self.sigma!r} measures the distances between points, and all rows of X "
-                "(with a weight) are the same point. Give sigma as a number, or check that X was "
-                "loaded rightly."
-            )
-        return factor * float(np.sqrt(2.0 * square)) / divisor
-
     def _loss(self, view: View) -> HingeLoss:
         return HingeLoss(view.source.shares)
 
@@ -387,6 +361,6 @@ class SKMMC(KernelWidth, WeightedClusterer, MarginClusterer):
         self.n_diverged_ = prepared.view.source.n_diverged
         if len(self.basis_vectors_) < 2:
             warn_user(
-                f"sigma={self.sigma_:.3g} is so wide that all rows look alike: one basis vector "
-                "was found. Lower sigma ('rms' is the rows' own distance)."
+                f"gamma={self.gamma_:.3g} is so small that all rows look alike: one basis vector "
+                "was found. Raise gamma ('scale' follows the variance of X)."
             )

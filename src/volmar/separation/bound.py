@@ -26,10 +26,9 @@ class Split(NamedTuple):
 
 
 def bound(explained: NDArray, share: NDArray) -> NDArray:
-    r"""Theorem 2's bound on kappa^2, from the share r1 of cluster 1 and what the split explains.
+    r"""Theorem 2's bound on kappa^2 (`kappa2_bound`), from the share of cluster 1.
 
-    MSPC eq. 4 simplifies: with :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma + \lambda\Lambda)w` it is
-    :math:`R^2 / (2 \max(r_1, r_2) (1 - R^2))`.
+    And from what the split explains, :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma + \lambda\Lambda)w`.
     """
     explained = np.minimum(explained, 1 - 1e-15)
     return kappa2_bound(explained, 1 - explained, share)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer
 from volmar.report.evidence import evidence_of
@@ -22,13 +21,11 @@ from volmar.table_clusterer.confidence import confidence_of, score_slopes
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import (
-    LoadedTable,
     Preparation,
-    Prepared,
-    TableError,
+    PreparedTable,
     as_pandas,
 )
-from volmar.tables.errors import as_parameters
+from volmar.tables.columns import check_table
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -183,15 +180,14 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         self._forget()
         # Wrong parameters are refused before a large table is read.
         self._new_clusterer(0)
-        with _in_python():
-            preparation = self._new_preparation()
+        preparation = self._new_preparation().check_parameters()
         times = StageTimes(progress)
         if isinstance(data, (str, os.PathLike)):
             with times.stage("reading"):
                 data = as_pandas(data)
-        with times.stage("preparing"), _in_python():
-            table = self._table_of(data, reset=True)
-            rows = preparation.fit_transform(table)
+        with times.stage("preparing"):
+            table = check_table(self, data, reset=True)
+            rows = preparation.fit_prepare(table)
         try:
             return self._fit_rows(rows, preparation, table, times)
         except BaseException:
@@ -200,7 +196,7 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
 
     def fit_prepared(
         self,
-        rows: Prepared,
+        rows: PreparedTable,
         preparation: Preparation,
         *,
         table: Any = None,
@@ -210,7 +206,7 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
 
         Parameters
         ----------
-        rows : Prepared
+        rows : PreparedTable
             The rows, in memory.
         preparation : Preparation
             Fitted; new tables are prepared by it.
@@ -249,7 +245,7 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         return self
 
     def _fit_rows(
-        self, rows: Prepared, preparation: Preparation, table: Any, times: StageTimes
+        self, rows: PreparedTable, preparation: Preparation, table: Any, times: StageTimes
     ) -> Self:
         seed = self._seed()
         model = self._new_clusterer(seed)
@@ -275,15 +271,14 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         self.model_ = model
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
-        self.notes_ = [as_parameters(note) for note in rows.notes]
-        of_table = [as_parameters(text) for text in rows.warnings]
-        said = [*of_table, *(str(one.message).splitlines()[0] for one in caught)]
+        self.notes_ = list(rows.notes)
+        said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
         self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
-        for text in of_table:
+        for text in rows.warnings:
             warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:
             warnings.warn(one.message, one.category, stacklevel=3)
@@ -436,37 +431,11 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         confidence = self._confidence_of(scores, labels)
         return labels, np.full(len(labels), np.nan) if scores is None else scores, confidence
 
-    def _new_rows(self, data: Any) -> Prepared:
+    def _new_rows(self, data: Any) -> PreparedTable:
         check_is_fitted(self)
-        with _in_python():
-            return self.preparation_.transform(self._table_of(data, reset=False))
+        return self.preparation_.prepare(check_table(self, data, reset=False))
 
-    def _table_of(self, data: Any, *, reset: bool) -> Any:
-        """Return a table as `Preparation` takes it, checked as scikit-learn does."""
-        table = as_pandas(data)
-        content = table.data if isinstance(table, LoadedTable) else table
-        if hasattr(content, "iloc"):
-            if reset:
-                names = np.array([str(name) for name in content.columns], dtype=object)
-                self.feature_names_in_, self.n_features_in_ = names, len(names)
-            return table
-        is_named = isinstance(table, LoadedTable) and table.feature_names is not None
-        # A sparse file need not mention its last columns: the preparation adds them.
-        if is_named or (isinstance(table, LoadedTable) and not reset):
-            self.n_features_in_ = content.shape[1] if reset else self.n_features_in_
-            return table
-        checked = validate_data(
-            self,
-            content,
-            reset=reset,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
-        return table if isinstance(table, LoadedTable) else checked
-
-    def _rows(self, data: Any = None) -> Prepared:
+    def _rows(self, data: Any = None) -> PreparedTable:
         """Return the prepared rows of the fit, or of a table that was not kept."""
         check_is_fitted(self)
         if data is not None:
@@ -493,15 +462,6 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-
-@contextmanager
-def _in_python() -> Iterator[None]:
-    """Name parameters where messages of tables name options of the command."""
-    try:
-        yield
-    except TableError as error:
-        raise TableError(as_parameters(str(error))) from error
 
 
 def _spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:

@@ -1,28 +1,122 @@
-"""`prepare_blocks`: a dask DataFrame prepared block by block."""
+"""A dask DataFrame prepared block by block, and rows drawn from it at random."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.tables.choice import fitted_places
 from volmar.tables.columns import Columns, refuse_duplicates
 from volmar.tables.errors import TableError, need
 from volmar.tables.folder import computed
+from volmar.tables.number_features import ColumnMoments, column_moments
 from volmar.tables.prepare import Preparation
-from volmar.tables.prepared import Prepared
+from volmar.tables.prepared_table import PreparedTable
 from volmar.tables.read import LoadedTable
-from volmar.tables.sample import RowSample, sample_rows
-from volmar.tables.scaling import Figures, add_figures, figures_of, offsets_and_scales
 
-__all__ = ["prepare_blocks", "prepare_sample"]
+__all__ = ["RowSample", "prepare_blocks", "prepare_sample", "sample_rows"]
 
 _SOURCE = "the folder"
+_TOGETHER = 8  # blocks looked at before the threshold is lowered
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Rows drawn at random without replacement.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The rows, in their order.
+    places : ndarray of int, shape (n_drawn,)
+        Their numbers among all rows.
+    n_rows : int
+        Number of all rows.
+    """
+
+    frame: Any
+    places: NDArray[np.intp]
+    n_rows: int
+
+
+def sample_rows(
+    frame: Any,
+    size: int = 20_000,
+    *,
+    random_state: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> RowSample:
+    """Draw rows of a dask DataFrame: every row gets a random key, and the smallest are kept.
+
+    One pass, which needs no knowledge of the lengths of blocks and keeps little more than
+    `size` rows at a time.
+
+    Parameters
+    ----------
+    frame : dask DataFrame
+        The rows, as `read_folder` returns them.
+    size : int, default=20_000
+        Number of rows to draw; all where there are fewer.
+    random_state : int, default=0
+        Random seed. The same seed draws the same rows of the same blocks.
+    progress : callable, default=None
+        Called with the number of blocks that are done and of all.
+
+    Returns
+    -------
+    RowSample
+
+    Raises
+    ------
+    TableError
+        If there are no rows, or a block cannot be read.
+    """
+    import dask
+    import pandas as pd
+
+    parts = list(frame.to_delayed())
+    draw = dask.delayed(_drawn, pure=True)
+    keys, places = np.empty(0), np.empty(0, dtype=np.intp)
+    kept = None
+    before, threshold = 0, np.inf
+    for first in range(0, len(parts), _TOGETHER):
+        numbers = range(first, min(first + _TOGETHER, len(parts)))
+        found = computed([draw(parts[i], size, (random_state, i), threshold) for i in numbers])
+        starts = before + np.cumsum([0, *(one[3] for one in found)])
+        before = int(starts[-1])
+        keys = np.concatenate([keys, *(one[0] for one in found)])
+        places = np.concatenate(
+            [places, *(one[1] + start for one, start in zip(found, starts, strict=False))]
+        )
+        frames = [one[2] for one in found if len(one[2])] or [found[0][2]]
+        kept = pd.concat(frames if kept is None else [kept, *frames], ignore_index=True)
+        if len(keys) > size:
+            order = np.sort(np.argpartition(keys, size)[:size])
+            keys, places, kept = keys[order], places[order], kept.iloc[order]
+        if len(keys) == size:
+            threshold = float(keys.max())
+        if progress is not None:
+            progress(numbers[-1] + 1, len(parts))
+    if not before or kept is None:
+        raise TableError("the folder has no rows; give tables with rows")
+    return RowSample(kept.reset_index(drop=True), places, before)
+
+
+def _drawn(
+    block: Any, size: int, seed: tuple[int, int], threshold: float
+) -> tuple[NDArray[np.float64], NDArray[np.intp], Any, int]:
+    """Return the smallest keys of a block, where they are, their rows, and the length."""
+    keys = np.random.default_rng(seed).random(len(block))
+    places = np.flatnonzero(keys < threshold)
+    if len(places) > size:
+        places = np.sort(places[np.argpartition(keys[places], size)[:size]])
+    return keys[places], places, block.iloc[places], len(block)
 
 
 class _Blocks:
@@ -68,8 +162,8 @@ class _Blocks:
 
 def prepare_blocks(
     frame: Any, preparation: Preparation, *, sample: RowSample | None = None
-) -> Prepared:
-    """Prepare a dask DataFrame, lazily: each block as `Preparation.transform` would.
+) -> PreparedTable:
+    """Prepare a dask DataFrame, lazily: each block as `Preparation.prepare` would.
 
     A preparation that is not fitted yet is fitted to rows drawn at random. A pass over the
     blocks makes means, standard deviations and ranges those of all rows.
@@ -85,7 +179,7 @@ def prepare_blocks(
 
     Returns
     -------
-    Prepared
+    PreparedTable
         `X` is a dask array. `kept` is None where all rows are kept. `ids` is the id column as
         a dask array, the numbers of the kept rows where some are dropped, and otherwise None.
 
@@ -116,11 +210,10 @@ def prepare_blocks(
             )
             preparation.notes_ = list(notes)
     else:
-        preparation.places_of(
-            table, [name for name in preparation.used_ if name in preparation.names_in_]
-        )
+        known = [name for name in preparation.used_ if name in preparation.names_in_]
+        fitted_places(table, known, preparation.names_in_)
         if id_column is not None:
-            table.find([id_column], "--id")
+            table.find([id_column], "id_column=")
     # Features may be made of others: "x is missing" is no column of the table, and x is.
     used = [name for name in preparation.used_ if name in names]
     blocks = _Blocks(frame, used, id_column)
@@ -132,8 +225,13 @@ def prepare_blocks(
         blocks.lengths = [one[0] for one in found]
         kept = _all_kept(np.concatenate([one[1] for one in found]), notes) if drops else None
         if n_left:
-            _rescale(preparation, reduce(add_figures, (one[2] for one in found)))
-            nameless.offsets_, nameless.scales_ = preparation.offsets_, preparation.scales_
+            # The means and deviations, or ranges, of all rows in place of those of the sample.
+            moments = reduce(ColumnMoments.merged, (one[2] for one in found))
+            more = moments.offsets_and_scales(_SOURCE, preparation.numbers_, preparation.scale)
+            features = preparation.number_features_
+            if features is not None:
+                preparation.number_features_ = features.rescaled(*more)
+            nameless.number_features_ = preparation.number_features_
     X = blocks.array(
         _prepared_block, nameless, width=len(preparation.feature_names_), dtype=np.float64
     )
@@ -143,7 +241,7 @@ def prepare_blocks(
         ids = blocks.array(
             _id_block, blocks.id_place, nameless if drops else None, width=None, dtype=dtype
         )
-    return Prepared(
+    return PreparedTable(
         X,
         ids,
         "row" if id_column is None else id_column,
@@ -156,7 +254,7 @@ def prepare_blocks(
 
 def prepare_sample(
     sample: RowSample, preparation: Preparation, *, notes: Sequence[str] = ()
-) -> Prepared:
+) -> PreparedTable:
     """Prepare rows drawn from a dask DataFrame, as `prepare_blocks` does all of them.
 
     Parameters
@@ -170,21 +268,21 @@ def prepare_sample(
 
     Returns
     -------
-    Prepared
+    PreparedTable
         In memory. `ids` are the numbers of the rows among all, where there is no id column.
     """
-    rows = preparation.transform(LoadedTable(_SOURCE, sample.frame))
+    rows = preparation.prepare(LoadedTable(_SOURCE, sample.frame))
     ids = rows.ids if preparation.id_column is not None else sample.places[rows.kept]
     return replace(rows, ids=ids, notes=list(notes), warnings=list(preparation.warnings_))
 
 
 def _look_at(
     block: Any, preparation: Preparation, scales: bool, drops: bool
-) -> tuple[int, NDArray[np.bool_] | None, Figures | None]:
-    """Return how many rows a block has prepared, which these are, and figures of the numbers."""
+) -> tuple[int, NDArray[np.bool_] | None, ColumnMoments | None]:
+    """Return how many rows of a block are kept, which these are, and moments of the numbers."""
     X, kept = _prepared(block, preparation)
-    figures = figures_of(X[:, : len(preparation.numbers_)]) if scales else None
-    return len(X), kept if drops else None, figures
+    moments = column_moments(X[:, : len(preparation.numbers_)]) if scales else None
+    return len(X), kept if drops else None, moments
 
 
 def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | None:
@@ -194,25 +292,11 @@ def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | 
         return None
     if not n_kept:
         raise TableError(
-            f"{_SOURCE}: every row has a missing value, so --missing drop leaves none; give "
-            "--missing impute, or --drop the columns with missing values"
+            f"{_SOURCE}: every row has a missing value, so missing='drop' leaves none; give "
+            "missing='impute', or name the columns with missing values in drop="
         )
     notes.append(f"{len(kept) - n_kept:,} of {len(kept):,} rows were left out for missing values")
     return kept
-
-
-def _rescale(preparation: Preparation, figures: Figures) -> None:
-    """Take the means and deviations, or ranges, of all rows in place of those of a sample.
-
-    With z = (x - a) / s by the sample, (z - b) / t is (x - (a + b s)) / (s t).
-    """
-    p, scale = len(preparation.numbers_), preparation.scale
-    scale = "standard" if scale == "auto" else scale
-    more, times = offsets_and_scales(_SOURCE, preparation.numbers_, figures, scale)
-    offsets, scales = preparation.offsets_.copy(), preparation.scales_.copy()
-    offsets[:p] += more * scales[:p]
-    scales[:p] *= times
-    preparation.offsets_, preparation.scales_ = offsets, scales
 
 
 def _prepared(
@@ -221,7 +305,7 @@ def _prepared(
     """Return the prepared rows of a block, and which of its rows they are."""
     if not len(block):
         return np.empty((0, len(preparation.feature_names_))), np.empty(0, dtype=bool)
-    rows = preparation.transform(LoadedTable(f"a block of {_SOURCE}", block))
+    rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))
     return rows.X, rows.kept
 
 

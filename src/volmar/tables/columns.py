@@ -1,7 +1,8 @@
-"""Columns of any table as numbers or as categories."""
+"""Tables of any library, and their columns as numbers or as categories."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
-from volmar.tables.errors import TableError, nearest, shown
-from volmar.tables.frames import as_pandas
+from volmar.tables.errors import TableError, nearest, need, shown
 from volmar.tables.kinds import ColumnKind, kind_of
-from volmar.tables.read import LoadedTable
+from volmar.tables.read import LoadedTable, read_table
 
-__all__ = ["Columns", "as_columns", "refuse_duplicates"]
+__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "refuse_duplicates"]
 
 _EXACT = 2.0**53
 
@@ -59,16 +59,38 @@ class Columns:
         """Whether the values are in a DataFrame."""
         return hasattr(self.data, "iloc")
 
-    def find(self, wanted: list[str], option: str) -> list[int]:
-        """Return the places of columns that an option names."""
+    def find(self, wanted: list[str], argument: str) -> list[int]:
+        """Return the places of columns that an argument names."""
         place = {name: j for j, name in enumerate(self.names)}
         for name in wanted:
             if name not in place:
                 raise TableError(
-                    f"{self.source} has no column {shown(name)}, which {option} names; "
+                    f"{self.source} has no column {shown(name)}, which {argument} names; "
                     f"{nearest(name, self.names)}"
                 )
         return [place[name] for name in wanted]
+
+    def padded(self, names: list[str]) -> Columns:
+        """Return a sparse table with the last columns, zero, that a file need not mention."""
+        n, d = self.data.shape
+        if self.named or d >= len(names):
+            return self
+        data = self.data.copy()
+        data.resize((n, len(names)))
+        return Columns(self.source, list(names), data, True, self.notes)
+
+    def csr(self, places: list[int]) -> Any:
+        """Return columns of a sparse table in float64."""
+        every = len(places) == len(self.names)
+        columns = self.data if every else self.data[:, places]
+        return sp.csr_array(columns).astype(np.float64, copy=False)
+
+    def values(self, j: int) -> NDArray[Any]:
+        """Return a column as an array."""
+        if self.is_frame:
+            return np.asarray(self.data.iloc[:, j].to_numpy())
+        column = self.data[:, [j]]
+        return np.asarray(column.toarray() if self.is_sparse else column).ravel()
 
     def kind(self, j: int, given: str | None = None) -> ColumnKind:
         """Return the kind of a column, as given or guessed; that of an array's is numeric."""
@@ -79,11 +101,21 @@ class Columns:
     def numbers(
         self, places: list[int], kinds: list[ColumnKind], notes: list[str]
     ) -> NDArray[np.float64]:
-        """Return columns as float64, NaN for missing; may share memory with the table.
+        """Return columns as float64, NaN for missing and infinite values.
 
         Numbers are themselves, ordinal values their places, dates years with a fraction. What is
-        none of these is missing, with a note.
+        none of these is missing, with a note. The result may share memory with the table.
         """
+        X = self._as_block(places, kinds, notes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if X.size == 0 or np.isfinite(X.sum()):
+                return X
+        infinite = np.isinf(X)
+        return np.where(infinite, np.nan, X) if infinite.any() else X
+
+    def _as_block(
+        self, places: list[int], kinds: list[ColumnKind], notes: list[str]
+    ) -> NDArray[np.float64]:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
             block = self.data if every else self.data[:, places]
@@ -132,22 +164,14 @@ class Columns:
         """Tell which rows have no value in a column."""
         if self.is_frame:
             return np.asarray(self.data.iloc[:, j].isna())
-        column = self.data[:, [j]]
-        values = (column.toarray() if self.is_sparse else np.asarray(column)).ravel()
-        return ~np.isfinite(values)
+        return ~np.isfinite(self.values(j))
 
     def categories(self, j: int) -> tuple[NDArray[np.intp], list[str]]:
         """Return a column as codes, -1 for missing, and its different values as sorted text."""
-        if not self.is_frame:
-            column = self.data[:, [j]]
-            values = (column.toarray() if self.is_sparse else np.asarray(column)).ravel()
-            return self._coded(values)
-        return self._coded(self.data.iloc[:, j])
-
-    def _coded(self, series: Any) -> tuple[NDArray[np.intp], list[str]]:
         import pandas as pd
 
-        codes, values = pd.factorize(series)
+        column = self.data.iloc[:, j] if self.is_frame else self.values(j)
+        codes, values = pd.factorize(column)
         words = [_word(value) for value in values]
         found = sorted(set(words))
         place = {word: k for k, word in enumerate(found)}
@@ -164,12 +188,8 @@ class Columns:
 
     def ids(self, name: str) -> NDArray[Any]:
         """Return the column that names the rows."""
-        (j,) = self.find([name], "--id")
-        if not self.is_frame:
-            column = self.data[:, [j]]
-            values = (column.toarray() if self.is_sparse else np.asarray(column)).ravel()
-        else:
-            values = self.data.iloc[:, j].to_numpy()
+        (j,) = self.find([name], "id_column=")
+        values = self.values(j)
         if values.dtype.kind == "f" and _whole(values):
             # Whole numbers became floats because one was missing, or the array has one dtype.
             known = np.isfinite(values)
@@ -180,6 +200,89 @@ class Columns:
             named[~known] = None
             return named
         return values
+
+
+def as_pandas(data: Any) -> Any:
+    """Return a table as `Preparation` takes it.
+
+    Parameters
+    ----------
+    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
+        DataFrames of pandas and polars; a str or path is read by `read_table`.
+
+    Returns
+    -------
+    DataFrame of pandas, ndarray, sparse array or LoadedTable
+
+    Raises
+    ------
+    TableError
+        For a dask collection, whose rows are not here.
+    """
+    if hasattr(data, "to_frame") and not hasattr(data, "columns"):  # a Series
+        data = data.to_frame()
+    if isinstance(data, LoadedTable) or sp.issparse(data) or hasattr(data, "iloc"):
+        if hasattr(data, "compute"):
+            raise TableError(
+                "data is a dask DataFrame, whose rows are in blocks; give data.compute() if they "
+                "fit in memory, or fit a clusterer such as MSPC to it"
+            )
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        return read_table(os.fspath(data))
+    home = type(data).__module__.partition(".")[0]
+    if home not in ("polars", "pyarrow"):
+        return data
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise need("pandas") from error
+    if home == "pyarrow":
+        return data.to_pandas()
+    if hasattr(data, "collect"):  # a LazyFrame
+        data = data.collect()
+    # Column by column: polars' own way would need pyarrow.
+    return pd.DataFrame({name: data[name].to_numpy() for name in data.columns})
+
+
+def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
+    """Return a table as `as_columns` takes it, checked as scikit-learn checks input.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_`.
+    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
+        The table.
+    reset : bool
+        Whether this is the table of the fit; otherwise an array must have as many columns as
+        that. A named table may have its columns in any order, and others.
+    """
+    from sklearn.utils.validation import validate_data
+
+    table = as_pandas(data)
+    content = table.data if isinstance(table, LoadedTable) else table
+    if hasattr(content, "iloc"):
+        if reset:
+            names = np.array([str(name) for name in content.columns], dtype=object)
+            estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
+        return table
+    if isinstance(table, LoadedTable) and (table.feature_names is not None or not reset):
+        # A sparse file need not mention its last columns: the preparation adds them.
+        if reset:
+            vars(estimator).pop("feature_names_in_", None)
+            estimator.n_features_in_ = content.shape[1]
+        return table
+    checked = validate_data(
+        estimator,
+        content,
+        reset=reset,
+        accept_sparse="csr",
+        dtype="numeric",
+        ensure_all_finite=False,
+        ensure_min_samples=2 if reset else 1,
+    )
+    return table if isinstance(table, LoadedTable) else checked
 
 
 def as_columns(data: Any) -> Columns:

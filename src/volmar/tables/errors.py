@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["TableError", "as_parameters", "listed", "nearest", "need", "shown"]
-
-_VALUES = "auto|standard|minmax|none|impute|drop|indicator|error"
-_PARAMETERS = {
-    "--columns": "columns",
-    "--drop": "drop",
-    "--id": "id_column",
-    "--kind": "kinds",
-    "--missing": "missing",
-    "--scale": "scale",
-}
+__all__ = ["TableError", "listed", "nearest", "need", "shown"]
 
 
 class TableError(ValueError):
@@ -51,23 +40,3 @@ def need(package: str, extra: str = "io") -> ImportError:
         f"this kind of table needs {package}, which is not installed: "
         f"pip install 'volmar[{extra}]'"
     )
-
-
-def as_parameters(text: str) -> str:
-    """Return a message with the parameters of Python in place of the command's options.
-
-    Parameters
-    ----------
-    text : str
-        A message or a note: "give --missing drop".
-
-    Returns
-    -------
-    str
-        "give missing='drop'".
-    """
-    text = re.sub(rf"--(missing|scale) ({_VALUES})\b", r"\1='\2'", text)
-    text = re.sub(r"--kind (\S+)=(\w+)", r"kinds={'\1': '\2'}", text)
-    for option, parameter in _PARAMETERS.items():
-        text = re.sub(rf"{option}(?![\w-])", parameter, text)
-    return text

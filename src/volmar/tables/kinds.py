@@ -57,14 +57,13 @@ class ColumnKind:
     layout: str | None = None
 
 
-def check_kinds(kinds: dict[str, str] | None) -> dict[str, str]:
-    """Return kinds that a user gives; refuse words that are none."""
+def check_kinds(kinds: dict[str, str] | None) -> None:
+    """Refuse words that are no kinds."""
     for name, kind in (kinds or {}).items():
         if kind not in KINDS:
             raise TableError(
-                f"--kind {name}={kind}: the kind must be one of {', '.join(KINDS)}, got {kind!r}"
+                f"kinds={{{name!r}: {kind!r}}} must have one of the kinds {', '.join(KINDS)}"
             )
-    return dict(kinds or {})
 
 
 def kind_of(source: str, name: str, series: Any, given: str | None) -> ColumnKind:

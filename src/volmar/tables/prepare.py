@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from volmar.tables.agreement import CategoryScores, category_scores
-from volmar.tables.columns import Columns, as_columns
-from volmar.tables.errors import TableError, listed, shown
-from volmar.tables.fills import Filled, Fills, learn_fills
-from volmar.tables.kind_notes import note_kinds, quoted_names
+from volmar.tables.choice import chosen_places
+from volmar.tables.columns import Columns, as_columns, check_table
+from volmar.tables.errors import TableError
+from volmar.tables.fitted_columns import FittedColumns, KeptRows
+from volmar.tables.informative import (
+    ONE_VALUE,
+    CodedColumn,
+    chosen,
+    distinct_categories,
+    informative_numbers,
+    range_of,
+)
 from volmar.tables.kinds import ColumnKind, check_kinds
-from volmar.tables.prepared import Prepared
-from volmar.tables.scaling import figures_of, offsets_and_scales, scaled_into
-from volmar.tables.sparse_tables import fits_dense, padded, without_missing
-from volmar.tables.steps import (
-    code_again,
-    drop_rows,
-    few,
-    float_csr,
-    missing_notes,
+from volmar.tables.missing import fits_dense, without_missing, without_missing_sparse
+from volmar.tables.notes import (
+    all_alike,
     note_huge,
+    note_kinds,
     note_left_out,
     note_scaling,
-    range_of,
-    say_missing,
 )
-from volmar.tables.tails import Tails, find_tails
-from volmar.tables.telling import CodedColumn, different_categories, telling_numbers
+from volmar.tables.number_features import NumberFeatures, learn_features
+from volmar.tables.prepared_table import PreparedTable
 
 __all__ = ["Preparation"]
 
-_SCALES = ("auto", "standard", "minmax", "none")
-_MISSING = ("impute", "drop", "indicator", "error")
+_CHOICES = {
+    "scale": ("auto", "standard", "minmax", "none"),
+    "missing": ("impute", "drop", "indicator", "error"),
+}
 _AS_NUMBERS = ("numeric", "ordinal", "date")
 _AS_CATEGORIES = ("categorical", "boolean")
 
 
-@dataclass
-class _Parts:
-    """Columns of the kept rows, before scaling."""
-
-    numbers: Any
-    codes: list[NDArray[np.intp]]
-    kept: NDArray[np.bool_]
-    filled: Filled | None = None
-
-
-class Preparation:
+class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
     """Recognise the kinds of columns, and turn them into features for a method.
 
     - Numbers are features. So are ordinal values ("low", "medium", "high"), by their places, and
@@ -88,8 +81,12 @@ class Preparation:
 
     Attributes
     ----------
+    n_features_in_ : int
+        Number of columns of the fitted table.
+    feature_names_in_ : ndarray of str
+        Their names, of a table that has names.
     names_in_ : list of str
-        Columns of the fitted table.
+        The same; x0, x1, ... for an array.
     kinds_ : dict of str to str
         Kind of each column of the table.
     left_out_ : dict of str to str
@@ -111,6 +108,10 @@ class Preparation:
     notes_, warnings_ : list of str
         What fitting decided, and what may mislead.
 
+    See Also
+    --------
+    volmar.TableClusterer : A preparation and a clusterer as one estimator.
+
     Examples
     --------
     >>> import pandas as pd
@@ -126,6 +127,14 @@ class Preparation:
     ['income', 'answer']
     >>> preparation.left_out_["city"]
     'a category that no others agree with'
+
+    In a pipeline with any clusterer:
+
+    >>> from sklearn.cluster import KMeans
+    >>> from sklearn.pipeline import make_pipeline
+    >>> model = make_pipeline(Preparation(), KMeans(2, random_state=0)).fit(table)
+    >>> len(model.predict(table))
+    12
     """
 
     def __init__(
@@ -138,116 +147,176 @@ class Preparation:
         scale: str = "auto",
         missing: str = "impute",
     ):
-        self.columns = _names(columns)
-        self.drop = _names(drop)
+        self.columns = columns
+        self.drop = drop
         self.id_column = id_column
-        self.kinds = check_kinds(kinds)
+        self.kinds = kinds
         self.scale = scale
         self.missing = missing
-        for option, value, allowed in (
-            ("--scale", scale, _SCALES),
-            ("--missing", missing, _MISSING),
-        ):
-            if value not in allowed:
-                raise TableError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
 
-    def fit(self, data: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn kinds, categories, fills, offsets and scales.
 
         Parameters
         ----------
-        data : LoadedTable, DataFrame, ndarray or sparse array
+        X : DataFrame, LoadedTable, array or sparse array
             The table; a DataFrame of pandas or polars, or a pyarrow Table.
+        y : ignored
+            For pipelines.
 
         Returns
         -------
         Preparation
             Itself.
         """
-        self._fit(as_columns(data))
+        self._fit(as_columns(check_table(self, X, reset=True)))
         return self
 
-    def transform(self, data: Any) -> Prepared:
-        """Treat a table, a new one perhaps, as the fitted one was.
+    def transform(self, X: Any) -> Any:
+        """Return the features of a table, a new one perhaps.
 
         Parameters
         ----------
-        data : LoadedTable, DataFrame, ndarray or sparse array
+        X : DataFrame, LoadedTable, array or sparse array
+            A table with the columns in use; others are ignored.
+
+        Returns
+        -------
+        array of shape (n, d)
+            One row for each of the table, so that rows to be left out (``missing="drop"``) are
+            refused; `prepare` returns those that are kept.
+        """
+        check_is_fitted(self)
+        return self._all_rows(self.prepare(check_table(self, X, reset=False)))
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
+        """Fit, and return the features of the same table.
+
+        Parameters
+        ----------
+        X : DataFrame, LoadedTable, array or sparse array
+            The table.
+        y : ignored
+            For pipelines.
+
+        Returns
+        -------
+        array of shape (n, d)
+            As by `transform`.
+        """
+        return self._all_rows(self.fit_prepare(X))
+
+    def prepare(self, table: Any) -> PreparedTable:
+        """Return the rows of a table, a new one perhaps, with their names and with notes.
+
+        Parameters
+        ----------
+        table : DataFrame, LoadedTable, array or sparse array
             A table with the columns in use; others are ignored. The columns of an array
             without names are taken by their place.
 
         Returns
         -------
-        Prepared
+        PreparedTable
             A value of a category that was not there at the fit counts as a missing one, with a
             note.
         """
-        if not hasattr(self, "feature_names_"):
-            raise TableError("the preparation is not fitted; call fit first")
-        if not hasattr(self, "number_kinds_"):
-            raise TableError(
-                "the preparation was saved by an earlier version, which did not know kinds of "
-                "columns; fit the model again and save it"
-            )
-        table = as_columns(data)
-        notes = list(table.notes)
-        return self._finish(table, self._new_parts(table, notes), notes, [])
+        check_is_fitted(self)
+        columns = as_columns(table)
+        notes = list(columns.notes)
+        return self._finish(columns, self._new_rows(columns, notes), notes, [])
 
-    def fit_transform(self, data: Any) -> Prepared:
-        """Fit, and treat the same table.
+    def fit_prepare(self, table: Any) -> PreparedTable:
+        """Fit, and return the rows of the same table, with the notes of the fit.
 
         Parameters
         ----------
-        data : LoadedTable, DataFrame, ndarray or sparse array
+        table : DataFrame, LoadedTable, array or sparse array
             The table.
 
         Returns
         -------
-        Prepared
-            As by `fit` and `transform`, with the notes of both.
+        PreparedTable
+            As by `fit` and `prepare`.
         """
-        table = as_columns(data)
-        parts = self._fit(table)
-        return self._finish(table, parts, list(self.notes_), list(self.warnings_))
+        columns = as_columns(check_table(self, table, reset=True))
+        rows = self._fit(columns)
+        return self._finish(columns, rows, list(self.notes_), list(self.warnings_))
 
-    @property
-    def used_(self) -> list[str]:
-        """Columns that make features."""
-        return [*self.numbers_, *self.texts_]
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the features.
 
-    @property
-    def category_features_(self) -> dict[str, tuple[str, ...]]:
-        """Features that are scores of categories, and the columns that lead each of them."""
-        if self.scores_ is None:
-            return {}
-        names = self.feature_names_[len(self.numbers_) :]
-        return {n: tuple(c) for n, c in zip(names, self.scores_.leading, strict=True)}
+        Parameters
+        ----------
+        input_features : array of str, default=None
+            Names of the columns of an array, in place of x0, x1, ...
 
-    # fitting
+        Returns
+        -------
+        ndarray of str
+            One for each column of `transform`.
+        """
+        check_is_fitted(self)
+        if input_features is None:
+            return np.array(self.feature_names_, dtype=object)
+        given = [str(name) for name in input_features]
+        if len(given) != self.n_features_in_:
+            raise ValueError(
+                "input_features should have length equal to number of features "
+                f"({self.n_features_in_}), got {len(given)}."
+            )
+        if hasattr(self, "feature_names_in_") and given != list(self.feature_names_in_):
+            raise ValueError("input_features is not equal to feature_names_in_. Leave it out.")
+        called = dict(zip(self.names_in_, given, strict=False))
+        return np.array(self._names_of_features(called), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn which input is taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    # ---------------------------------------------------------------------- columns
+
+    def check_parameters(self) -> Self:
+        """Refuse wrong parameters, as `fit` does, before a large table is read."""
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise TableError(f"{name}={value!r} must be one of {', '.join(allowed)}")
+        check_kinds(self.kinds)
+        return self
 
     def choose(self, table: Columns) -> list[int]:
-        """Return the places of the columns that the options leave."""
-        places = list(range(len(table.names)))
-        if self.columns is not None:
-            places = list(dict.fromkeys(table.find(self.columns, "--columns")))
-        out = set(table.find(self.drop or [], "--drop"))
-        if self.id_column is not None:
-            (j,) = table.find([self.id_column], "--id")
-            if self.columns is not None and j in places:
-                raise TableError(
-                    f"column {shown(self.id_column)} is in --columns and in --id; an id is not "
-                    "compared, so take it out of one of them"
-                )
-            out.add(j)
-        places = [j for j in places if j not in out]
-        if not places:
-            raise TableError(
-                f"{table.source} has no column left to compare after --columns, --drop and --id; "
-                f"it has {listed(map(shown, table.names), 8)}"
-            )
+        """Check the parameters, and return the places of the columns that they leave."""
+        self.check_parameters()
+        places = chosen_places(table, self.columns, self.drop, self.id_column)
+        table.find(list(self.kinds or {}), "kinds=")
         return places
 
-    def _fit(self, table: Columns) -> _Parts:
+    def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
+        """Return the kinds of the columns that the parameters leave, by their places."""
+        given = self.kinds or {}
+        found = {j: table.kind(j, given.get(table.names[j])) for j in self.choose(table)}
+        self.kinds_ = {table.names[j]: kind.kind for j, kind in found.items()}
+        self.left_out_: dict[str, str] = {
+            table.names[j]: kind.reason
+            for j, kind in found.items()
+            if kind.kind not in (*_AS_NUMBERS, *_AS_CATEGORIES)
+        }
+        for name in table.names:
+            if name not in self.kinds_:
+                is_id = name == self.id_column
+                self.kinds_[name] = "id" if is_id else "ignore"
+                self.left_out_[name] = "names the rows" if is_id else "not chosen"
+        return found
+
+    # ---------------------------------------------------------------------- fitting
+
+    def _fit(self, table: Columns) -> KeptRows:
         if table.n_rows < 2:
             raise TableError(
                 f"{table.source} has {table.n_rows} row{'' if table.n_rows == 1 else 's'}, and at "
@@ -258,96 +327,89 @@ class Preparation:
         found = self._find_kinds(table)
         numbers = [j for j, kind in found.items() if kind.kind in _AS_NUMBERS]
         texts = [j for j, kind in found.items() if kind.kind in _AS_CATEGORIES]
-        if table.is_sparse and (self.scale == "none" or not fits_dense(table, self.scale, notes)):
-            return self._fit_sparse(table, numbers, notes)
+        self.names_in_ = list(table.names)
+        self.texts_: list[str] = []
+        self.categories_: dict[str, list[str]] = {}
+        self.scores_: CategoryScores | None = None
+        self.number_features_: NumberFeatures | None = None
+        stays_sparse = table.is_sparse and (
+            self.scale == "none" or not fits_dense(table, self.scale, notes)
+        )
+        if stays_sparse:
+            rows = self._fit_sparse(table, numbers, notes)
+        else:
+            kinds = [found[j] for j in numbers]
+            rows = self._fit_dense(table, numbers, kinds, texts, notes)
+            note_scaling(notes, self.scale)
+            note_kinds(notes, self)
+        self.feature_names_ = self._names_of_features({})
+        self.notes_ = notes
+        return rows
 
-        # 1. Numbers: without columns that say nothing, and with short tails.
-        kinds = [found[j] for j in numbers]
+    def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> KeptRows:
+        X, names = table.csr(places), [table.names[j] for j in places]
+        X, kept = without_missing_sparse(table, X, names, self.missing, notes, fitted=False)
+        keep = X.min(axis=0).toarray().ravel() < X.max(axis=0).toarray().ravel()
+        constant = chosen(names, ~keep)
+        note_left_out(notes, [], constant)
+        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
+        self.numbers_ = chosen(names, keep)
+        self.number_kinds_ = [ColumnKind("numeric")] * len(self.numbers_)
+        self._refuse_nothing(table)
+        return KeptRows(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
+
+    def _fit_dense(
+        self,
+        table: Columns,
+        places: list[int],
+        kinds: list[ColumnKind],
+        texts: list[int],
+        notes: list[str],
+    ) -> KeptRows:
+        # 1. Numbers: without columns that say nothing.
         words: list[str] = []
-        X = table.numbers(numbers, kinds, words)
+        X = table.numbers(places, kinds, words)
         if words and self.missing == "error":
             raise TableError(
-                f"{table.source}: {words[0]}, which --missing error refuses; give "
-                "--missing impute or drop, or --drop this column"
+                f"{table.source}: {words[0]}, which missing='error' refuses; give "
+                "missing='impute' or missing='drop', or name this column in drop="
             )
         notes += words
-        X = _with_nan(X)
         fills = self.missing in ("impute", "indicator")
-        names = [table.names[j] for j in numbers]
-        keep, gone = telling_numbers(names, X, fills=fills, notes=notes)
+        names = [table.names[j] for j in places]
+        keep, gone = informative_numbers(names, X, fills=fills, notes=notes)
         self.left_out_ |= gone
-        numbers, kinds, X = few(numbers, keep), few(kinds, keep), _columns(X, keep)
-        note_huge(notes, table, [table.names[j] for j in numbers], X)
-        self.numbers_ = [table.names[j] for j in numbers]
-        self.number_kinds_ = kinds
-        unknown = np.isnan(X)
+        self.numbers_, self.number_kinds_ = chosen(names, keep), chosen(kinds, keep)
+        X = X if keep.all() else X[:, keep]
+        note_huge(notes, table, chosen(places, keep), X)
         # 2. Categories: the scores in which they agree.
         coded = [(table.names[j], *table.categories(j)) for j in texts]
         if self.missing == "indicator":
+            unknown = np.isnan(X)
             coded += [
                 (f"{name} is missing", unknown[:, k].astype(np.intp), ["no", "yes"])
                 for k, name in enumerate(self.numbers_)
                 if unknown[:, k].any()
             ]
         codes = self._find_scores(coded, notes)
-        if not self.numbers_ and self.scores_ is None:
-            raise TableError(
-                f"{table.source}: no column that can be compared has two different values, so all "
-                f"rows are alike; {self._say_left_out()}"
-            )
+        self._refuse_nothing(table)
         # 3. Missing values.
-        kept = np.ones(table.n_rows, dtype=bool)
-        counts, text_counts = unknown.sum(axis=0), [np.count_nonzero(c < 0) for c in codes]
-        if counts.any() or any(text_counts):
-            if self.missing == "error":
-                self._refuse_missing(table, self.used_, [*counts, *text_counts], unknown)
-            if self.missing == "drop":
-                kept = np.asarray(~unknown.any(axis=1))
-                for code in codes:
-                    kept &= code >= 0
-                X, codes = drop_rows(table, X, codes, kept, notes)
-                X = self._drop_constant(X, notes)
-            else:
-                missing_notes(
-                    notes, self.warnings_, self.used_, [*counts, *text_counts], table.n_rows
-                )
+        X, codes, kept = without_missing(
+            table, self.used_, X, codes, self.missing, notes, self.warnings_
+        )
+        if not kept.all():
+            X = self._drop_constant(X, notes)
         # 4. Tails, fills and scales.
-        self.tails_: Tails | None = find_tails(X) if self.scale == "auto" else None
-        X = self._shortened(X, notes, told=True)
-        self.fills_: Fills | None = None
-        filled = None
-        if self.missing in ("impute", "indicator"):
-            self.fills_ = learn_fills(X)
-            X, filled = self.fills_.fill(X)
-        self.names_in_ = list(table.names)
-        self._learn_scales(table.source, X)
-        note_scaling(notes, self.scale)
-        note_kinds(notes, self)
-        self.notes_ = notes
-        return _Parts(X, codes, kept, filled)
-
-    def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
-        """Return the kinds of the columns that the options leave, by their places."""
-        chosen = self.choose(table)
-        table.find(list(self.kinds), "--kind")
-        found = {j: table.kind(j, self.kinds.get(table.names[j])) for j in chosen}
-        self.kinds_ = {table.names[j]: kind.kind for j, kind in found.items()}
-        self.left_out_: dict[str, str] = {}
-        for j, kind in found.items():
-            if kind.kind in ("text", "id", "ignore"):
-                self.left_out_[table.names[j]] = kind.reason
-        for name in table.names:
-            if name not in self.kinds_:
-                is_id = name == self.id_column
-                self.kinds_[name] = "id" if is_id else "ignore"
-                self.left_out_[name] = "names the rows" if is_id else "not chosen"
-        return found
+        self.number_features_, X, filled = learn_features(
+            table.source, self.numbers_, X, scale=self.scale, fills=fills, notes=notes
+        )
+        return KeptRows(X, codes, kept, filled)
 
     def _find_scores(self, coded: list[CodedColumn], notes: list[str]) -> list[NDArray[np.intp]]:
         """Find the scores in which categories agree, and return the codes that they take."""
-        kept, gone = different_categories(coded, notes)
+        kept, gone = distinct_categories(coded, notes)
         self.left_out_ |= gone
-        self.scores_: CategoryScores | None = category_scores(
+        self.scores_ = category_scores(
             [name for name, _, _ in kept],
             [code for _, code, _ in kept],
             [len(values) for _, _, values in kept],
@@ -363,240 +425,29 @@ class Preparation:
 
     def _drop_constant(self, X: NDArray[Any], notes: list[str]) -> NDArray[Any]:
         """Leave out columns that have one value in the rows without missing values."""
-        low, high = range_of(X, None)
+        low, high = range_of(X)
         keep = low < high
-        names = self.numbers_
-        note_left_out(notes, names, keep, np.zeros(len(names), int), 1)
-        self.left_out_ |= dict.fromkeys(few(names, ~keep), "one value only")
-        self.numbers_, self.number_kinds_ = few(names, keep), few(self.number_kinds_, keep)
+        constant = chosen(self.numbers_, ~keep)
+        note_left_out(notes, [], constant)
+        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
+        self.numbers_ = chosen(self.numbers_, keep)
+        self.number_kinds_ = chosen(self.number_kinds_, keep)
         if not self.numbers_ and self.scores_ is None:
             raise TableError(
                 "no column has two different values in the rows without missing values; give "
-                "--missing impute"
+                "missing='impute'"
             )
-        return _columns(X, keep)
+        return X if keep.all() else X[:, keep]
 
-    def _say_left_out(self) -> str:
-        gone = [f"{shown(name)} ({why})" for name, why in self.left_out_.items() if why]
-        if not gone:
-            return "give a table whose rows differ, or other --columns"
-        return f"left out: {listed(gone)}; --kind NAME=numeric or categorical uses one of them"
+    def _refuse_nothing(self, table: Columns) -> None:
+        if not self.numbers_ and self.scores_ is None:
+            raise TableError(all_alike(table.source, self.left_out_))
 
-    def _fit_sparse(self, table: Columns, places: list[int], notes: list[str]) -> _Parts:
-        X = float_csr(table.data if len(places) == len(table.names) else table.data[:, places])
-        names = [table.names[j] for j in places]
-        X, kept = without_missing(table, X, names, self.missing, notes)
-        low = X.min(axis=0).toarray().ravel()
-        keep = low < X.max(axis=0).toarray().ravel()
-        note_left_out(notes, names, keep, np.zeros(len(names), int), table.n_rows)
-        self.names_in_ = list(table.names)
-        self.numbers_, self.texts_ = few(names, keep), []
-        if not self.numbers_:
+    def _all_rows(self, rows: PreparedTable) -> Any:
+        n_out = int(np.count_nonzero(~rows.kept))
+        if n_out:
             raise TableError(
-                f"{table.source}: no column has two different values, so all rows are alike; give "
-                "a table whose rows differ"
+                f"{n_out:,} of {len(rows.kept):,} rows have missing values, and transform returns "
+                "every row; give missing='impute', or use prepare, which leaves these rows out"
             )
-        self.left_out_ |= dict.fromkeys(few(names, ~keep), "one value only")
-        self.number_kinds_ = [ColumnKind("numeric")] * len(self.numbers_)
-        self.categories_, self.fills_, self.tails_, self.scores_ = {}, None, None, None
-        self.offsets_, self.scales_ = np.zeros(len(self.numbers_)), np.ones(len(self.numbers_))
-        self.feature_names_ = list(self.numbers_)
-        self.notes_ = notes
-        return _Parts(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
-
-    def _learn_scales(self, source: str, X: NDArray[Any]) -> None:
-        scale = "standard" if self.scale == "auto" else self.scale
-        figures = figures_of(X, spread=scale == "standard")
-        offsets, scales = offsets_and_scales(source, self.numbers_, figures, scale)
-        self.feature_names_ = [
-            _feature_name(name, kind, self._is_log(k))
-            for k, (name, kind) in enumerate(
-                zip(self.numbers_, self.number_kinds_, strict=True)
-            )
-        ]  # fmt: skip
-        if self.scores_ is not None:
-            n_scores = self.scores_.n_scores
-            for k, leading in enumerate(self.scores_.leading):
-                number = f" {k + 1}" if n_scores > 1 else ""
-                self.feature_names_.append(f"categories{number} ({quoted_names(leading, 3)})")
-            # Scores have mean 0 and variance 1 already.
-            offsets = np.append(offsets, np.zeros(n_scores))
-            scales = np.append(scales, np.ones(n_scores))
-        self.offsets_, self.scales_ = offsets, scales
-
-    def _is_log(self, k: int) -> bool:
-        return self.tails_ is not None and bool(np.isfinite(self.tails_.shifts[k]))
-
-    # treating
-
-    def places_of(self, table: Columns, wanted: list[str]) -> list[int]:
-        """Return where the columns in use are in a new table."""
-        if not table.named and len(table.names) == len(self.names_in_):
-            place = {name: j for j, name in enumerate(self.names_in_)}
-        else:
-            place = {name: j for j, name in enumerate(table.names)}
-        if absent := [name for name in wanted if name not in place]:
-            raise TableError(
-                f"{table.source} lacks {len(absent)} of the {len(wanted)} columns that the model "
-                f"was fitted on: {listed(map(shown, absent))}; give a table with these columns"
-            )
-        return [place[name] for name in wanted]
-
-    def _new_parts(self, table: Columns, notes: list[str]) -> _Parts:
-        if table.is_sparse:
-            table = padded(table, self.names_in_)
-        numbers = self.places_of(table, self.numbers_)
-        if table.is_sparse and self.tails_ is None and self.scale == "none" and not self.texts_:
-            X = float_csr(table.data[:, numbers])
-            X, kept = without_missing(table, X, self.numbers_, self.missing, notes, fitted=True)
-            return _Parts(X, [], kept)
-        X = _with_nan(table.numbers(numbers, self.number_kinds_, notes))
-        unknown = np.isnan(X)
-        codes = [self._new_codes(table, name, notes) for name in self.texts_]
-        kept = np.ones(table.n_rows, dtype=bool)
-        counts = [*unknown.sum(axis=0), *(np.count_nonzero(code < 0) for code in codes)]
-        if any(counts):
-            if self.missing == "error":
-                self._refuse_missing(table, self.used_, counts, unknown, fitted=True)
-            elif self.missing == "drop":
-                kept = np.asarray(~unknown.any(axis=1))
-                for code in codes:
-                    kept &= code != -1
-                X, codes = drop_rows(table, X, codes, kept, notes)
-            else:
-                missing_notes(notes, [], self.used_, counts, table.n_rows)
-        X = self._shortened(X, notes)
-        filled = None
-        if self.fills_ is not None:
-            X, filled = self.fills_.fill(X)
-        return _Parts(X, codes, kept, filled)
-
-    def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
-        known = self.categories_[name]
-        of = name.removesuffix(" is missing")
-        if self.missing == "indicator" and name not in self.names_in_ and of != name:
-            (j,) = self.places_of(table, [of])
-            return np.asarray(table.is_missing(j)).astype(np.intp)
-        (j,) = self.places_of(table, [name])
-        code, values = table.categories(j)
-        return code_again(code, values, name, known, notes)
-
-    def _shortened(self, X: NDArray[Any], notes: list[str], *, told: bool = False) -> NDArray[Any]:
-        if self.tails_ is None:
-            return X
-        fills = self.missing in ("impute", "indicator")
-        X, n_far = self.tails_.shorten(X, fills=fills)
-        if told and (logs := [n for k, n in enumerate(self.numbers_) if self._is_log(k)]):
-            notes.append(
-                f"columns with a long tail were put on a log scale: {quoted_names(logs)} (--scale "
-                "standard leaves them as they are)"
-            )
-        if n_far:
-            notes.append(
-                f"{n_far:,} value{'s' if n_far > 1 else ''} far outside, ten times as far from "
-                "the median as 95 % of the rows on that side, "
-                + ("counted as missing" if fills else "set to that limit")
-            )
-        return X
-
-    def _finish(
-        self, table: Columns, parts: _Parts, notes: list[str], warnings: list[str]
-    ) -> Prepared:
-        if self.id_column is None:
-            ids, id_name = table.row_names()
-        else:
-            ids, id_name = table.ids(self.id_column), self.id_column
-        if self.id_column is not None and len(set(ids.tolist())) < len(ids):
-            notes.append(f"some values of the id column {shown(self.id_column)} come repeatedly")
-        has_noise = parts.filled is not None or self.scores_ is not None
-        if self.tails_ is not None and self.tails_.steps.any():
-            has_noise = True
-        return Prepared(
-            self._scaled(parts),
-            ids if parts.kept.all() else ids[parts.kept],
-            id_name,
-            list(self.feature_names_),
-            parts.kept,
-            notes,
-            warnings,
-            partial(self._dithered, filled=parts.filled) if has_noise else None,
-        )
-
-    def _dithered(
-        self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
-    ) -> NDArray[Any]:
-        """Return prepared rows with noise where the preparation makes gaps or fills."""
-        X, p = X.copy(), len(self.numbers_)
-        own = X[:, :p] * self.scales_[:p] + self.offsets_[:p]
-        if filled is not None:
-            own[filled.rows, filled.columns] = filled.draw(rng)
-        if self.tails_ is not None:
-            own = self.tails_.dithered(own, rng)
-        if p:
-            scaled_into(X[:, :p], own, self.offsets_[:p], self.scales_[:p])
-        if self.scores_ is not None:
-            widths = self.scores_.widths
-            X[:, p:] += rng.uniform(-0.5, 0.5, (len(X), widths.size)) * widths
-        return X
-
-    def _scaled(self, parts: _Parts) -> Any:
-        X, p = parts.numbers, len(self.numbers_)
-        if sp.issparse(X):
-            return X
-        if self.scale == "none" and self.scores_ is None:
-            X = np.ascontiguousarray(X)
-            return X if X.flags.writeable else X.copy()
-        out = np.empty((int(parts.kept.sum()), len(self.feature_names_)))
-        if p:
-            scaled_into(out[:, :p], X, self.offsets_[:p], self.scales_[:p])
-        if self.scores_ is not None:
-            out[:, p:] = self.scores_.transform(parts.codes)
-        return out
-
-    def _refuse_missing(
-        self,
-        table: Columns,
-        names: list[str],
-        counts: Any,
-        unknown: NDArray[np.bool_] | None,
-        *,
-        fitted: bool = False,
-    ) -> None:
-        n_rows = None if unknown is None else int(unknown.any(axis=1).sum())
-        # Rows are counted where all gaps are among the numbers, and no column is all gaps.
-        only_numbers = (
-            unknown is not None
-            and sum(counts) == int(unknown.sum())
-            and max(counts) < table.n_rows
-        )
-        raise TableError(
-            say_missing(
-                table.source, names, counts, n_rows if only_numbers else None, fitted=fitted
-            )
-        )
-
-
-def _names(names: Iterable[str] | None) -> list[str] | None:
-    if names is None:
-        return None
-    # A single name is meant as one, not as its letters.
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _feature_name(name: str, kind: ColumnKind, is_log: bool) -> str:
-    if is_log:
-        return f"log({name})"
-    return f"{name} (year)" if kind.kind == "date" else name
-
-
-def _with_nan(X: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers with NaN for infinities."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if X.size == 0 or np.isfinite(X.sum()):
-            return X
-    infinite = np.isinf(X)
-    return np.where(infinite, np.nan, X) if infinite.any() else X
-
-
-def _columns(X: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
-    return X if keep.all() else X[:, keep]
+        return rows.X

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.tables.choice import fitted_places
 from volmar.tables.columns import as_columns
 from volmar.tables.dates import as_dates, date_parts
 from volmar.tables.kinds import ColumnKind
@@ -42,7 +43,7 @@ def source_columns(
     """
     table = as_columns(data)
     names = [name for name in preparation.used_ if name in preparation.kinds_]
-    places = preparation.places_of(table, names)
+    places = fitted_places(table, names, preparation.names_in_)
     rows = np.flatnonzero(kept)
     if not table.is_frame:
         columns = table.data[rows][:, places]
@@ -63,7 +64,7 @@ def source_columns(
             if preparation.left_out_.get(name) in ("not chosen", "one value only"):
                 continue
             j = table.names.index(name)
-            kind = table.kind(j, preparation.kinds.get(name))
+            kind = table.kind(j, (preparation.kinds or {}).get(name))
             if kind.kind != "ignore":
                 found[name] = _shown_column(table.data.iloc[rows, j], kind)
         for name, kind in used.items():

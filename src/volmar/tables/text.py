@@ -152,7 +152,7 @@ def find_layout(path: Path, kind: str) -> Layout:
         calls = listed(f"'Unnamed: {j}'" for j in nameless)
         notes.append(
             f"columns without a name are called {calls}; if one is a row number, "
-            "give it to --id or --drop"
+            "name it in id_column= or drop="
         )
     return Layout(separator, decimal, encoding, spaced, names, len(first), notes)
 
@@ -262,4 +262,4 @@ def _reason(error: BaseException) -> str:
         return "permission denied; change the permissions of the file"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = " ".join(str(text).replace("Error tokenizing data. C error:", "").split())
-    return text + ("; mend that line" if "fields in line" in text else "; save the table again")
+    return text + ("; correct that line" if "fields in line" in text else "; save the table again")

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.errors import listed, shown
-from volmar.tables.steps import few, note_left_out, range_of
+from volmar.tables.notes import note_left_out, note_same, quoted_names
 
-__all__ = ["CodedColumn", "different_categories", "telling_numbers"]
+__all__ = ["CodedColumn", "chosen", "distinct_categories", "informative_numbers", "range_of"]
 
 # A column with fewer values than this is left out: the rest would be guesses.
 FEWEST_KNOWN = 1 / 3
@@ -18,14 +17,29 @@ FEWEST_KNOWN = 1 / 3
 # two rows, all columns are copies.
 N_COMPARED, DIGITS, FEWEST_ROWS = 64, 7, 10
 
+ONE_VALUE = "one value only"
+
 #: Name, codes (-1 for missing) and values of a column of categories.
 CodedColumn = tuple[str, NDArray[np.intp], list[str]]
 
 
-def telling_numbers(
+def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of each column; inf and -inf without any."""
+    nothing = np.full(X.shape[1], np.inf)
+    if X.size == 0:
+        return nothing, -nothing
+    return np.fmin.reduce(X, initial=np.inf), np.fmax.reduce(X, initial=-np.inf)
+
+
+def chosen(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
+    """Return the items to keep."""
+    return [item for item, stays in zip(items, keep, strict=True) if stays]
+
+
+def informative_numbers(
     names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
-    """Tell which columns of numbers have two values, enough of them, and no copy before.
+    """Return which columns of numbers vary, have enough values, and copy no column before.
 
     Parameters
     ----------
@@ -46,53 +60,35 @@ def telling_numbers(
         The others, and why.
     """
     n = len(X)
-    unknown = np.isnan(X)
-    counts = unknown.sum(axis=0)
-    low, high = range_of(X, unknown if counts.any() else None)
+    counts = np.isnan(X).sum(axis=0)
+    low, high = range_of(X)
     varies = low < high
-    note_left_out(notes, names, varies, counts, n)
-    left_out = {
-        name: "without any value" if count == n else "one value only"
-        for name, count in zip(few(names, ~varies), counts[~varies], strict=True)
-    }
+    empty, constant = chosen(names, counts == n), chosen(names, ~varies & (counts < n))
+    note_left_out(notes, empty, constant)
+    left_out = dict.fromkeys(empty, "without any value") | dict.fromkeys(constant, ONE_VALUE)
     keep = varies.copy()
     if fills:
         keep &= counts <= (1 - FEWEST_KNOWN) * n
-        if gone := few(names, varies & ~keep):
+        if gone := chosen(names, varies & ~keep):
             notes.append(
                 "columns that miss more than two thirds of their values were left out: "
-                f"{listed(map(shown, gone))}"
+                f"{quoted_names(gone)}"
             )
             left_out |= dict.fromkeys(gone, "misses most of its values")
     for copy, first in copies_of(X, np.flatnonzero(keep)):
         keep[copy] = False
         left_out[names[copy]] = f"a copy of {names[first]}"
-        _note_same(notes, names[copy], names[first])
+        note_same(notes, names[copy], names[first])
     return keep, left_out
 
 
-def different_categories(
+def distinct_categories(
     coded: list[CodedColumn], notes: list[str]
 ) -> tuple[list[CodedColumn], dict[str, str]]:
-    """Return columns of categories with two values at least, of which no two are the same.
-
-    Parameters
-    ----------
-    coded : list of CodedColumn
-        The columns.
-    notes : list of str
-        Lines are added for columns that are left out.
-
-    Returns
-    -------
-    kept : list of CodedColumn
-        The columns to keep.
-    left_out : dict of str to str
-        The others, and why.
-    """
+    """Return columns of at least two categories, no two alike, and why others are left out."""
     single = [name for name, _, values in coded if len(values) < 2]
-    note_left_out(notes, single, np.zeros(len(single), bool), [0] * len(single), 1)
-    left_out = dict.fromkeys(single, "one value only")
+    note_left_out(notes, [], single)
+    left_out = dict.fromkeys(single, ONE_VALUE)
     kept: list[CodedColumn] = []
     names: dict[bytes, str] = {}
     for name, code, values in coded:
@@ -103,12 +99,8 @@ def different_categories(
             kept.append((name, code, values))
         else:
             left_out[name] = f"says the same as {first}"
-            _note_same(notes, name, first)
+            note_same(notes, name, first)
     return kept, left_out
-
-
-def _note_same(notes: list[str], name: str, first: str) -> None:
-    notes.append(f"column {shown(name)} says the same as {shown(first)}, and was left out")
 
 
 def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -118,15 +110,7 @@ def _in_order_of_rows(code: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def copies_of(X: NDArray[Any], places: Any) -> list[tuple[int, int]]:
-    """Return pairs of columns of which the first is the second in another unit.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Columns, NaN for missing values.
-    places : array of int
-        The columns to compare; they vary.
-    """
+    """Return pairs of columns of which the first is the second in another unit; all vary."""
     if len(X) < FEWEST_ROWS:
         return []
     few_rows = np.linspace(0, len(X) - 1, min(len(X), N_COMPARED)).astype(int)
@@ -154,7 +138,7 @@ def _in_own_units(X: NDArray[Any]) -> NDArray[Any]:
 
     Copies in other units, with the other sign perhaps, become equal up to rounding.
     """
-    low, high = range_of(X, np.isnan(X))
+    low, high = range_of(X)
     scaled = (X - low) / np.where(high > low, high - low, 1.0)
     known = ~np.isnan(scaled)
     start = scaled[known.argmax(axis=0), np.arange(X.shape[1])]

@@ -1,4 +1,4 @@
-"""`Prepared`: rows ready for a method."""
+"""`PreparedTable`: rows ready for a method."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Prepared"]
+__all__ = ["PreparedTable"]
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Rows ready for a method.
+class PreparedTable:
+    """Rows ready for a method, with what is known of them.
 
     Attributes
     ----------

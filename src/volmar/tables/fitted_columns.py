@@ -1,0 +1,180 @@
+"""Rows of a table, a new one perhaps, as a fitted preparation makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from volmar.tables.agreement import CategoryScores
+from volmar.tables.choice import fitted_places
+from volmar.tables.columns import Columns
+from volmar.tables.errors import shown
+from volmar.tables.fills import Filled
+from volmar.tables.kinds import ColumnKind
+from volmar.tables.missing import without_missing, without_missing_sparse
+from volmar.tables.notes import quoted_names
+from volmar.tables.number_features import NumberFeatures
+from volmar.tables.prepared_table import PreparedTable
+
+__all__ = ["FittedColumns", "KeptRows"]
+
+
+@dataclass
+class KeptRows:
+    """The kept rows before scaling: numbers, codes of categories, and what was filled in."""
+
+    numbers: Any
+    codes: list[NDArray[np.intp]]
+    kept: NDArray[np.bool_]
+    filled: Filled | None = None
+
+
+class FittedColumns:
+    """What `Preparation` has learnt of columns, and what it makes of rows by that."""
+
+    id_column: str | None
+    scale: str
+    missing: str
+    n_features_in_: int
+    names_in_: list[str]
+    numbers_: list[str]
+    number_kinds_: list[ColumnKind]
+    number_features_: NumberFeatures | None
+    texts_: list[str]
+    categories_: dict[str, list[str]]
+    scores_: CategoryScores | None
+    feature_names_: list[str]
+
+    @property
+    def used_(self) -> list[str]:
+        """Columns that make features."""
+        return [*self.numbers_, *self.texts_]
+
+    @property
+    def offsets_(self) -> NDArray[np.float64]:
+        """What is subtracted from features; 0 for scores, which have mean 0 and variance 1."""
+        out = np.zeros(len(self.feature_names_))
+        if self.number_features_ is not None:
+            out[: len(self.numbers_)] = self.number_features_.offsets
+        return out
+
+    @property
+    def scales_(self) -> NDArray[np.float64]:
+        """What features are divided by."""
+        out = np.ones(len(self.feature_names_))
+        if self.number_features_ is not None:
+            out[: len(self.numbers_)] = self.number_features_.scales
+        return out
+
+    @property
+    def category_features_(self) -> dict[str, tuple[str, ...]]:
+        """Features that are scores of categories, and the columns that lead each of them."""
+        if self.scores_ is None:
+            return {}
+        names = self.feature_names_[len(self.numbers_) :]
+        return {n: tuple(c) for n, c in zip(names, self.scores_.leading, strict=True)}
+
+    def _names_of_features(self, called: dict[str, str]) -> list[str]:
+        """Return the names of the features, with the columns called by other names perhaps."""
+        names, features = [], self.number_features_
+        for k, (name, kind) in enumerate(zip(self.numbers_, self.number_kinds_, strict=True)):
+            own = called.get(name, name)
+            if features is not None and features.is_log(k):
+                own = f"log({own})"
+            elif kind.kind == "date":
+                own = f"{own} (year)"
+            names.append(own)
+        if self.scores_ is not None:
+            for k, leading in enumerate(self.scores_.leading):
+                number = f" {k + 1}" if self.scores_.n_scores > 1 else ""
+                quoted = quoted_names([called.get(name, name) for name in leading], 3)
+                names.append(f"categories{number} ({quoted})")
+        return names
+
+    def _new_rows(self, table: Columns, notes: list[str]) -> KeptRows:
+        if table.is_sparse:
+            table = table.padded(self.names_in_)
+        places = fitted_places(table, self.numbers_, self.names_in_)
+        features = self.number_features_
+        if table.is_sparse and (features is None or self.scale == "none") and not self.texts_:
+            X, kept = without_missing_sparse(
+                table, table.csr(places), self.numbers_, self.missing, notes, fitted=True
+            )
+            return KeptRows(X, [], kept)
+        X = table.numbers(places, self.number_kinds_, notes)
+        codes = [self._new_codes(table, name, notes) for name in self.texts_]
+        X, codes, kept = without_missing(table, self.used_, X, codes, self.missing, notes)
+        filled = None
+        if features is not None:
+            X, filled = features.complete(X, notes)
+        return KeptRows(X, codes, kept, filled)
+
+    def _new_codes(self, table: Columns, name: str, notes: list[str]) -> NDArray[np.intp]:
+        """Return codes of the fit: -1 for missing, the number of values for one never seen."""
+        of = name.removesuffix(" is missing")
+        if self.missing == "indicator" and name not in self.names_in_ and of != name:
+            (j,) = fitted_places(table, [of], self.names_in_)
+            return table.is_missing(j).astype(np.intp)
+        (j,) = fitted_places(table, [name], self.names_in_)
+        codes, found = table.categories(j)
+        known = self.categories_[name]
+        place = {value: k for k, value in enumerate(known)}
+        if new := [value for value in found if value not in place]:
+            notes.append(
+                f"column {shown(name)} has values that were not there at the fit, and count as "
+                f"missing: {quoted_names(new)}"
+            )
+        moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
+        return moved[codes]
+
+    def _finish(
+        self, table: Columns, rows: KeptRows, notes: list[str], warnings: list[str]
+    ) -> PreparedTable:
+        if self.id_column is None:
+            ids, id_name = table.row_names()
+        else:
+            ids, id_name = table.ids(self.id_column), self.id_column
+            if len(set(ids.tolist())) < len(ids):
+                notes.append(f"some values of the id column {shown(id_name)} come repeatedly")
+        has_steps = self.number_features_ is not None and self.number_features_.has_steps
+        has_noise = rows.filled is not None or self.scores_ is not None or has_steps
+        return PreparedTable(
+            self._scaled(rows),
+            ids if rows.kept.all() else ids[rows.kept],
+            id_name,
+            list(self.feature_names_),
+            rows.kept,
+            notes,
+            warnings,
+            partial(self._dithered, filled=rows.filled) if has_noise else None,
+        )
+
+    def _scaled(self, rows: KeptRows) -> Any:
+        X, p, features = rows.numbers, len(self.numbers_), self.number_features_
+        if sp.issparse(X):
+            return X
+        if features is None or (self.scale == "none" and self.scores_ is None):
+            X = np.ascontiguousarray(X)
+            return X if X.flags.writeable else X.copy()
+        out = np.empty((int(rows.kept.sum()), len(self.feature_names_)))
+        features.scale_into(out[:, :p], X)
+        if self.scores_ is not None:
+            out[:, p:] = self.scores_.transform(rows.codes)
+        return out
+
+    def _dithered(
+        self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
+    ) -> NDArray[Any]:
+        """Return prepared rows with noise where the preparation makes gaps or fills."""
+        X, p = X.copy(), len(self.numbers_)
+        if self.number_features_ is not None:
+            self.number_features_.dither_into(X[:, :p], rng, filled)
+        if self.scores_ is not None:
+            widths = self.scores_.widths
+            X[:, p:] += rng.uniform(-0.5, 0.5, (len(X), widths.size)) * widths
+        return X

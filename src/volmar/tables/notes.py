@@ -1,0 +1,166 @@
+"""What a preparation did, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.tables.columns import Columns
+from volmar.tables.errors import listed, shown
+
+if TYPE_CHECKING:
+    from volmar.tables.prepare import Preparation
+
+__all__ = [
+    "all_alike",
+    "missing_refused",
+    "note_huge",
+    "note_kinds",
+    "note_left_out",
+    "note_missing",
+    "note_same",
+    "note_scaling",
+    "quoted_names",
+]
+
+# Share of the values of a column that is worth a warning if they are filled in.
+MANY_MISSING = 0.2
+
+
+def quoted_names(names: Sequence[str], most: int = 5) -> str:
+    """Return names of columns in quotes, the first few of many."""
+    return listed(map(shown, names), most)
+
+
+def all_alike(source: str, left_out: dict[str, str]) -> str:
+    """Return the message for a table without a column to compare."""
+    gone = [f"{shown(name)} ({why})" for name, why in left_out.items() if why]
+    remedy = "give a table whose rows differ, or other columns="
+    if gone:
+        remedy = f"left out: {listed(gone)}; kinds={{'NAME': 'numeric'}} or 'categorical' uses one"
+    return (
+        f"{source}: no column that can be compared has two different values, so all rows are "
+        f"alike; {remedy}"
+    )
+
+
+def missing_refused(
+    source: str, names: list[str], counts: Any, n_rows: int | None, *, fitted: bool
+) -> str:
+    """Return the message for missing values where there must be none.
+
+    New rows for a fitted preparation have no other choice than the one made at the fit.
+    """
+    which = [f"{shown(name)} {count}" for name, count in zip(names, counts, strict=True) if count]
+    rows = "their rows" if n_rows is None else "1 row" if n_rows == 1 else f"{n_rows} rows"
+    total = sum(int(count) for count in counts)
+    remedy = (
+        f"give missing='drop' to leave out {rows}, missing='impute' to fill them in, or name "
+        "these columns in drop="
+    )
+    if fitted:
+        remedy = (
+            "the model was fitted with missing='error': fill them in, or fit it again with "
+            "missing='impute' or missing='drop'"
+        )
+    return (
+        f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
+        f"by column: {listed(which)}; {remedy}"
+    )
+
+
+def note_scaling(notes: list[str], scale: str) -> None:
+    """Say how the features were scaled."""
+    if scale in ("standard", "auto"):
+        notes.append("features were scaled to mean 0 and standard deviation 1")
+    elif scale == "minmax":
+        notes.append("features were scaled to the range 0 to 1")
+
+
+def note_left_out(notes: list[str], empty: list[str], constant: list[str]) -> None:
+    """Say which columns were left out, because they are empty or constant."""
+    if empty:
+        notes.append(f"columns without any value were left out: {quoted_names(empty)}")
+    if constant:
+        notes.append(f"columns with one value only were left out: {quoted_names(constant)}")
+
+
+def note_same(notes: list[str], name: str, first: str) -> None:
+    """Say that a column repeats another one."""
+    notes.append(f"column {shown(name)} says the same as {shown(first)}, and was left out")
+
+
+def note_missing(
+    notes: list[str], warnings: list[str], names: list[str], counts: Any, n_rows: int
+) -> None:
+    """Say how many missing values are filled in, and warn of columns with many of them."""
+    gone = [(name, int(count)) for name, count in zip(names, counts, strict=True) if count]
+    total = sum(count for _, count in gone)
+    which = listed(f"{shown(name)} {count:,}" for name, count in gone)
+    notes.append(
+        f"{total:,} missing value{'s were' if total > 1 else ' was'} filled in from similar rows, "
+        f"by column: {which}"
+    )
+    many = [(name, count / n_rows) for name, count in gone if count > MANY_MISSING * n_rows]
+    if many:
+        worst = listed(f"{shown(name)} {100 * share:.0f} %" for name, share in many)
+        warnings.append(
+            "many values are missing, and clusters may follow those that were filled in: "
+            f"{worst}; name these columns in drop=, or compare with missing='drop'"
+        )
+
+
+def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[Any]) -> None:
+    """Say which columns of whole numbers are too large for float64."""
+    if not table.is_frame:
+        return
+    huge = [
+        table.names[j]
+        for k, j in enumerate(places)
+        if table.data.dtypes.iloc[j].kind in "iu" and np.abs(X[:, k]).max() > 2.0**53
+    ]
+    if huge:
+        notes.append(
+            f"whole numbers above 2^53 lose their last digits: {quoted_names(huge)}; "
+            "if they are ids, name them in id_column= or drop="
+        )
+
+
+def note_kinds(notes: list[str], preparation: Preparation) -> None:
+    """Say how ordinal columns, dates, ids, text and categories were treated."""
+    by_kind: dict[str, list[str]] = {}
+    for name, kind in zip(preparation.numbers_, preparation.number_kinds_, strict=True):
+        by_kind.setdefault(kind.kind, []).append(name)
+    if ordinal := by_kind.get("ordinal"):
+        notes.append(
+            f"ordinal columns count by the order of their values: {quoted_names(ordinal)}"
+        )
+    if dates := by_kind.get("date"):
+        notes.append(f"dates were turned into years with a fraction: {quoted_names(dates)}")
+    left_out = preparation.left_out_
+    guessed = [
+        f"{shown(name)} ({reason})"
+        for name, reason in left_out.items()
+        if preparation.kinds_.get(name) in ("id", "text", "ignore")
+        and name not in (preparation.kinds or {})
+        and reason not in ("not chosen", "names the rows")
+    ]
+    if guessed:
+        notes.append(
+            f"columns of ids or text were left out: {listed(guessed)} "
+            "(kinds={'NAME': 'numeric'} or 'categorical' uses one)"
+        )
+    if described := [name for name, why in left_out.items() if why.startswith("a category that")]:
+        notes.append(
+            f"categories describe the clusters and do not make them: {quoted_names(described)}"
+        )
+    scores = preparation.scores_
+    if scores is not None and preparation.numbers_:
+        leading = list(dict.fromkeys(name for names in scores.leading for name in names))
+        notes.append(
+            f"categories agree with each other, and count as {scores.n_scores} "
+            f"column{'s' if scores.n_scores > 1 else ''}: {quoted_names(leading)}"
+        )

@@ -1,0 +1,195 @@
+"""Columns of numbers as features: long tails shortened, missing values filled in, scaled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.tables.errors import TableError, shown
+from volmar.tables.fills import Filled, Fills, learn_fills
+from volmar.tables.notes import quoted_names
+from volmar.tables.tails import Tails, find_tails
+
+__all__ = ["ColumnMoments", "NumberFeatures", "column_moments", "learn_features"]
+
+_ROWS = 4096  # rows scaled at once
+
+Array = NDArray[np.float64]
+
+
+class ColumnMoments(NamedTuple):
+    """Number of rows, ranges, means and sums of squares about the means of columns."""
+
+    n_rows: int
+    low: Array
+    high: Array
+    mean: Array
+    squares: Array
+
+    def merged(self, other: ColumnMoments) -> ColumnMoments:
+        """Return the moments of the rows of both, by the update of Chan, Golub and LeVeque."""
+        n_rows = self.n_rows + other.n_rows
+        part = other.n_rows / max(n_rows, 1)
+        step = other.mean - self.mean
+        return ColumnMoments(
+            n_rows,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            self.mean + step * part,
+            self.squares + other.squares + step * step * self.n_rows * part,
+        )
+
+    def offsets_and_scales(self, source: str, names: list[str], scale: str) -> tuple[Array, Array]:
+        """Return what is subtracted from columns, and what they are divided by then.
+
+        "minmax" maps the range to [0, 1]; "auto" and "standard" subtract the mean and divide by
+        the standard deviation (of the n rows, not n - 1).
+        """
+        d = len(names)
+        if scale == "none":
+            return np.zeros(d), np.ones(d)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if scale == "minmax":
+                offsets, scales = self.low, self.high - self.low
+            else:
+                offsets, scales = self.mean, np.sqrt(self.squares / self.n_rows)
+        wrong = np.flatnonzero(~(np.isfinite(offsets) & np.isfinite(scales) & (scales > 1e-150)))
+        if wrong.size:
+            j = wrong[0]
+            raise TableError(
+                f"{source}: column {shown(names[j])} runs from {self.low[j]:.3g} to "
+                f"{self.high[j]:.3g}, too near the limits of float64 to be scaled; change its "
+                "unit, or name it in drop="
+            )
+        return offsets, scales
+
+
+def column_moments(X: Array) -> ColumnMoments:
+    """Return the moments of columns without missing values."""
+    n, d = X.shape
+    squares = np.zeros(d)
+    if n == 0:
+        return ColumnMoments(0, np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d), squares)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = X.mean(axis=0)
+        for start in range(0, n, _ROWS):
+            centred = X[start : start + _ROWS] - mean
+            squares += np.einsum("ij,ij->j", centred, centred)
+    return ColumnMoments(n, X.min(axis=0), X.max(axis=0), mean, squares)
+
+
+@dataclass(frozen=True)
+class NumberFeatures:
+    """How columns of numbers become features.
+
+    Attributes
+    ----------
+    tails : Tails or None
+        How long tails are shortened.
+    fills : Fills or None
+        What missing values are filled in with; None where they are dropped or refused.
+    offsets, scales : ndarray of shape (d,)
+        Columns are moved and divided by these.
+    """
+
+    tails: Tails | None
+    fills: Fills | None
+    offsets: Array
+    scales: Array
+
+    def complete(self, X: Array, notes: list[str]) -> tuple[Array, Filled | None]:
+        """Return columns with short tails and no missing values, and what was filled in."""
+        if self.tails is not None:
+            X = _shortened(self.tails, X, notes, fills=self.fills is not None)
+        return (X, None) if self.fills is None else self.fills.fill(X)
+
+    def is_log(self, k: int) -> bool:
+        """Whether a column becomes a log."""
+        return self.tails is not None and bool(np.isfinite(self.tails.shifts[k]))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether counts become logs, so that `dithered` adds noise to them."""
+        return self.tails is not None and bool(self.tails.steps.any())
+
+    def scale_into(self, out: Any, X: Array) -> None:
+        """Write (X - offsets) / scales; in blocks, so that either memory order is read well."""
+        for start in range(0, len(X), _ROWS):
+            rows = slice(start, start + _ROWS)
+            np.subtract(X[rows], self.offsets, out=out[rows])
+            out[rows] /= self.scales
+
+    def dither_into(self, out: Any, rng: np.random.Generator, filled: Filled | None) -> None:
+        """Add noise to features where counts have become logs or values were filled in."""
+        own = out * self.scales + self.offsets
+        if filled is not None:
+            own[filled.rows, filled.columns] = filled.draw(rng)
+        if self.tails is not None:
+            own = self.tails.dithered(own, rng)
+        self.scale_into(out, own)
+
+    def rescaled(self, offsets: Array, scales: Array) -> NumberFeatures:
+        """Return features moved and divided once more.
+
+        With z = (x - a) / s, (z - b) / t is (x - (a + b s)) / (s t).
+        """
+        return replace(
+            self, offsets=self.offsets + offsets * self.scales, scales=self.scales * scales
+        )
+
+
+def learn_features(
+    source: str, names: list[str], X: Array, *, scale: str, fills: bool, notes: list[str]
+) -> tuple[NumberFeatures, Array, Filled | None]:
+    """Learn how columns become features.
+
+    Parameters
+    ----------
+    source, names : str, list of str
+        Of the table and the columns, for messages.
+    X : ndarray of shape (n, d)
+        The columns, NaN for missing values.
+    scale : {"auto", "standard", "minmax", "none"}
+        "auto" is "standard" with tails shortened.
+    fills : bool
+        Whether missing values are filled in; otherwise there are none.
+    notes : list of str
+        Lines are added for logs and outliers.
+
+    Returns
+    -------
+    features : NumberFeatures
+        What was learnt.
+    X : ndarray of shape (n, d)
+        The columns before scaling, complete.
+    filled : Filled or None
+        What was filled in.
+    """
+    tails = find_tails(X) if scale == "auto" else None
+    if tails is not None:
+        if logs := [name for k, name in enumerate(names) if np.isfinite(tails.shifts[k])]:
+            notes.append(
+                f"columns with a long tail were put on a log scale: {quoted_names(logs)} "
+                "(scale='standard' leaves them as they are)"
+            )
+        X = _shortened(tails, X, notes, fills=fills)
+    learnt, filled = None, None
+    if fills:
+        learnt = learn_fills(X)
+        X, filled = learnt.fill(X)
+    offsets, scales = column_moments(X).offsets_and_scales(source, names, scale)
+    return NumberFeatures(tails, learnt, offsets, scales), X, filled
+
+
+def _shortened(tails: Tails, X: Array, notes: list[str], *, fills: bool) -> Array:
+    X, n_far = tails.shorten(X, fills=fills)
+    if n_far:
+        notes.append(
+            f"{n_far:,} value{'s' if n_far > 1 else ''} far outside, ten times as far from "
+            "the median as 95 % of the rows on that side, "
+            + ("counted as missing" if fills else "set to that limit")
+        )
+    return X

@@ -1,0 +1,82 @@
+"""Who imports whom: exactly what the table of docs/design.md says, room by room."""
+
+import ast
+import re
+
+from helpers import ROOT
+
+SOURCE = ROOT / "src" / "volmar"
+DESIGN = ROOT / "docs" / "design.md"
+# Files beside the rooms that any room may import, and that import no room.
+GROUND = {path.stem for path in SOURCE.glob("_*.py")} - {"__init__", "__main__"}
+FAMILIES = {"volume", "margin", "separation", "baselines"}
+
+
+def drawn_map(text):
+    """Return the rooms of the table in its order, each with the rooms it imports."""
+    rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|.*\| ([^|]*) \|$", text, flags=re.MULTILINE)
+    return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in rows}
+
+
+def room_of(path):
+    """Return the room of a file: its folder, or its own name beside the rooms."""
+    inside = path.relative_to(SOURCE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def imported_rooms(code):
+    """Return the names below volmar that some code imports, wherever it does so."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"a relative import in line {node.lineno}"
+            parts = (node.module or "").split(".")
+            if parts[0] == "volmar":
+                found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            named = [alias.name.split(".") for alias in node.names]
+            found |= {parts[1] for parts in named if parts[0] == "volmar" and len(parts) > 1}
+    return found
+
+
+def built_map():
+    """Return what each room imports; the ground and the package's own names left out."""
+    built = {}
+    for path in SOURCE.rglob("*.py"):
+        room = room_of(path)
+        if room not in {"__init__", "__main__"}:
+            built.setdefault(room, set()).update(imported_rooms(path.read_text("utf-8")))
+    return {room: found - GROUND - {room, "__version__"} for room, found in built.items()}
+
+
+def test_rooms_import_what_the_map_says():
+    built = built_map()
+    assert not [name for name in GROUND if built.pop(name)]
+    drawn = drawn_map(DESIGN.read_text("utf-8"))
+    assert set(built) == set(drawn)
+    different = {
+        room: {
+            "not on it": built[room] - drawn[room],
+            "only on it": drawn[room] - built[room],
+        }
+        for room in built
+        if built[room] != drawn[room]
+    }
+    assert not different
+
+
+def test_the_map_has_an_order():
+    """A room imports rooms above it only, and no family imports another."""
+    drawn = drawn_map(DESIGN.read_text("utf-8"))
+    order = list(drawn)
+    for place, (room, imports) in enumerate(drawn.items()):
+        assert imports <= set(order[:place]), room
+    assert not [room for room in FAMILIES if drawn[room] & FAMILIES]
+
+
+def test_the_reading_of_code_and_map():
+    code = "def f():\n    from volmar.base import Result\n    import volmar.cli.app\n"
+    assert imported_rooms(code) == {"base", "cli"}
+    assert imported_rooms("from volmar import rows, MSPC") == {"rows", "MSPC"}
+    table = "| room | x | y |\n|---|---|---|\n| `rows/` | a \\| b | - |\n| `b.py` | c | `rows` |\n"
+    assert drawn_map(table) == {"rows": set(), "b": {"rows"}}
