@@ -14,6 +14,11 @@ from volmar import MSPC
 from volmar.diagnostics import ResamplingStability, stability
 
 
+@pytest.fixture(scope="module")
+def noise():
+    return np.random.default_rng(3).normal(size=(240, 4))
+
+
 @pytest.mark.parametrize(
     "estimator",
     [

@@ -90,6 +90,7 @@ def test_three_clusters_have_no_border():
         fitted_border(np.arange(60) % 3, X, np.zeros(4), np.random.default_rng(0), name="Some")
 
 
+@pytest.mark.slow
 def test_many_rows_in_many_dimensions_do_not_make_a_curved_valley():
     """Walks that start near the border lead sideways: only so many rows are asked."""
     rejected = 0

@@ -19,6 +19,7 @@ from volmar.diagnostics.column_features import (
     n_rows_of,
     table_columns,
 )
+from volmar.metrics.contingency import random_ranks
 
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
@@ -277,13 +278,9 @@ def sampled_rows(
     n = codes.size
     if n <= count:
         return np.arange(n)
-    order = rng.permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]
-    sizes = np.bincount(codes)
-    wanted = np.minimum(sizes, np.maximum(at_least, np.ceil(count * sizes / n).astype(int)))
-    starts = np.cumsum(sizes) - sizes
-    rank = np.arange(n) - np.repeat(starts, sizes)
-    return np.sort(order[rank < np.repeat(wanted, sizes)])
+    order, ranks = random_ranks(codes, rng)
+    wanted = np.maximum(at_least, np.ceil(count * np.bincount(codes) / n))
+    return np.sort(order[ranks < wanted[codes[order]]])
 
 
 def take_rows(X: Any, rows: NDArray) -> Any:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once, is_sparse
-from volmar.metrics.contingency import encode_labels
+from volmar.metrics.contingency import encode_labels, random_ranks
 from volmar.metrics.separation_bound import kappa2_bound, probability
 from volmar.rows import RowSource, as_rows, is_dask
 from volmar.rows.standardized import CONSTANT
@@ -351,12 +351,9 @@ def _halves(
             f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
             "smallest; merge or drop such clusters, or pass cross_fit=False."
         )
-    order = check_random_state(random_state).permutation(codes.size)
-    grouped = order[np.argsort(codes[order], kind="stable")]
-    starts = np.flatnonzero(np.diff(codes[grouped], prepend=-1))
-    rank = np.arange(codes.size) - np.repeat(starts, sizes)
+    order, ranks = random_ranks(codes, check_random_state(random_state))
     halves = np.empty(codes.size, dtype=np.intp)
-    halves[grouped] = rank % 2
+    halves[order] = ranks % 2
     return halves
 
 
