@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from volmar._checks import check_weight_range
+from volmar.base.validation import check_start_labels
 from volmar.rows import (
     BlockRows,
     BlockTable,
@@ -17,6 +18,7 @@ from volmar.rows import (
     as_table,
     is_dask,
     is_in_memory,
+    lazy_vector,
 )
 from volmar.rows.blocks.sums import Squares
 
@@ -25,6 +27,7 @@ __all__ = [
     "check_block_weights",
     "check_blocks",
     "check_entries",
+    "given_start",
     "is_dask_frame",
     "lazily",
     "refuse_blocks",
@@ -128,6 +131,13 @@ def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
     return (given == values[1]).astype(np.int64)
 
 
+def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
+    """Return start labels that a user gave as 0 to k - 1, for rows in memory or in blocks."""
+    if is_in_memory(X):
+        return check_start_labels(name, labels, X.shape[0], k)
+    return check_block_labels(name, X, labels)
+
+
 def is_dask_frame(X: Any) -> bool:
     """Whether X is a dask DataFrame, whose predictions have its index and partitions."""
     return is_dask(X) and hasattr(X, "to_dask_array")
@@ -197,12 +207,10 @@ class _BlockCall:
 
 def with_dask_vectors(result: Any) -> Any:
     """Return a result whose vectors over rows in blocks are lazy dask arrays."""
-    found = {
-        field.name: getattr(result, field.name).to_dask()
-        for field in fields(result)
-        if isinstance(getattr(result, field.name), RowVector)
-    }
-    return replace(result, **found) if found else result
+    values = {one.name: getattr(result, one.name) for one in fields(result)}
+    found = {name: lazy_vector(value) for name, value in values.items()}
+    changed = {name: value for name, value in found.items() if value is not values[name]}
+    return replace(result, **changed) if changed else result
 
 
 def without_vectors(estimator: Any) -> Any:

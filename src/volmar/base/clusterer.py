@@ -50,9 +50,6 @@ from volmar.metrics import separation_along
 from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 
-# Largest separation of a symmetric density with one hump, cut in its middle (see
-# `separation_along`); the uniform density attains it.
-ONE_HUMP = 0.75
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
@@ -86,8 +83,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold an entry for each row, which a split of the rows would break.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
-    _finds_number: ClassVar[tuple[str, ...]] = ("auto",)
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
@@ -228,8 +223,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if auto and isinstance(X, BlockTable):
             self._fit_sample(given, X, weights)
         elif auto:
-            at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
-            self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
+            self._fit_tree(X, weights, range(n_samples - 1))
         elif self.n_clusters < self._min_clusters:
             labels = as_rows(X).full(0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
@@ -257,9 +251,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._set_result(result)
         self._publish(problem, result)
 
-    def _fit_tree(
-        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
-    ) -> None:
+    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
         """Find clusters by splitting X, and its parts, in two."""
         for name in self._row_parameters:
             value: Any = getattr(self, name, None)
@@ -280,7 +272,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
             steps=steps,
             seeds=check_random_state(self.random_state),
-            at_least=at_least,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if self.n_clusters == "auto" else None,
@@ -297,11 +288,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return result.renumbered(order)
 
     def _check_finds_number(self) -> None:
-        name, words = type(self).__name__, self._finds_number
-        if self.n_clusters not in words:
+        name = type(self).__name__
+        if self.n_clusters != "auto":
             raise ValueError(
-                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))} "
-                f"for {name}, got {self.n_clusters!r}."
+                "n_clusters must be an integer (at least 1) or 'auto' for "
+                f"{name}, got {self.n_clusters!r}."
             )
         if self._is_pairwise():
             raise ValueError(

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import check_block_labels, require_in_memory
-from volmar.base.numbering import ask_sizes
 from volmar.base.validation import (
     check_choice,
     check_count,
@@ -36,7 +35,7 @@ from volmar.margin.engine.unequal_sizes import (
     unequal_start,
 )
 from volmar.margin.feature_space.views import View
-from volmar.rows import BlockTable, drawn_rows
+from volmar.rows import BlockTable, cluster_sizes, drawn_rows
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Starts to compare.
@@ -248,7 +247,7 @@ class MarginClusterer(Clusterer):
             result = self._descend(problem, labels, float(self.C))
         if result.labels.size:
             view.source.prefetch(
-                lambda: (np.ptp(result.labels), ask_sizes(result.labels, prepared.weights))
+                lambda: (np.ptp(result.labels), cluster_sizes(result.labels, prepared.weights, 2))
             )
         return self._checked(result, problem)
 

@@ -10,10 +10,14 @@ from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.table import BlockTable
 from volmar.rows.dense import DenseRows
+from volmar.rows.mapped import MappedRows
 from volmar.rows.protocol import FeatureMap, RowSource
 from volmar.rows.sparse import SparseRows
 
-__all__ = ["as_rows", "features_of", "scale_gamma"]
+__all__ = ["as_rows", "features_of", "mapped_rows", "scale_gamma"]
+
+# Features up to this size are held at once.
+FEATURE_BYTES = 2**28
 
 
 def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
@@ -63,6 +67,29 @@ def features_of(feature_map: FeatureMap, X: Any) -> Any:
     ndarray of shape (n, D) or BlockTable
     """
     return X.mapped(feature_map) if isinstance(X, BlockTable) else feature_map.transform(X)
+
+
+def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -> RowSource:
+    """Return the row source of the features of the rows of X.
+
+    Features of up to 256 MB are held; larger ones, and those of rows in blocks, are computed as
+    they are read.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+    sample_weight : vector over the rows, optional
+        Sample weights.
+    """
+    if isinstance(X, BlockTable):
+        return as_rows(X.mapped(feature_map), sample_weight=sample_weight)
+    width = feature_map.transform(X[:1]).shape[1]
+    if X.shape[0] * width * X.dtype.itemsize > FEATURE_BYTES:
+        return MappedRows(X, feature_map, sample_weight=sample_weight)
+    return as_rows(feature_map.transform(X), sample_weight=sample_weight)
 
 
 def scale_gamma(X: Any, sample_weight: Any = None) -> float:

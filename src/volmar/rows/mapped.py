@@ -25,7 +25,7 @@ class MappedRows(TiledRows):
         The points, dense or sparse.
     feature_map : fitted feature map
         Anything whose ``transform`` turns rows into rows of a dense array: `NystroemMap`,
-        `KernelPCAMap`, `CholeskyMap`, or a transformer of scikit-learn's.
+        `KernelPCAMap`, or a transformer of scikit-learn's.
     sample_weight : array of shape (n,), optional
         Sample weights, not negative.
     offset : array of shape (D,), optional
