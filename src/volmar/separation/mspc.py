@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 from volmar._clones import silent_clone
 from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
-from volmar.base.splitting import CellSplit
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import cluster_order
+from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.evidence import HeldOutTest
 from volmar.rows import (

@@ -442,8 +442,8 @@ def written_kind(path: AnyPath) -> str:
 def _pyarrow() -> tuple[Any, Any]:
     """Return the modules pyarrow and pyarrow.parquet."""
     try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.parquet as pq
+        import pyarrow as pa
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as error:
         raise need("pyarrow") from error
     return pa, pq
