@@ -15,12 +15,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._checks import check_sample_weight
 from volmar._clones import silent_clone
 from volmar.base.blocks import (
-    check_block_weights,
     check_blocks,
-    check_entries,
+    check_weights,
     is_dask_frame,
     lazily,
     refuse_blocks,
@@ -47,7 +45,7 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
+from volmar.rows import RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -208,19 +206,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
-        weights: Any
-        if isinstance(X, BlockTable):
-            weights = check_block_weights(X, sample_weight)
-            check_entries(X, lambda: self._ask_first(as_rows(X, sample_weight=weights)))
-        else:
-            weights = check_sample_weight(sample_weight, n_samples)
+        weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Lower n_clusters."
             )
-        if auto and isinstance(X, BlockTable):
+        if auto and is_dask(given):
             self._fit_sample(given, X, weights)
         elif auto:
             self._fit_tree(X, weights, range(n_samples - 1))
@@ -323,7 +316,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Fit the split that held-out rows have confirmed; None where there is none."""
         return confirmed_split(self, X, weights, seed, outcome)
 
-    def _fit_sample(self, given: Any, X: BlockTable, weights: Any) -> None:
+    def _fit_sample(self, given: Any, X: Any, weights: Any) -> None:
         """Find the clusters of a sample of rows in blocks; the labels of all rows are lazy."""
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
+    from volmar.rows.convert import mapped_scores as mapped_scores
     from volmar.rows.convert import scale_gamma as scale_gamma
     from volmar.rows.dense import DenseRows as DenseRows
     from volmar.rows.draw import drawn_by_weight as drawn_by_weight

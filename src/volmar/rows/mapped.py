@@ -59,5 +59,9 @@ class MappedRows(TiledRows):
         shape = (self.X.shape[0], first.shape[1])
         super().__init__(shape, first.dtype, sample_weight, offset)
 
+    @property
+    def _widest(self) -> int:
+        return max(self.n_features, self.X.shape[1])
+
     def _tile(self, rows: slice | np.ndarray) -> np.ndarray:
         return self.feature_map.transform(self.X[rows])

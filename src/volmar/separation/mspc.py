@@ -16,7 +16,7 @@ from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import cluster_order
-from volmar.base.splitting import CellSplit
+from volmar.base.splitting import CellSplit, fit_in_two
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.evidence import HeldOutTest
 from volmar.rows import (
@@ -408,17 +408,15 @@ class MSPC(KernelMixin, WeightedClusterer):
         return share
 
     def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        model.min_cluster_size = self._minimum_in_part(X.shape[0], weights)
-        return model.fit(X, sample_weight=weights)
+        size = self._minimum_in_part(X.shape[0], weights)
+        return fit_in_two(self, X, weights, seed, min_cluster_size=size)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
         if np.ptp(sides) == 0 or is_wide(X):
             return None
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed, init=sides)
         try:
-            model.min_cluster_size = self._minimum_in_part(X.shape[0], weights)
-            return model.fit(X, sample_weight=weights)
+            size = self._minimum_in_part(X.shape[0], weights)
+            return fit_in_two(self, X, weights, seed, init=sides, min_cluster_size=size)
         except ValueError:
             return None
 
