@@ -8,30 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from helpers.cli import invoke
+from sklearn.base import clone
 
 from volmar import MSPC, TableClusterer
 from volmar.cli import cluster_blocks
-from volmar.cli.app import app
-from volmar.cli.cluster import Asked, command_for_two
-from volmar.cli.methods import clusterer_names, make_method, parse_settings
+from volmar.cli.cluster import command_for_two
+from volmar.cli.methods import make_method, parse_settings
 from volmar.datasets import make_blobs, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.models import load_model
 from volmar.report import evidence_of
+from volmar.table_clusterer import clusterer_names
 
 pandas = pytest.importorskip("pandas")
-
-
-@pytest.fixture
-def invoke():
-    return lambda *arguments: CliRunner().invoke(
-        app, [str(a) for a in arguments], catch_exceptions=False
-    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +53,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
+def test_a_table_with_ids_text_and_gaps(people, tmp_path):
     path, group = people
     labels, page, model = (tmp_path / name for name in ("labels.csv", "report.html", "m.volmar"))
     result = invoke(
@@ -84,7 +77,7 @@ def test_a_table_with_ids_text_and_gaps(invoke, people, tmp_path):
     assert [row["label"] for row in read(again)] == [row["label"] for row in rows]
 
 
-def test_categories_describe_with_a_note(invoke, people):
+def test_categories_describe_with_a_note(people):
     arguments = ("cluster", people[0], "--id", "name", "--missing", "drop", "-k", 2)
     result = invoke(*arguments)
     assert result.exit_code == 0
@@ -96,7 +89,7 @@ def test_categories_describe_with_a_note(invoke, people):
     assert "'region'" not in result.stderr
 
 
-def test_noise_is_not_split(invoke, tmp_path):
+def test_noise_is_not_split(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 4))
     np.save(tmp_path / "noise.npy", X)
     out, page = tmp_path / "labels.csv", tmp_path / "page.html"
@@ -119,7 +112,7 @@ def test_noise_is_not_split(invoke, tmp_path):
     assert "no evidence supports it" in result.output
 
 
-def test_the_best_split_is_shown_only_where_it_is_quick(invoke, tmp_path, monkeypatch):
+def test_the_best_split_is_shown_only_where_it_is_quick(tmp_path, monkeypatch):
     from volmar.report import judging
 
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
@@ -131,22 +124,20 @@ def test_the_best_split_is_shown_only_where_it_is_quick(invoke, tmp_path, monkey
 
 
 def test_the_command_for_two_keeps_the_other_options():
-    asked = Asked(
-        source="my table.csv",
-        method="SoftLabelMVC",
-        columns=("a", "b c"),
+    settings = {"C": 5, "init": "kmeans", "anneal": (1, 2), "mode": "default"}
+    clusterer = TableClusterer(
+        clusterer=make_method("cpmmc", 2, 3, settings),
+        columns=["a", "b c"],
         id_column="name",
         scale="none",
         missing="drop",
-        settings={"n_neighbors": 5, "affinity": "rbf", "anneal": (1, 2)},
-        seed=3,
-        out=Path("labels.csv"),
+        random_state=3,
     )
-    words = shlex.split(command_for_two(asked))
+    words = shlex.split(command_for_two("my table.csv", clusterer))
     assert words[:3] == ["volmar", "cluster", "my table.csv"]
     pairs = list(zip(words[3::2], words[4::2], strict=True))
     assert pairs == [
-        ("--method", "SoftLabelMVC"),
+        ("--method", "CPMMC"),
         ("--n-clusters", "2"),
         ("--columns", "a"),
         ("--columns", "b c"),
@@ -154,14 +145,18 @@ def test_the_command_for_two_keeps_the_other_options():
         ("--scale", "none"),
         ("--missing", "drop"),
         ("--seed", "3"),
-        ("--set", "n_neighbors=5"),
-        ("--set", "affinity=rbf"),
+        ("--set", "C=5"),
         ("--set", "anneal=[1, 2]"),
+        ("--set", "init=kmeans"),
     ]
-    assert parse_settings([text for name, text in pairs if name == "--set"]) == asked.settings
+    assert parse_settings([text for name, text in pairs if name == "--set"]) == {
+        "C": 5,
+        "anneal": (1, 2),
+        "init": "kmeans",
+    }
 
 
-def test_curved_methods_find_the_number_themselves(invoke, tmp_path):
+def test_curved_methods_find_the_number_themselves(tmp_path):
     X, _ = make_two_moons(400, noise=0.05, random_state=0)
     np.save(tmp_path / "moons.npy", X)
     page = tmp_path / "page.html"
@@ -176,7 +171,7 @@ def test_curved_methods_find_the_number_themselves(invoke, tmp_path):
     assert "There is more than one group (p ≤ " in result.output
 
 
-def test_a_ring_is_one_group(invoke, tmp_path):
+def test_a_ring_is_one_group(tmp_path):
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 500)
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.normal(size=(500, 2))
@@ -201,7 +196,7 @@ def test_merged_parts_are_reported():
     assert merged.sentence.startswith("2 parts of the tree were merged into one cluster")
 
 
-def test_three_groups_are_three(invoke, tmp_path):
+def test_three_groups_are_three(tmp_path):
     rng = np.random.default_rng(0)
     corners = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 1.0], [4.0, 8.0, 0.0]])
     X = rng.normal(size=(600, 3)) + corners[rng.integers(0, 3, 600)]
@@ -213,14 +208,14 @@ def test_three_groups_are_three(invoke, tmp_path):
     assert len(read(out)) == 600
 
 
-def test_a_built_in_set(invoke):
+def test_a_built_in_set():
     result = invoke("cluster", "digits-3v8", "--n-clusters", 2)
     assert result.exit_code == 0
     assert "357 rows" in result.output
 
 
 @pytest.mark.parametrize("method", clusterer_names())
-def test_every_method_by_its_name(invoke, method, tmp_path):
+def test_every_method_by_its_name(method, tmp_path):
     X, _ = make_blobs(60, n_features=3, random_state=0)
     np.save(tmp_path / "x.npy", X)
     out = tmp_path / "labels.csv"
@@ -230,7 +225,7 @@ def test_every_method_by_its_name(invoke, method, tmp_path):
 
 
 @pytest.mark.parametrize("method", clusterer_names())
-def test_every_method_finds_the_number(invoke, method, tmp_path):
+def test_every_method_finds_the_number(method, tmp_path):
     X, _ = make_blobs(100, n_features=3, random_state=0)
     np.save(tmp_path / "x.npy", X)
     result = invoke("cluster", tmp_path / "x.npy", "-m", method)
@@ -239,7 +234,7 @@ def test_every_method_finds_the_number(invoke, method, tmp_path):
     assert "The split was found on one half of the rows and seen again" in result.output
 
 
-def test_one_cluster_is_saved_and_predicted(invoke, tmp_path):
+def test_one_cluster_is_saved_and_predicted(tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).normal(size=(100, 2)))
     model, out = tmp_path / "m.volmar", tmp_path / "labels.csv"
     for options in ((), ("-k", 1), ("-m", "SoftLabelMVC", "-k", 1)):
@@ -251,7 +246,7 @@ def test_one_cluster_is_saved_and_predicted(invoke, tmp_path):
         assert {row["label"] for row in read(out)} == {"0"}
 
 
-def test_the_saved_model_takes_tables_in_python(invoke, people, tmp_path):
+def test_the_saved_model_takes_tables_in_python(people, tmp_path):
     path, _ = people
     model, out = tmp_path / "m.volmar", tmp_path / "labels.csv"
     result = invoke("cluster", path, "--id", "name", "-k", 2, "--save", model, "-o", out)
@@ -264,7 +259,7 @@ def test_the_saved_model_takes_tables_in_python(invoke, people, tmp_path):
     assert saved.model.predict(pandas.read_csv(path)).tolist() == labels
 
 
-def test_the_summary_for_scripts(invoke, people, tmp_path):
+def test_the_summary_for_scripts(people, tmp_path):
     path, _ = people
     summary, out = tmp_path / "summary.json", tmp_path / "labels.csv"
     arguments = ("cluster", path, "--id", "name", "--missing", "drop", "--drop", "region")
@@ -282,7 +277,7 @@ def test_the_summary_for_scripts(invoke, people, tmp_path):
     assert "--force" in result.stderr
 
 
-def test_pictures_of_a_run(invoke, people, tmp_path):
+def test_pictures_of_a_run(people, tmp_path):
     pytest.importorskip("matplotlib")
     path, _ = people
     folder = tmp_path / "pictures"
@@ -301,7 +296,7 @@ def test_pictures_of_a_run(invoke, people, tmp_path):
     assert "is a file" in result.stderr
 
 
-def test_the_level_and_the_maximum_number(invoke, people, tmp_path):
+def test_the_level_and_the_maximum_number(people, tmp_path):
     path, _ = people
     summary = tmp_path / "summary.json"
     arguments = ("cluster", path, "--id", "name", "--json", summary)
@@ -321,7 +316,7 @@ def test_the_level_and_the_maximum_number(invoke, people, tmp_path):
     assert result.exit_code == 2
 
 
-def test_rows_are_written_with_their_cluster(invoke, people, tmp_path):
+def test_rows_are_written_with_their_cluster(people, tmp_path):
     path, _ = people
     arguments = ("cluster", path, "--id", "name", "--missing", "drop", "-k", 2)
     labels, rows = tmp_path / "labels.csv", tmp_path / "rows.csv"
@@ -340,7 +335,7 @@ def test_rows_are_written_with_their_cluster(invoke, people, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
-def test_labels_by_the_suffix_of_the_file(invoke, people, tmp_path, suffix):
+def test_labels_by_the_suffix_of_the_file(people, tmp_path, suffix):
     pytest.importorskip("pyarrow")
     path, _ = people
     out = tmp_path / f"labels{suffix}"
@@ -416,7 +411,7 @@ def wrong(tmp_path):
     }
 
 
-def test_wrong_input_is_one_line(invoke, tmp_path, subtests):
+def test_wrong_input_is_one_line(tmp_path, subtests):
     for name, (arguments, says) in wrong(tmp_path).items():
         with subtests.test(name):
             result = invoke("cluster", *arguments)
@@ -428,13 +423,13 @@ def test_wrong_input_is_one_line(invoke, tmp_path, subtests):
             assert "Traceback" not in result.output
 
 
-def test_settings_are_checked_before_the_table_is_read(invoke, tmp_path):
+def test_settings_are_checked_before_the_table_is_read(tmp_path):
     result = invoke("cluster", tmp_path / "nowhere.csv", "--set", "nosuch=1")
     assert result.exit_code == 2
     assert "--set nosuch" in result.stderr
 
 
-def test_commands_that_are_none(invoke):
+def test_commands_that_are_none():
     result = invoke("nosuch")
     assert result.exit_code == 2
     assert result.stderr == "volmar: No such command 'nosuch'. See volmar --help.\n"
@@ -444,7 +439,7 @@ def test_commands_that_are_none(invoke):
 
 
 @pytest.fixture
-def saved(invoke, tmp_path):
+def saved(tmp_path):
     """A table without gaps, and a model of it."""
     X, _ = make_blobs(100, n_features=3, random_state=0)
     table, model = tmp_path / "x.csv", tmp_path / "m.volmar"
@@ -454,7 +449,7 @@ def saved(invoke, tmp_path):
     return table, model
 
 
-def test_predict_refuses_in_a_line(invoke, saved, tmp_path, subtests):
+def test_predict_refuses_in_a_line(saved, tmp_path, subtests):
     table, model = saved
     (tmp_path / "gaps.csv").write_text("a,b,c\n1,,3\n")
     (tmp_path / "parts").mkdir()
@@ -476,7 +471,7 @@ def test_predict_refuses_in_a_line(invoke, saved, tmp_path, subtests):
             assert says in result.stderr
 
 
-def test_a_model_of_another_version_is_a_sentence(invoke, saved, monkeypatch):
+def test_a_model_of_another_version_is_a_sentence(saved, monkeypatch):
     from volmar.models import store
 
     table, model = saved
@@ -487,7 +482,7 @@ def test_a_model_of_another_version_is_a_sentence(invoke, saved, monkeypatch):
     assert "UserWarning" not in result.stderr
 
 
-def test_predict_refuses_what_is_no_model(invoke, people, tmp_path):
+def test_predict_refuses_what_is_no_model(people, tmp_path):
     (tmp_path / "rubbish.volmar").write_bytes(b"rubbish")
     result = invoke("predict", tmp_path / "rubbish.volmar", people[0])
     assert result.exit_code == 2
@@ -496,14 +491,14 @@ def test_predict_refuses_what_is_no_model(invoke, people, tmp_path):
     assert result.exit_code == 2
 
 
-def test_info(invoke):
+def test_info():
     result = invoke("info")
     assert result.exit_code == 0
     assert "scikit-learn" in result.output
     assert "extra dask" in result.output
 
 
-def test_a_folder_goes_by_blocks(invoke, tmp_path):
+def test_a_folder_goes_by_blocks(tmp_path):
     pytest.importorskip("dask")
     X, _ = make_blobs(3000, n_features=4, random_state=0)
     folder = tmp_path / "parts"
@@ -531,7 +526,7 @@ def test_a_folder_goes_by_blocks(invoke, tmp_path):
     assert "--append takes a single file" in result.stderr
 
 
-def test_a_folder_of_noise_is_one_cluster(invoke, tmp_path):
+def test_a_folder_of_noise_is_one_cluster(tmp_path):
     pytest.importorskip("dask")
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=list("abc"))
     folder = tmp_path / "parts"
@@ -547,7 +542,7 @@ def test_a_folder_of_noise_is_one_cluster(invoke, tmp_path):
     assert "if you insist" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_blocks_keep_the_split_that_was_tested(invoke, tmp_path, monkeypatch):
+def test_blocks_keep_the_split_that_was_tested(tmp_path, monkeypatch):
     """The fit to all rows is by other means than the search, and may end in another split."""
     pytest.importorskip("dask")
     X, _ = make_blobs(600, n_features=4, random_state=0)
@@ -557,12 +552,12 @@ def test_blocks_keep_the_split_that_was_tested(invoke, tmp_path, monkeypatch):
         frame = pandas.DataFrame(X[300 * i : 300 * (i + 1)], columns=list("abcd"))
         frame.to_csv(folder / f"part-{i}.csv", index=False)
 
-    def other_split(*_):
-        model = make_method("MSPC", 2, 0, {})
+    def other_split(clusterer):
+        model = clone(clusterer.clusterer)
         model.fit = lambda _: MSPC(2, random_state=0).fit(X[:, ::-1] ** 2)
         return model
 
-    monkeypatch.setattr(cluster_blocks, "make_method", other_split)
+    monkeypatch.setattr(cluster_blocks, "_in_two", other_split)
     result = invoke("cluster", folder, "-o", tmp_path / "labels.csv")
     assert result.exit_code == 0, result.output
     assert "another split than the one that was tested" in result.output
@@ -572,7 +567,7 @@ def test_blocks_keep_the_split_that_was_tested(invoke, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_number", [False, True])
-def test_ids_of_a_folder_belong_to_the_rows_that_are_left(invoke, tmp_path, is_number):
+def test_ids_of_a_folder_belong_to_the_rows_that_are_left(tmp_path, is_number):
     pytest.importorskip("dask")
     X, y = make_blobs(600, n_features=4, random_state=0)
     frame = pandas.DataFrame(X, columns=list("abcd"))
@@ -645,7 +640,7 @@ def test_ctrl_c_stops_cleanly(tmp_path):
     assert not list(tmp_path.glob("*labels*"))
 
 
-def test_the_report_describes_the_columns_of_the_table(invoke, people, tmp_path, monkeypatch):
+def test_the_report_describes_the_columns_of_the_table(people, tmp_path, monkeypatch):
     path, group = people
     page = tmp_path / "report.html"
     arguments = ["cluster", path, "--id", "name", "--missing", "impute", "-k", "2"]
