@@ -11,7 +11,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reproduction.page_parts import Grid, Part, make_page
+from reproduction.page_sections import Part, make_page
+from reproduction.page_tables import Grid
 from volmar._files import write_atomically
 from volmar._version import __version__
 from volmar.report.environment import page_environment

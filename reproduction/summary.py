@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from statistics import mean, stdev, variance
+from statistics import mean, stdev
 
 import numpy as np
 from scipy import stats
@@ -223,27 +223,22 @@ def _value(result: CellResult) -> float:
 
 
 def _alike(one: Mapping[str, float], other: Mapping[str, float], *, paired: bool) -> bool:
-    """Whether Student's t-test at 5 % does not tell two methods apart."""
+    """Whether Student's t-test at 5 % does not separate two methods."""
+    a, b = list(one.values()), list(other.values())
     if paired:
         common = sorted(one.keys() & other.keys())
-        differences = [one[key] - other[key] for key in common]
-        if len(common) < 2:
-            return False
-        error = stdev(differences) / math.sqrt(len(common))
-        return _small(mean(differences), error, len(common) - 1)
-    a, b = list(one.values()), list(other.values())
+        a, b = [one[key] for key in common], [other[key] for key in common]
     if min(len(a), len(b)) < 2:
         return False
-    freedom = len(a) + len(b) - 2
-    pooled = ((len(a) - 1) * variance(a) + (len(b) - 1) * variance(b)) / freedom
-    return _small(mean(a) - mean(b), math.sqrt(pooled * (1 / len(a) + 1 / len(b))), freedom)
-
-
-def _small(difference: float, error: float, freedom: int) -> bool:
-    """Whether a difference is within its error; without one, zero is and all else is not."""
-    if error < 1e-12:
-        return abs(difference) < 1e-12
-    return bool(2 * stats.t.sf(abs(difference) / error, freedom) > LEVEL)
+    spread = np.ptp(np.subtract(a, b)) if paired else max(np.ptp(a), np.ptp(b))
+    if spread < 1e-12:
+        # Without any variance the statistic is undefined: only equal means are alike.
+        return abs(mean(a) - mean(b)) < 1e-12
+    if paired:
+        test = stats.ttest_rel(a, b)
+    else:
+        test = stats.ttest_ind_from_stats(mean(a), stdev(a), len(a), mean(b), stdev(b), len(b))
+    return bool(test.pvalue > LEVEL)
 
 
 def make_lines(results: Results) -> list[Line]:

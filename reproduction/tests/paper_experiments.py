@@ -1,9 +1,7 @@
 """Small experiments that several files of tests share."""
 
 import volmar
-from reproduction import (
-    CellResult,
-)
+from reproduction import CellResult
 
 SMALL = """
 title = "A small table"

@@ -1,10 +1,6 @@
 """Experiments without data, and made-up results of their cells."""
 
-from reproduction import (
-    CellResult,
-    Results,
-    make_lines,
-)
+from reproduction import CellResult, Results, make_lines
 
 TABLE = """
 title = "A table"

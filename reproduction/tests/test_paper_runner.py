@@ -1,7 +1,6 @@
-"""The papers' runner and store: kills, failures, workers, packed results, times."""
+"""The papers' runner: kills, failures, workers, times."""
 
 import json
-import lzma
 import math
 import os
 import signal
@@ -15,14 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from paper_experiments import (
-    ESTIMATORS,
-    PATIENT,
-    SIZES,
-    SMALL,
-    made_up,
-    own,
-)
+from paper_experiments import ESTIMATORS, PATIENT, SIZES, made_up, own
 
 import volmar
 from reproduction import (
@@ -45,11 +37,6 @@ from volmar import NormalizedSpectralClustering
 from volmar.datasets import load
 from volmar.graphs import make_similarity
 from volmar.metrics import clustering_error, pair_f_measure
-
-
-@pytest.fixture
-def experiment():
-    return parse_experiment("small", SMALL)
 
 
 @pytest.fixture
@@ -372,80 +359,6 @@ def test_workers_that_cannot_start_end_the_run(experiment, tmp_path, monkeypatch
     with pytest.raises(RuntimeError, match=r"jobs: .*\(it ended\); take jobs=1, and in a script"):
         run_cells(experiment.cells(), store, jobs=2)
     assert store.read() == {}
-
-
-# ------------------------------------------------------------------------------------ store
-
-
-def test_packing_keeps_results_and_goes_on_beside_them(experiment, tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
-    cells = list(experiment.cells())
-    results = [made_up(cell, i / 100, 1 + i / 1e6) for i, cell in enumerate(cells)]
-    results[3] = made_up(cells[3], None, status="ValueError: no")
-    for result in results[:8]:
-        store.append(result)
-    store.pack()
-    assert not store.path.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["cells.jsonl.xz"]
-    read = store.read()
-    assert read.keys() == {cell.key for cell in cells[:8]}
-    for result in results[:8]:
-        packed = read[result.cell.key]
-        assert packed == replace(result, seconds=float(f"{result.seconds:.3g}"))
-    # Later lines win over packed ones.
-    again = replace(results[0], value=0.5, seconds=7.0)
-    for result in (again, *results[8:]):
-        store.append(result)
-    assert store.read()[cells[0].key] == again
-    assert len(store.read()) == len(cells)
-    assert stored_results(cells, store).keys() == {cell.key for cell in cells}
-    store.pack()
-    assert Store(store.path).read()[cells[0].key] == again
-    assert len(store.read()) == len(cells)
-
-
-def test_packing_twice_gives_the_same_bytes(experiment, tmp_path):
-    cells = list(experiment.cells())
-    texts = []
-    for name, order in (("a", cells), ("b", cells[::-1])):
-        store = Store(tmp_path / f"{name}.jsonl")
-        for cell in order:
-            store.append(made_up(cell, 0.25, 0.123456 + cell.seed))
-        store.pack()
-        texts.append(store.packed.read_bytes())
-        store.pack()
-        assert store.packed.read_bytes() == texts[-1]
-    assert texts[0] == texts[1]
-    lines = lzma.decompress(texts[0]).decode().splitlines()
-    assert len(lines) == len(cells)
-    assert all(json.loads(line)["seconds"] == pytest.approx(0.123456, abs=3.01) for line in lines)
-
-
-def test_packed_cells_are_not_run_again(experiment, tmp_path, monkeypatch):
-    store = Store(tmp_path / "cells.jsonl")
-    cells = list(experiment.cells(1))
-    first = run_cells(cells, store)
-    store.pack()
-    monkeypatch.setattr(runner_module, "run_cell", lambda cell: pytest.fail("it ran again"))
-    second = run_cells(cells, store)
-    assert {k: r.value for k, r in second.items()} == {k: r.value for k, r in first.items()}
-    assert not store.path.exists()
-
-
-def test_a_packed_file_that_is_damaged_is_named(experiment, tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
-    store.append(made_up(next(experiment.cells()), 0.1))
-    store.pack()
-    store.packed.write_bytes(store.packed.read_bytes()[:-20])
-    with pytest.raises((ValueError, OSError), match=r"cells\.jsonl\.xz"):
-        store.read()
-
-
-def test_a_failed_value_may_be_zero_but_not_missing(experiment, tmp_path):
-    store = Store(tmp_path / "cells.jsonl")
-    result = made_up(next(experiment.cells()), 0.0)
-    store.append(result)
-    assert not store.read()[result.cell.key].failed
 
 
 # ------------------------------------------------------------------------- agreements, times

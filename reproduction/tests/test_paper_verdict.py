@@ -14,37 +14,7 @@ from reproduction import (
     load_experiment,
     parse_experiment,
 )
-from reproduction import summary as summary_module
 from reproduction.store import NO_DATA
-
-
-@pytest.fixture
-def table():
-    return parse_experiment("table", TABLE)
-
-
-@pytest.fixture
-def curves():
-    return parse_experiment("curves", CURVES)
-
-
-@pytest.fixture
-def correlation():
-    return parse_experiment("correlation", CORRELATION)
-
-
-@pytest.fixture
-def printed(monkeypatch):
-    """Set what the paper prints: data set and method to value and error, or None for N/A."""
-
-    def set_to(figures):
-        known = {key: value for key, value in figures.items() if value is not None}
-        monkeypatch.setattr(summary_module, "published", lambda *_: known)
-        monkeypatch.setattr(summary_module, "published_cells", lambda *_: list(figures))
-
-    set_to({})
-    return set_to
-
 
 # ----------------------------------------------------------------------------------- claims
 

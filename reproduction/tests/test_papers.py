@@ -6,15 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from paper_experiments import (
-    ON_ROWS,
-    PARAMETER,
-    SIZES,
-    SMALL,
-    STRETCHED,
-    made_up,
-    own,
-)
+from paper_experiments import ON_ROWS, PARAMETER, SIZES, SMALL, STRETCHED, made_up, own
 
 from reproduction import (
     Cell,

@@ -5,13 +5,7 @@ from functools import cache
 import pytest
 from helpers import ROOT
 
-from reproduction import (
-    Reproduction,
-    Store,
-    list_experiments,
-    load_experiment,
-    stored_results,
-)
+from reproduction import Reproduction, Store, list_experiments, load_experiment, stored_results
 from reproduction.page import to_markdown
 
 DOCS = ROOT / "docs"

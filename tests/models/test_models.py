@@ -172,7 +172,7 @@ def test_names_of_columns_come_back(tmp_path):
 
 def test_the_preparation_of_a_table_comes_back(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame = pandas.DataFrame(X.copy(), columns=["a", "b", "c"])
     frame["kind"] = np.repeat(["x", "y", "<z>"], 20)
     frame["name"] = [f"row {i}" for i in range(60)]
     frame.loc[5, "a"] = np.nan

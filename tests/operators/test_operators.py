@@ -255,15 +255,39 @@ def test_a_large_singular_matrix_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("m", [1, 2])
-def test_dense_eigenpairs_reuse_the_factor_of_a_solve(monkeypatch, m):
+def test_dense_eigenpairs_use_the_factor_that_solves_need(monkeypatch, m):
     monkeypatch.setattr(dense_module, "LANCZOS_FROM", 100)
     L, root = blobs(400)
     L = L.toarray()
     operator = DenseOperator(L, shift=1e-3, bounds=(0, 2), null_space=root)
-    assert operator.solve(0.0, np.ones(400)).method == "cholesky"
     pairs = operator.smallest_eigenpairs(1 + m)
     assert pairs.method == "shift-invert"
+    assert operator.solve(0.0, np.ones(400)).method == "cholesky"
     np.testing.assert_allclose(pairs.values, linalg.eigvalsh(L)[: 1 + m] + 1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("graph", [moons, blobs])
+@pytest.mark.parametrize("kind", [DenseOperator, SparseOperator])
+@pytest.mark.parametrize("shift", [0.0, 1e-3, 5.0])
+def test_answers_do_not_depend_on_what_was_asked_before(monkeypatch, rng, graph, kind, shift):
+    monkeypatch.setattr(dense_module, "LANCZOS_FROM", 100)
+    monkeypatch.setattr(sparse_module, "DENSE_BELOW", 100)
+    L, _ = graph(800)
+    L = L.toarray() if kind is DenseOperator else L
+    b = rng.standard_normal(800)
+
+    def fresh():
+        return kind(L, shift=shift, bounds=(0, 2))
+
+    used = fresh()
+    used.solve(-shift - 0.05, b)  # indefinite: by factors
+    used.solve(0.01, b)
+    pairs, again = fresh().smallest_eigenpairs(3), used.smallest_eigenpairs(3)
+    assert again.method == pairs.method
+    np.testing.assert_array_equal(again.vectors, pairs.vectors)
+    solution, again = fresh().solve(0.01, b), used.solve(0.01, b)
+    assert again.method == solution.method
+    np.testing.assert_array_equal(again.x, solution.x)
 
 
 def test_dense_solve_is_iterative_where_that_is_short(monkeypatch, rng):

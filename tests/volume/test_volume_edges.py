@@ -316,7 +316,7 @@ def test_the_field_has_the_signs_of_the_labels(n):
     ],
     ids=["kernel", "indefinite", "singular"],
 )
-@pytest.mark.parametrize("mode", ["fast", "paper"])
+@pytest.mark.parametrize("mode", ["default", "paper"])
 def test_a_matrix_that_is_not_positive_definite_is_refused(Q, remedy, mode):
     W = 100.0 * np.ones((20, 20))
     with pytest.raises(ValueError, match=f"Q must be positive definite.*{remedy}"):

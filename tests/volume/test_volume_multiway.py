@@ -447,11 +447,11 @@ def test_recursive_splits_are_an_option():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "paper"}, "mode='paper' has no rule .* mode='fast', or multiway='recursive'"),
+        ({"mode": "paper"}, "mode='paper' has no rule .* mode='default', or multiway='recursive'"),
         ({"mode": "aistats"}, "mode='aistats' has no rule .* multiway='recursive'"),
-        ({"n_candidates": 4}, "n_candidates=4 says nothing .* Leave it out"),
-        ({"reg": 10.0}, "reg=10.0 says nothing .* Leave it out"),
-        ({"tol": 1e-3}, "tol=0.001 says nothing .* Leave it out"),
+        ({"n_candidates": 4}, "n_candidates=4 has no effect .* Leave it out"),
+        ({"reg": 10.0}, "reg=10.0 has no effect .* Leave it out"),
+        ({"tol": 1e-3}, "tol=0.001 has no effect .* Leave it out"),
         ({"multiway": "pairs"}, "multiway must be one of 'joint', 'recursive', got 'pairs'"),
         ({"multiway": "recursive", "Q": np.eye(40)}, "Q must be a name or a function"),
         ({"balance": -1.0}, "balance must be"),

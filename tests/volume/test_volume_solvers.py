@@ -300,7 +300,7 @@ def test_limit_is_smic(moons_kernel, rng):
     assert one_minus_cosine(second.h, vectors[:, -2]) < 1e-6
 
 
-# ------------------------------------------------------------------ the fast way
+# ------------------------------------------------------------------ the default mode
 
 
 @pytest.mark.parametrize("case", CASES)

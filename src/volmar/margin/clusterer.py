@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,8 +91,6 @@ class MarginClusterer(Clusterer):
 
     A subclass says how it sees rows (`_view`) and what errors cost (`_loss`).
     """
-
-    _max_clusters: ClassVar[int | None] = 2
 
     C: float
     threshold: str

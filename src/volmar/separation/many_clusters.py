@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from volmar._clones import silent_clone
 from volmar.base import Clusterer
-from volmar.base.cell_split import CellSplit
+from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_start_labels
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
@@ -62,9 +62,6 @@ class ManyClusters(Clusterer):
     _pairs: NDArray | None
     _least_share: Any
     _usual_reg: Any
-
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
 
     def _fit_tree(
         self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0

@@ -219,7 +219,6 @@ class MSPC(WeightedClusterer, ManyClusters):
     True
     """
 
-    _is_binary = True
     _takes_blocks = True
     _finds_number = ("auto", "fast")
 

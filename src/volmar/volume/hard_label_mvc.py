@@ -183,7 +183,7 @@ class HardLabelMVC(Clusterer):
     0.0
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The fast way: the paper's first step, taken again from its own labels until they stay."""
+"""The default mode: the paper's first step, taken again from its own labels until they stay."""
 
 from __future__ import annotations
 

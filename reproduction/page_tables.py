@@ -1,4 +1,4 @@
-"""What a page of reproduced tables and figures says, section by section, in words and cells."""
+"""Tables of a reproduction page: lines beside what is printed, times, the ends of curves."""
 
 from __future__ import annotations
 
@@ -8,31 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reproduction.experiment import PAPERS, Paper
+from reproduction.experiment import COLUMNS
 from volmar.report.text import as_count, as_number
 
 if TYPE_CHECKING:
-    from reproduction.claims import Claim
     from reproduction.summary import Line, Side
     from reproduction.verdict import Reproduction
 
-METRICS = {
-    "clustering_error": "clustering error",
-    "balanced_clustering_error": "balanced error",
-    "normalized_mutual_information": "normalised mutual information",
-    "rand_index": "Rand index",
-    "pair_f_measure": "F measure of pairs",
-}
-# In the order in which they are counted and filtered, with the colour of each.
-TONES = {
-    "reproduced": "good",
-    "reproduced only in hindsight": "fair",
-    "not reproduced": "weak",
-    "incomplete": "neutral",
-    "quick look": "neutral",
-    "shown": "neutral",
-}
-SHORT = {"reproduced only in hindsight": "only in hindsight"}
 LINE_TONES = {
     "reproduced": "good",
     "better than printed": "good",
@@ -42,12 +24,10 @@ LINE_TONES = {
     "slower": "weak",
     "failed": "weak",
 }
-COLUMNS = ("hindsight", "label-free")
 QUANTITIES = {"value": "value, %"}
 # Longer tables of figures are summed up over data sets; longer ones of tables are folded.
 LONGEST = 60
 UNFOLDED = 24
-ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 
 
 @dataclass(frozen=True)
@@ -76,209 +56,7 @@ class Grid:
         return len(self.rows) <= UNFOLDED
 
 
-@dataclass(frozen=True)
-class Part:
-    """The section of an experiment; `sentence` goes on where `status` ends."""
-
-    name: str
-    anchor: str
-    paper: str
-    heading: str
-    status: str
-    tone: str
-    sentence: str
-    claims: tuple[dict[str, str], ...]
-    about: str
-    grids: tuple[Grid, ...]
-    note: str
-    failures: tuple[str, ...]
-    cells: str
-
-
-def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
-    """Return what both outputs show."""
-    names = [r.experiment.name for r in reproductions]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"reproductions={names}: give one experiment or more, each of them once.")
-    known = list(PAPERS)
-    ordered = sorted(reproductions, key=lambda r: _order(r.experiment))
-    papers = list(dict.fromkeys(r.experiment.paper for r in ordered))
-    papers.sort(key=lambda paper: known.index(paper) if paper in known else len(known))
-    grouped = [
-        (
-            PAPERS.get(paper, Paper(paper, paper)).full,
-            [_part(r) for r in ordered if r.experiment.paper == paper],
-        )
-        for paper in papers
-    ]
-    parts = [part for _, parts in grouped for part in parts]
-    counts = {status: sum(part.status == status for part in parts) for status in TONES}
-    versions: dict[str, list[str]] = {}
-    for r in ordered:
-        for package, version in r.versions.items():
-            versions.setdefault(package, []).extend(version.split(", "))
-    quick = sum(r.quick for r in reproductions)
-    # Several tables and figures may show the same cells.
-    runs = {r.experiment.source or r.experiment.name: r for r in reproductions}.values()
-    return {
-        "papers": grouped,
-        "overview": _overview(parts),
-        "headline": _headline(counts, len(parts)),
-        "counts": {s: n for s, n in counts.items() if n},
-        "tones": TONES,
-        "short": SHORT,
-        "n_parts": len(parts),
-        "n_done": sum(r.n_done for r in runs),
-        "n_cells": sum(r.n_cells for r in runs),
-        "n_failed": sum(r.n_failed for r in runs),
-        "versions": {p: ", ".join(sorted(set(found))) for p, found in versions.items()},
-        "quick": quick and f"{quick} of {len(parts)} are quick runs: a small part of the cells, "
-        "which says that everything works and little more.",
-    }  # fmt: skip
-
-
-def _order(experiment: Any) -> tuple[bool, float, str]:
-    """Tables before figures, by their numbers."""
-    number = (experiment.table or experiment.figure or "").lower()
-    if number in ROMAN:
-        number = str(1 + ROMAN.index(number))
-    first = re.match(r"\d+", number)
-    return not experiment.table, int(first[0]) if first else math.inf, experiment.name
-
-
-def _headline(counts: Mapping[str, int], n_parts: int) -> str:
-    n_compared = n_parts - counts["shown"] - counts["quick look"]
-    n_reproduced = counts["reproduced"]
-    if not n_compared and counts["quick look"]:
-        return f"A quick look at {n_parts} tables and figures."
-    if not n_compared:
-        return "There is nothing to compare the tables and figures with."
-    verb = "is" if n_reproduced == 1 else "are"
-    noun = "table or figure" if n_compared == 1 else "tables and figures"
-    others = ("reproduced only in hindsight", "not reproduced", "incomplete")
-    parts = [f"{counts[s]} {SHORT.get(s, s)}" for s in others if counts[s]]
-    return f"{n_reproduced} of {n_compared} {noun} {verb} {', '.join(['reproduced', *parts])}."
-
-
-def _overview(parts: Iterable[Part]) -> Grid:
-    rows = [
-        (
-            Cell(part.heading, link=part.anchor),
-            Cell(part.paper),
-            Cell(part.cells),
-            Cell(part.status, tone=part.tone),
-        )
-        for part in parts
-    ]
-    header = ("table or figure", "paper", "cells done / wanted", "verdict")
-    return Grid("Overview", header, tuple(rows), frozenset({0, 1, 3}))
-
-
-def _part(r: Reproduction) -> Part:
-    experiment = r.experiment
-    cells = f"{as_count(r.n_done)} / {as_count(r.n_cells)}"
-    return Part(
-        name=experiment.name,
-        anchor=re.sub(r"[^a-z0-9]+", "-", experiment.name.lower()).strip("-"),
-        paper=PAPERS.get(experiment.paper, Paper(experiment.paper, "")).short,
-        heading=_heading(experiment),
-        status=r.verdict.status,
-        tone=TONES.get(r.verdict.status, "neutral"),
-        # Sentences begin with the status, which has a look of its own.
-        sentence=re.sub(
-            rf"^{re.escape(r.verdict.status)}\b", "", _one_line(r.verdict.sentence), flags=re.I
-        ),
-        claims=tuple(_claim(claim) for claim in r.claims),
-        about=_about(r),
-        grids=tuple(_grids(r)),
-        note=_one_line(experiment.note),
-        failures=tuple(_without_folders(text) for text in r.failures),
-        cells=(cells if r.n_cells else "none needed")
-        + (f" ({as_count(r.n_failed)} failed)" if r.n_failed else ""),
-    )
-
-
-def _heading(experiment: Any) -> str:
-    kind = "Table" if experiment.table else "Figure"
-    what = f"{kind} {experiment.table or experiment.figure}".strip()
-    title = _one_line(experiment.title)
-    start = re.search(rf"\b{re.escape(what)}(?!\w)", title)
-    return title[start.start() :] if start else f"{what}: {title}"
-
-
-def _claim(claim: Claim) -> dict[str, str]:
-    held = {True: "holds", False: "does not hold", None: ""}
-    both = claim.hindsight, claim.label_free
-    if both == (None, None):
-        word, tone = "could not be checked", "neutral"
-    elif both == (True, True):
-        word, tone = "holds in hindsight and label-free", "good"
-    elif both == (False, False):
-        word, tone = "does not hold", "weak"
-    elif None not in both:
-        word = "holds only in hindsight" if claim.hindsight else "holds only label-free"
-        tone = "fair"
-    elif claim.label_free is None:
-        word = f"{held[claim.hindsight]} in hindsight; label-free was not run"
-        tone = "good" if claim.hindsight else "weak"
-    else:
-        word = f"{held[claim.label_free]} label-free; hindsight was not run"
-        tone = "good" if claim.label_free else "weak"
-    says = _one_line(claim.says).rstrip(".")
-    return {
-        # A letter by itself is a symbol.
-        "says": says[:1].upper() + says[1:] if says[1:2].isalpha() else says,
-        "word": word,
-        "tone": tone,
-        "detail": _one_line(claim.detail),
-    }
-
-
-def _about(r: Reproduction) -> str:
-    """Say what the figures of a section are, and how near is near enough."""
-    experiment = r.experiment
-    metric = METRICS.get(experiment.metric, experiment.metric.replace("_", " "))
-    better = "higher" if experiment.larger_is_better else "lower"
-    has_printed = any(line.paper.mean is not None for line in r.lines)
-    share = f"{100 * experiment.needed:.0f} % of the"
-    stated = f"; {share} statements have to hold" if r.claims else ""
-    tolerance = stated
-    if has_printed:
-        points = f"{as_number(experiment.tolerance)} points"
-        tolerance = f"; the tolerance is {points}, for {share} judged figures"
-    if experiment.view == "data":
-        return "The data sets, coloured by class."
-    if experiment.view == "times":
-        return (
-            "Seconds of one fit. Printed over ours says how many times faster a fit is here. The "
-            "machines differ, so that the time over k-means on the same machine says more"
-            f"{stated}."
-        )
-    if experiment.view == "correlation":
-        return f"Figures are 100 times the correlation over data sets{tolerance}."
-    if experiment.view in ("curves", "measures"):
-        along = f", along {experiment.axis_label}" if experiment.axis_label else ""
-        unit = f"; the {metric} is in per cent" if "value" in experiment.quantities else ""
-        return (
-            "The table has the first and the last point of each curve"
-            f"{along}, mean ± standard error over samplings{unit}{stated}."
-        )
-    text = (
-        f"Figures are the {metric} in per cent ({better} is better), mean ± standard error over "
-        f"samplings{tolerance}. Differences are in points, and in standard errors (s.e.)."
-    )
-    if experiment.test:
-        text += (
-            " Bold is the best method of a data set and each that the "
-            f"{experiment.test} t-test at 5 % does not tell from it, column by column."
-        )
-    return text
-
-
-# ------------------------------------------------------------------------------ tables
-
-
-def _grids(r: Reproduction) -> list[Grid]:
+def make_grids(r: Reproduction) -> list[Grid]:
     """Return a table of lines, or of a figure's curves in short, or both."""
     experiment, grids = r.experiment, []
     is_long = bool(experiment.figure) and len(r.lines) > LONGEST
@@ -379,7 +157,7 @@ def _verdict(line: Line, reasons: dict[str, int]) -> Cell:
     tone = LINE_TONES.get(line.verdict, "none")
     if not line.reason:
         return Cell(line.verdict, tone=tone)
-    number = reasons.setdefault(_without_folders(line.reason), len(reasons) + 1)
+    number = reasons.setdefault(without_folders(line.reason), len(reasons) + 1)
     return Cell(f"{line.verdict} ({number})", tone=tone)
 
 
@@ -494,10 +272,11 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return text with single spaces."""
     return " ".join(str(text).split())
 
 
-def _without_folders(text: str) -> str:
+def without_folders(text: str) -> str:
     """Return one line that is the same on every machine: of a path its last part is left."""
-    return re.sub(r"(?<![\w./:])/(?:[^\s/'\"]+/)+", "", _one_line(text))
+    return re.sub(r"(?<![\w./:])/(?:[^\s/'\"]+/)+", "", one_line(text))
