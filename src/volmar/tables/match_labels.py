@@ -59,7 +59,7 @@ def match_labels(
     else:
         raise TableError(
             f"{name} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
-            "in the same order, or both tables a column of ids and --id its name."
+            "in the same order, or both tables a column of ids, and id_column= its name."
         )
     n_unseen = len(values) - len(np.unique(found))
     if n_unseen and len(labels) == len(rows.kept):  # of a sample
