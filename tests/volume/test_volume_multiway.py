@@ -161,8 +161,8 @@ def test_refinement_never_lowers_the_agreement_nor_loses_a_cluster(seed, k, bala
     step = OneAgainstRest(as_operator(random_matrix(rng, n)), k, balance)
     labels = random_labels(rng, n, k)
     found = refine_jointly(step, labels, max_iter=12)
-    assert np.all(np.diff(found.agreement) > 0)
-    assert len(found.visited) == len(found.agreement) + 1
+    assert np.all(np.diff(found.merits) > 0)
+    assert len(found.visited) == len(found.merits) + 1
     assert np.bincount(found.labels, minlength=k).min() > 0
     np.testing.assert_array_equal(found.visited[0], labels)
     np.testing.assert_array_equal(found.visited[-1], found.labels)
@@ -187,7 +187,7 @@ def test_the_best_of_all_labellings_stays():
     top = step(best).agreement
     for seed in range(10):
         start = random_labels(np.random.default_rng(seed), n, k)
-        assert refine_jointly(step, start).agreement[-1] <= top * (1 + 1e-9)
+        assert refine_jointly(step, start).merits[-1] <= top * (1 + 1e-9)
 
 
 def test_rows_of_a_cluster_that_would_vanish_stay():

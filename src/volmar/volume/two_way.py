@@ -142,15 +142,15 @@ def _repeated(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[i
     ]
     chosen = 0
     if len(refined) > 1:
-        chosen = int(np.argmin([_natural_objective(problem, one.y) for one in refined]))
+        chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
-    found = alternate(problem, best.y, given.pairs.values, tol=tol)
-    moved = not np.array_equal(signs(found.h), best.y)
+    found = alternate(problem, best.labels, given.pairs.values, tol=tol)
+    moved = not np.array_equal(signs(found.h), best.labels)
     return chosen, dataclasses.replace(
         found,
-        field=found.h if moved else best.field.x,
-        field_residual=np.nan if moved else best.field.residual(problem.operator),
-        n_iter=len(best.roughness),
+        field=found.h if moved else best.fields.x,
+        field_residual=np.nan if moved else best.fields.residual(problem.operator),
+        n_iter=len(best.merits),
         status=found.status if best.settled or max_iter == 1 else Status.MAX_ITER,
     )
 
