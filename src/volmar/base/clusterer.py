@@ -15,12 +15,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._checks import check_sample_weight
 from volmar._clones import silent_clone
 from volmar.base.blocks import (
-    check_block_weights,
     check_blocks,
-    check_entries,
+    check_weights,
     is_dask_frame,
     lazily,
     refuse_blocks,
@@ -47,12 +45,9 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
+from volmar.rows import RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 
-# Largest separation of a symmetric density with one hump, cut in its middle (see
-# `separation_along`); the uniform density attains it.
-ONE_HUMP = 0.75
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
@@ -86,8 +81,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold an entry for each row, which a split of the rows would break.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
-    _finds_number: ClassVar[tuple[str, ...]] = ("auto",)
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
@@ -213,23 +206,17 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
-        weights: Any
-        if isinstance(X, BlockTable):
-            weights = check_block_weights(X, sample_weight)
-            check_entries(X, lambda: self._ask_first(as_rows(X, sample_weight=weights)))
-        else:
-            weights = check_sample_weight(sample_weight, n_samples)
+        weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Lower n_clusters."
             )
-        if auto and isinstance(X, BlockTable):
+        if auto and is_dask(given):
             self._fit_sample(given, X, weights)
         elif auto:
-            at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
-            self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
+            self._fit_tree(X, weights, range(n_samples - 1))
         elif self.n_clusters < self._min_clusters:
             labels = as_rows(X).full(0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
@@ -257,9 +244,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._set_result(result)
         self._publish(problem, result)
 
-    def _fit_tree(
-        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
-    ) -> None:
+    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
         """Find clusters by splitting X, and its parts, in two."""
         for name in self._row_parameters:
             value: Any = getattr(self, name, None)
@@ -280,7 +265,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
             steps=steps,
             seeds=check_random_state(self.random_state),
-            at_least=at_least,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if self.n_clusters == "auto" else None,
@@ -297,11 +281,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return result.renumbered(order)
 
     def _check_finds_number(self) -> None:
-        name, words = type(self).__name__, self._finds_number
-        if self.n_clusters not in words:
+        name = type(self).__name__
+        if self.n_clusters != "auto":
             raise ValueError(
-                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))} "
-                f"for {name}, got {self.n_clusters!r}."
+                "n_clusters must be an integer (at least 1) or 'auto' for "
+                f"{name}, got {self.n_clusters!r}."
             )
         if self._is_pairwise():
             raise ValueError(
@@ -332,7 +316,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Fit the split that held-out rows have confirmed; None where there is none."""
         return confirmed_split(self, X, weights, seed, outcome)
 
-    def _fit_sample(self, given: Any, X: BlockTable, weights: Any) -> None:
+    def _fit_sample(self, given: Any, X: Any, weights: Any) -> None:
         """Find the clusters of a sample of rows in blocks; the labels of all rows are lazy."""
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))

@@ -53,8 +53,8 @@ class CellSplit:
         Sides of the rows of the node, 0 or 1.
     result_ : Result
         That of a split without an objective.
-    coef_ : ndarray of shape (1, d)
-        Normal of the hyperplane; only where there are two cells.
+    coef_, intercept_ : ndarray of shape (1, d) and (1,)
+        The hyperplane; only where there are two cells.
     """
 
     def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):
@@ -63,6 +63,7 @@ class CellSplit:
         if cells.sides.size == 2:
             second = int(cells.sides[1])
             self.coef_ = (cells.coef[second] - cells.coef[1 - second])[None, :]
+            self.intercept_ = cells.decision_function(np.zeros_like(self.coef_))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores of rows, positive on the second side."""
