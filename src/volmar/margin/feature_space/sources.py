@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import RowSource
+from volmar.rows import RowSource, constant_vector
 
 # Share of the largest kernel value below which an inner product is rounding.
 ROUNDING = 1e-14
@@ -94,7 +94,7 @@ class LinearSource(CutSource):
 
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
-        return self.rows.full(value, self.dtype)
+        return constant_vector(self.rows, value, self.dtype)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
         """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
