@@ -33,6 +33,7 @@ CLASSES: dict[str, str] = {
     "BasisHyperplane/1": "volmar.margin.feature_space.basis",
     "Candidates/1": "volmar.volume.starts",
     "CategoryScores/1": "volmar.tables.agreement",
+    "CellSplit/1": "volmar.base.splitting",
     "ColumnKind/1": "volmar.tables.kinds",
     "Copies/1": "volmar.graphs.copies",
     "CosineKNNExtension/1": "volmar.graphs.cosine_knn",
@@ -45,7 +46,6 @@ CLASSES: dict[str, str] = {
     "FaissBackend/1": "volmar.graphs.neighbor_backends",
     "FeatureHyperplane/1": "volmar.margin.feature_space.linear",
     "Fills/1": "volmar.tables.fills",
-    "FirstStep/1": "volmar.volume.refinement",
     "GaussianExtension/1": "volmar.graphs.gaussian",
     "GaussianSimilarity/1": "volmar.graphs.gaussian",
     "Graph/1": "volmar.graphs.graph",
@@ -53,7 +53,12 @@ CLASSES: dict[str, str] = {
     "KernelExpansion/1": "volmar.base.kernel",
     "KernelHyperplane/1": "volmar.margin.feature_space.kernel",
     "KernelPCAMap/1": "volmar.rows.kernel_pca",
+<<<<<<< HEAD
     "LinearHyperplane/1": "volmar.margin.feature_space.linear",
+=======
+    "LinearCells/1": "volmar.evidence.splits.cells",
+    "LinearHyperplane/1": "volmar.margin.feature_space.views",
+>>>>>>> ready-core
     "LocalScales/1": "volmar.graphs.density_scaling",
     "LocalScalingExtension/1": "volmar.graphs.local_scaling",
     "LocalScalingSimilarity/1": "volmar.graphs.local_scaling",
@@ -91,6 +96,7 @@ CLASSES: dict[str, str] = {
     "MultiwayVolumeResult/1": "volmar.volume.multiway",
     "OneCluster/1": "volmar.base.clusterer",
     "RecursiveResult/1": "volmar.base.recursion",
+    "Result/1": "volmar.solvers.result",
     "SDPMMCResult/1": "volmar.margin.sdp_mmc",
     "SMICResult/1": "volmar.baselines.smic",
     "SeparationResult/1": "volmar.separation.gep",
