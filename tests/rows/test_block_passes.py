@@ -36,7 +36,7 @@ from volmar.rows import (
     prefetch,
 )
 from volmar.rows.blocks.recipes import Apply
-from volmar.rows.blocks.tile import View
+from volmar.rows.blocks.tile import RowView
 
 
 def test_one_pass_brings_everything_together():
@@ -166,7 +166,7 @@ def test_recipes_and_programs_travel():
     assert recipe.key == np.where(v > 0, v, -1.0).recipe.key
     same(RowVector(table, recipe), np.where(a > 0, a, -1.0))
     assert Apply(np.add, [recipe, 1]).key != Apply(np.add, [recipe, 2]).key
-    assert View(offset=np.zeros(2)).key != View(offset=np.ones(2)).key
+    assert RowView(offset=np.zeros(2)).key != RowView(offset=np.ones(2)).key
 
 
 def test_threads():
