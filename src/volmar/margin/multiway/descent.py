@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.nearest_mean import NearestMean
-from volmar.margin.multiway.problem import MultiwayHinge, MultiwayProblem
+from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import Status
 
 __all__ = ["maximise_margins"]
@@ -32,7 +32,7 @@ def maximise_margins(
     """Find k clusters that their own widest margins cannot improve.
 
     The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each C; the descent is that of `maximise_margin` on `MultiwayProblem`.
+    the margin at each C; the descent is that of `maximise_margin` on `MultiwayMarginProblem`.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def maximise_margins(
     for value in [*sorted(value for value in path if value < C), C]:
         beta = rule.in_margins(value)
         result = maximise_margin(
-            MultiwayProblem(
+            MultiwayMarginProblem(
                 space,
                 MultiwayHinge(beta, space.shares),
                 min_share=min_share,
