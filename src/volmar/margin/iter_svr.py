@@ -22,8 +22,13 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
-from volmar.margin.engine.starts import k_means_start, principal_start, random_start
+from volmar.margin.engine.starts import (
+    k_means_start,
+    kernel_k_means_start,
+    principal_start,
+    random_start,
+    spectral_start,
+)
 from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
