@@ -15,11 +15,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar.datasets import make_blobs, make_two_circles
 from volmar.margin.engine.kernel_starts import kernel_k_means_start
 from volmar.margin.engine.starts import principal_start
-from volmar.margin.feature_space.sources import KernelSource
+from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.iter_svr import IterSVR
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
-from volmar.solvers.l1_spaces import KernelSpace
 
 TIGHT = {"tol": 1e-8}
 
@@ -366,13 +365,13 @@ def _sum_of_squares(K, labels):
 def test_kernel_k_means_start_is_a_fixed_point_of_lloyds_step():
     X, _ = make_two_circles(80, noise=0.02, random_state=0)
     K = rbf_kernel(X, gamma=2.0)
-    labels = kernel_k_means_start(KernelSource(K), np.random.default_rng(0))
+    labels = kernel_k_means_start(KernelSpace(K), np.random.default_rng(0))
     distances = np.empty((80, 2))
     for j, side in enumerate((~labels, labels)):
         inside = K[np.ix_(side, side)].mean()
         distances[:, j] = K.diagonal() - 2 * K[:, side].mean(axis=1) + inside
     np.testing.assert_array_equal(distances.argmin(axis=1), labels)
-    first = principal_start(KernelSource(K), np.random.default_rng(0))
+    first = principal_start(KernelSpace(K), np.random.default_rng(0))
     assert _sum_of_squares(K, labels) <= _sum_of_squares(K, first) + 1e-12
 
 

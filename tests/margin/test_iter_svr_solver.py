@@ -8,12 +8,12 @@ from helpers.cvxpy_references import l1_value_by_cvxpy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.iter_svr import IterSVR
 from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
 from volmar.margin.relaxations.iter_svr_solver import iterate_svr
-from volmar.rows import as_rows
 from volmar.solvers import Status
-from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_objective_of_least_loss_never_rises(rng, C, kind):
     for _ in range(6):
         X = rng.standard_normal((80, 4)) * [3, 1, 1, 1]
         X[:35, 0] += 5
-        space = FeatureSpace(as_rows(X)) if kind == "features" else KernelSpace(rbf_kernel(X))
+        space = LinearSpace(X) if kind == "features" else KernelSpace(rbf_kernel(X))
         labels = rng.permutation(80) < 40
         result = iterate_svr(space, labels, C, least_loss_cut, floor=30, tol=1e-8, max_iter=200)
         assert result.status is Status.CONVERGED
@@ -52,7 +52,7 @@ def test_the_objective_of_least_loss_never_rises(rng, C, kind):
 def test_uneven_labels_of_one_cloud_are_degenerate(rng):
     """The least loss is that of a constant, at every price; the round before is kept."""
     X = rng.standard_normal((200, 3))
-    space = FeatureSpace(as_rows(X))
+    space = LinearSpace(X)
     first = (X[:, 0] > 0).astype(int)
     result = iterate_svr(space, first, 0.02, least_loss_cut, floor=8)
     assert result.status is Status.DEGENERATE
@@ -74,7 +74,7 @@ def test_uneven_labels_of_one_cloud_are_degenerate(rng):
 def test_a_cycle_ends_with_the_best_of_it(rng):
     """A rule that goes round in a circle of three labellings."""
     X = rng.standard_normal((20, 3))
-    space = FeatureSpace(as_rows(X))
+    space = LinearSpace(X)
     circle = [X[:, j] > np.median(X[:, j]) for j in range(3)]
     calls = itertools.count()
 

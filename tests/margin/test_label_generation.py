@@ -5,15 +5,15 @@ import pytest
 from helpers.cvxpy_references import all_labellings, centred
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from volmar.margin.feature_space.sources import KernelSource, LinearSource
-from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.subspace import GrowingSubspace
 from volmar.margin.relaxations.label_generation import (
     balanced_labels,
     climb,
     largest_possible_square,
     measure,
 )
-from volmar.rows import as_rows
 
 
 @pytest.mark.parametrize("limit", [0, 2, 4, 8])
@@ -34,7 +34,7 @@ def test_rows_of_no_weight_change_sides_first():
 
 @pytest.mark.parametrize("limit", [0, 6, 20])
 def test_climbing_never_falls_and_ends_where_sorting_changes_nothing(rng, limit):
-    source = LinearSource(as_rows(rng.standard_normal((20, 3))))
+    source = LinearSpace(rng.standard_normal((20, 3)))
     for _ in range(20):
         alpha = rng.dirichlet(np.ones(20))
         start = balanced_labels(rng.standard_normal(20), alpha, limit)
@@ -51,7 +51,7 @@ def test_no_labelling_is_beyond_the_eigenvalue(rng, n):
     Z = centred(rng, n, 3)
     for _ in range(5):
         alpha = rng.dirichlet(np.full(n, 0.3))
-        bound = largest_possible_square(LinearSource(as_rows(Z)), alpha, rng)
+        bound = largest_possible_square(LinearSpace(Z), alpha, rng)
         exact = np.linalg.eigvalsh(Z.T @ (Z * alpha[:, None]))[-1]
         assert exact * (1 - 1e-9) <= bound <= exact * 1.0011
         if n == 9:
@@ -63,7 +63,7 @@ def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
     n = 300
     Q = np.linalg.qr(np.column_stack([np.ones(n), rng.standard_normal((n, n - 1))]))[0][:, 1:]
     values = np.concatenate([[1.005], np.ones(n // 2), 0.99 * rng.random(n // 2 - 2)])
-    source = KernelSource((Q * values) @ Q.T)
+    source = KernelSpace((Q * values) @ Q.T)
     for seed in range(40):
         start = np.random.default_rng(seed)
         assert largest_possible_square(source, np.full(n, 1 / n), start) >= 1.005 / n
@@ -72,8 +72,8 @@ def test_no_eigenvalue_hides_behind_many_that_are_alike(rng):
 @pytest.mark.parametrize("kind", ["linear", "kernel"])
 def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
     Z = centred(rng, 30, 6)
-    source = LinearSource(as_rows(Z)) if kind == "linear" else KernelSource(Z @ Z.T)
-    space = Subspace(source)
+    source = LinearSpace(Z) if kind == "linear" else KernelSpace(Z @ Z.T)
+    space = GrowingSubspace(source)
     space.add_leading(4, rng)
     gram = [source.inner(vector, space.basis) for vector in space.basis]
     np.testing.assert_allclose(gram, np.eye(4), atol=1e-10)
@@ -93,8 +93,8 @@ def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
 def test_the_subspace_of_a_kernel_near_the_identity_stays_orthonormal(rng):
     """Each Krylov vector is new by 1e-5 of its length or less, and errors must not add up."""
     X = rng.standard_normal((60, 5))
-    source = KernelSource(laplacian_kernel(X, gamma=1.5))
-    space = Subspace(source)
+    source = KernelSpace(laplacian_kernel(X, gamma=1.5))
+    space = GrowingSubspace(source)
     space.add_leading(12, rng)
     for _ in range(5):
         space.add(source.vector(rng.standard_normal(60)))
@@ -148,8 +148,8 @@ def test_climbing_and_the_bound_with_weights_are_those_of_rows_written_often(rng
     weights = rng.integers(1, 4, 20)
     written = np.repeat(np.arange(20), weights)
     Z = rng.standard_normal((20, 3))
-    one = LinearSource(as_rows(Z, sample_weight=weights))
-    often = LinearSource(as_rows(Z[written]))
+    one = LinearSpace(Z, weights)
+    often = LinearSpace(Z[written])
     limit = 0.9 * weights.sum()
     for _ in range(20):
         alpha = rng.dirichlet(np.ones(20))

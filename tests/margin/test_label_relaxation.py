@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from helpers.cvxpy_references import all_labellings, centred, saddle_by_cvxpy, weighted_rows
 
-from volmar.margin.feature_space.sources import KernelSource, LinearSource
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.lgmmc import LGMMC
 from volmar.margin.relaxations.label_generation import (
     balanced_labels,
     climb,
 )
 from volmar.margin.relaxations.lgmmc_solver import generate_labels
-from volmar.rows import as_rows
 from volmar.solvers import Status
 from volmar.solvers.label_kernel_svm import solve_label_kernel_svm
 
@@ -23,7 +23,7 @@ def test_the_relaxation_over_all_labellings(seed, n, limit, C):
     Z = centred(rng, n, 3)
     Y = all_labellings(n, limit)
     truth = saddle_by_cvxpy(Z, Y, C)
-    for source in (LinearSource(as_rows(Z)), KernelSource(Z @ Z.T)):
+    for source in (LinearSpace(Z), KernelSpace(Z @ Z.T)):
         found = generate_labels(source, C=C, limit=limit, n_init=40, tol=1e-7, max_iter=200)
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(truth, rel=1e-5)
@@ -42,7 +42,7 @@ def test_the_relaxation_of_the_identity(n, limit):
     """Whose Krylov spaces have one dimension: searches in that alone would miss labellings."""
     Y, C = all_labellings(n, limit), 30.0 / (n - 1)
     truth = saddle_by_cvxpy(np.eye(n) - 1 / n, Y, C)
-    found = generate_labels(KernelSource(np.eye(n)), C=C, limit=limit, n_init=40, tol=1e-4)
+    found = generate_labels(KernelSpace(np.eye(n)), C=C, limit=limit, n_init=40, tol=1e-4)
     assert found.objective == pytest.approx(truth, rel=1e-3)
 
 
@@ -50,13 +50,13 @@ def test_few_starts_leave_an_upper_bound(rng):
     Z = centred(rng, 8, 3)
     truth = saddle_by_cvxpy(Z, all_labellings(8, 2), 1.0)
     for seed in range(10):
-        source = LinearSource(as_rows(Z))
+        source = LinearSpace(Z)
         found = generate_labels(source, C=1.0, limit=2, n_init=1, tol=1e-6, seed=seed)
         assert found.bound <= truth <= found.objective + 1e-7
 
 
 def test_the_objective_falls_with_every_round(rng):
-    source = LinearSource(as_rows(rng.standard_normal((80, 6))))
+    source = LinearSpace(rng.standard_normal((80, 6)))
     found = generate_labels(source, C=0.3, limit=40, tol=1e-4, max_iter=200)
     assert found.status is Status.CONVERGED
     assert len(found.history) == found.n_iter > 5
@@ -71,7 +71,7 @@ def test_other_searches_find_little_that_is_more_violated(rng):
     """Noise has many labellings alike: some are missed, though far fewer than without climbing."""
     Z = centred(rng, 200, 12)
     C, tol = 1.0, 1e-2
-    source = LinearSource(as_rows(Z))
+    source = LinearSpace(Z)
     found = generate_labels(source, C=C, limit=100, tol=tol, n_init=20, max_iter=200)
     assert found.status is Status.CONVERGED
     searched = [
@@ -92,7 +92,7 @@ def test_margin_and_value_of_the_labels(rng):
     """The value at the labels, by a fine grid of margins and the best length of each."""
     Z = centred(rng, 40, 4)
     C = 0.5
-    found = generate_labels(LinearSource(as_rows(Z)), C=C, limit=20)
+    found = generate_labels(LinearSpace(Z), C=C, limit=20)
     f, square = np.abs(found.scores), float(found.normal @ found.normal)
     np.testing.assert_allclose(found.scores, Z @ found.normal, atol=1e-12)
     r = np.linspace(0.2, 5, 4001) * found.rho
@@ -110,7 +110,7 @@ def test_the_mixture_is_nearly_as_good_for_its_labels_as_their_own_machine():
     ratios = []
     for seed in range(8):
         Z = centred(np.random.default_rng(seed), 40, 4)
-        found = generate_labels(LinearSource(as_rows(Z)), C=0.5, limit=20)
+        found = generate_labels(LinearSpace(Z), C=0.5, limit=20)
         y = np.where(found.labels > 0, 1.0, -1.0)
         best = solve_label_kernel_svm(Z, y[None, :], C=0.5).objective
         ratios.append(found.labelled_objective / best)
@@ -132,8 +132,8 @@ def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
     assert parted <= truth * (1 - 1e-6)
     shares, unit = weights / weights.sum(), weights.mean()
     for source in (
-        LinearSource(as_rows(Z, sample_weight=weights)),
-        KernelSource(Z @ Z.T, shares),
+        LinearSpace(Z, weights),
+        KernelSpace(Z @ Z.T, shares),
     ):
         # The source's weights have a mean of 1.
         found = generate_labels(

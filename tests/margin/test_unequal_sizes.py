@@ -34,7 +34,8 @@ from volmar.margin.engine.unequal_sizes import (
     shares_of_sides,
     unequal_start,
 )
-from volmar.margin.feature_space.views import ExactKernelView, FeatureView, LinearView
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import NystroemMap
@@ -280,8 +281,8 @@ def test_labels_given_in_blocks():
 
 def start_of(X, labels):
     """Return halves from these labels, and what their own sizes lead to."""
-    view = LinearView(X)
-    problem = MarginProblem(view.source, HingeLoss(), tau=0.05)
+    view = LinearSpace(X)
+    problem = MarginProblem(view, HingeLoss(), tau=0.05)
     even = maximise_margin(problem, labels, C=1.2 / 0.95, tol=0.1)
     return even, unequal_start(view, labels, None, even)
 
@@ -342,12 +343,12 @@ def test_equal_weights_are_equal_and_keep_the_total(rng):
 
 def test_lengths_of_kernels():
     X, _ = blobs(n=30)
-    assert not LinearView(X).has_equal_lengths
-    assert ExactKernelView(rbf_kernel(X), None).has_equal_lengths
-    assert not ExactKernelView(X @ X.T, None).has_equal_lengths
+    assert not LinearSpace(X).has_equal_lengths
+    assert KernelSpace(rbf_kernel(X)).has_equal_lengths
+    assert not KernelSpace(X @ X.T).has_equal_lengths
     for kernel, expected in (("rbf", True), ("polynomial", False), (rbf_kernel, False)):
         landmarks = NystroemMap(kernel, landmarks=np.arange(10)).fit(X)
-        view = FeatureView(landmarks, landmarks.transform(X))
+        view = LandmarkSpace(landmarks, landmarks.transform(X))
         assert view.has_equal_lengths == expected
         assert view.sampled(np.arange(20)).has_equal_lengths == expected
 

@@ -22,7 +22,6 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.engine.starts import k_means_start, principal_start, random_start
 from volmar.margin.engine.unequal_sizes import (
@@ -32,12 +31,12 @@ from volmar.margin.engine.unequal_sizes import (
     own_sizes,
     shares_of_sides,
 )
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
 from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
-from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
@@ -57,10 +56,8 @@ class IterSVRInputs:
 
     Attributes
     ----------
-    view : View
+    space : LinearSpace or KernelSpace
         The rows. A run that takes the sizes of its start leaves them here with its weights.
-    space : RegressionSpace
-        The same for the regressions.
     C : float
         Weight of the loss.
     floor : float
@@ -71,15 +68,14 @@ class IterSVRInputs:
         Shares of the two sides that count as balanced.
     """
 
-    view: View
-    space: RegressionSpace
+    space: LinearSpace | KernelSpace
     C: float
     floor: float
     weights: NDArray | None
     balance: tuple[float, float] = HALVES
 
 
-class IterSVR(GammaWidth, KernelView, WeightedClusterer):
+class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -314,21 +310,20 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     # ------------------------------------------------------------------ fit
 
     def _problem(self, X: Any, weights: NDArray | None) -> IterSVRInputs:
-        view = self._view(X, weights)
-        space = self._space(view, weights)
+        space = self._feature_space(X, weights)
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         if not (definite or space.is_gram()):
             raise self._not_a_kernel()
-        return IterSVRInputs(view, space, *self._penalty_and_floor(space), weights)
+        return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
 
-    def _penalty_and_floor(self, space: RegressionSpace) -> tuple[float, float]:
+    def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
         """Return C and the minimum weight of a side."""
         n = space.n_rows
         total = float(n if space.weights is None else space.weights.sum())
-        variance = float(space.mean_squared_norm())
-        if variance < -space.rounding():
+        variance = space.mean_square()
+        if variance < 0.0:
             raise self._not_a_kernel()
-        if variance <= space.rounding():
+        if variance == 0.0:
             raise ValueError(
                 f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
                 "is nothing to separate. Check that X was loaded correctly, or use another kernel."
@@ -349,32 +344,21 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
             )
         return C, share * total
 
-    def _view(self, X: Any, weights: NDArray | None) -> View:
-        if self._is_linear():
-            return LinearView(X, weights)
-        if self.method == "exact":
-            return self._exact_view(X, weights)
-        return self._nystroem_view(X, weights, self.n_landmarks)
-
-    def _space(self, view: View, weights: NDArray | None) -> RegressionSpace:
-        source: Any = view.source
-        if self.method == "exact" and not self._is_linear():
-            return KernelSpace(source.K, weights)
-        return FeatureSpace(source.rows)
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
+        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
 
     def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""
-        view, weights = prepared.view, prepared.weights
+        space, weights = prepared.space, prepared.weights
         if self._keeps_sizes:
             found = labels if are_unequal(labels, weights) else None
         else:
-            found = own_sizes(view, labels, weights)
+            found = own_sizes(space, labels, weights)
         if found is None:
             return
         prepared.balance = shares_of_sides(found, weights)
         equal = equal_weights(found, weights, prepared.balance)
-        prepared.view = view.reweighted(equal)
-        prepared.space = self._space(prepared.view, equal)
+        prepared.space = space.reweighted(equal)
         prepared.C, prepared.floor = self._penalty_and_floor(prepared.space)
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
@@ -417,19 +401,19 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
         )
 
     def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
-        view = prepared.view
+        space = prepared.space
         if not isinstance(self.init, str):
-            return check_start_labels("init", self.init, prepared.space.n_rows, 2)
+            return check_start_labels("init", self.init, space.n_rows, 2)
         rng = np.random.default_rng(seed)
         if self.init == "kernel k-means":
-            return kernel_k_means_start(view.source, rng)
+            return kernel_k_means_start(space, rng)
         if self.init == "spectral":
-            return spectral_start(view.start_rows())
+            return spectral_start(space.start_rows())
         if self.init == "random":
-            return random_start(view.source, rng)
-        if self.init == "principal" or view.start_rows() is None:
-            return principal_start(view.source, rng)
-        return k_means_start(view.start_rows(), prepared.weights, seed)
+            return random_start(space, rng)
+        if self.init == "principal" or space.start_rows() is None:
+            return principal_start(space, rng)
+        return k_means_start(space.start_rows(), prepared.weights, seed)
 
     # ------------------------------------------------------------------ fitted
 
@@ -439,9 +423,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
         return result.renumbered(order)
 
     def _publish(self, prepared: IterSVRInputs, result: IterSVRResult) -> None:
-        # In the engine's terms a hyperplane whose margin is 1.
-        plane = MarginResult(result.objective, normal=result.normal, rho=1.0, t=result.bias)
-        self._hyperplane = prepared.view.hyperplane(plane)
+        self._hyperplane = prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias)
         self.C_ = prepared.C
         self.balance_ = prepared.balance
         self.status_ = result.status

@@ -20,7 +20,6 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
@@ -30,9 +29,9 @@ from volmar.margin.engine.unequal_sizes import (
     shares_of_sides,
     size_start,
 )
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.relaxations.lgmmc_solver import (
     LabelGenerationResult,
     generate_labels,
@@ -42,8 +41,6 @@ from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Beyond these C nothing changes but rounding: all rows weigh alike, or the margin is hard.
 LEAST_C, MOST_C = 1e-10, 1e10
-# Spreads this many roundings small, relative to what was subtracted, are rounding.
-ROUNDINGS = 64
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
 # Largest mean of a labelling where none is given.
@@ -56,7 +53,7 @@ class LabelGenerationInputs:
 
     Attributes
     ----------
-    view : View
+    space : LinearSpace or KernelSpace
         The rows. A run that takes the sizes of k-means leaves them here with its weights.
     weights : ndarray of shape (n,) or None
         Sample weights.
@@ -66,13 +63,13 @@ class LabelGenerationInputs:
         Shares of the two sides that count as balanced.
     """
 
-    view: View
+    space: LinearSpace | KernelSpace
     weights: NDArray | None
     n: int
     balance: tuple[float, float] = HALVES
 
 
-class LGMMC(GammaWidth, KernelView, WeightedClusterer):
+class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
@@ -317,20 +314,17 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
 
     def _problem(self, X: Any, weights: NDArray | None) -> LabelGenerationInputs:
         n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        if self._is_linear():
-            view: View = LinearView(X, weights)
-        elif self.method == "exact":
-            view = self._exact_view(X, weights)
-        else:
-            view = self._nystroem_view(X, weights, self.n_landmarks)
-        prepared = LabelGenerationInputs(view, weights, n)
+        prepared = LabelGenerationInputs(self._feature_space(X, weights), weights, n)
         self._formula(prepared)
         return prepared
 
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
+        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
+
     def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
         """Return C of the formula and the limit of a labelling's sum."""
-        source, n = prepared.view.source, prepared.n
-        spread = _mean_square(source)
+        space, n = prepared.space, prepared.n
+        spread = space.mean_square()
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
@@ -339,23 +333,23 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
                 f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
-        w = row_weights(source)
+        w = row_weights(space)
         mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean
         limit = _largest_sum(mean, n) if w is None else _largest_weight(mean, w)
         return float(self.C) / (n * spread), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
         """Give both sides of k-means the same weight where they are unequal and lie apart."""
-        view, weights = prepared.view, prepared.weights
+        space, weights = prepared.space, prepared.weights
         given = self._start(prepared)
         labels: NDArray | None
         if self._keeps_sizes and given is not None:
             labels = given if are_unequal(given, weights) else None
         else:
-            labels = own_sizes(view, size_start(view, weights), weights)
+            labels = own_sizes(space, size_start(space, weights), weights)
         if labels is not None:
             prepared.balance = shares_of_sides(labels, weights)
-            prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
+            prepared.space = space.reweighted(equal_weights(labels, weights, prepared.balance))
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         try:
@@ -363,7 +357,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
                 self._take_sizes(prepared)
             C, limit = self._formula(prepared)
             result = generate_labels(
-                prepared.view.source,
+                prepared.space,
                 C=C,
                 limit=limit,
                 start=self._start(prepared),
@@ -374,7 +368,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error
-        shares = prepared.view.source.shares
+        shares = prepared.space.shares
         if np.ptp(result.labels if shares is None else result.labels[shares > 0]) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding: check that the "
@@ -385,7 +379,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     def _start(self, prepared: LabelGenerationInputs) -> NDArray | None:
         if isinstance(self.init, str):
             return None
-        return check_start_labels("init", self.init, prepared.view.source.n_rows, 2)
+        return check_start_labels("init", self.init, prepared.space.n_rows, 2)
 
     def _no_margin(self) -> ValueError:
         return ValueError(
@@ -394,10 +388,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
         )
 
     def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
-        plane = MarginResult(
-            objective=result.objective, normal=result.normal, rho=result.rho, t=0.0
-        )
-        hyperplane: Any = prepared.view.hyperplane(plane)
+        hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
         self._hyperplane = hyperplane
         self.balance_ = in_order_of(result.labels, prepared.weights, prepared.balance)
         self.status_ = result.status
@@ -438,19 +429,3 @@ def _largest_weight(mean: float, weights: NDArray) -> float:
     total, heaviest = float(weights.sum()), float(weights.max())
     limit = max(mean * total, heaviest) + SUMS * total
     return min(limit, total - float(weights[weights > 0].min()))
-
-
-def _mean_square(source: CutSource) -> float:
-    """Return the mean of |z_i|^2, 0 where it is rounding; below 0 where a kernel is none."""
-    rounding = ROUNDINGS * float(np.finfo(source.dtype).eps)
-    if isinstance(source, KernelSource):
-        K, p = source.K, source.shares
-        diagonal = float(K.diagonal().mean() if p is None else p @ K.diagonal())
-        spread = diagonal - float(K.mean(dtype=np.float64) if p is None else p @ (K @ p))
-        return spread if abs(spread) > rounding * abs(diagonal) else 0.0
-    if not isinstance(source, LinearSource):
-        raise TypeError(f"there is no rule for the spread of a {type(source).__name__}.")
-    spread = source.rows.mean_squared_norm()
-    centre = source.rows.offset
-    size = 0.0 if centre is None else float(centre @ centre)
-    return spread if spread > rounding**2 * size else 0.0

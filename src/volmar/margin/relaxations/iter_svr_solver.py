@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from volmar.margin.relaxations.bias_rules import ScoreCut
 from volmar.solvers import Result, Status
-from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
-from volmar.solvers.l1_spaces import RegressionSpace
+from volmar.solvers.l1_regression import (
+    L1RegressionResult,
+    RegressionSpace,
+    solve_l1_regression,
+)
 
 __all__ = ["IterSVRResult", "iterate_svr"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.feature_space.sources import CutSource
-from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.feature_space.space import VectorSpace
+from volmar.margin.feature_space.subspace import GrowingSubspace
 from volmar.margin.relaxations.label_generation import (
     Labelling,
     balanced_labels,
@@ -92,7 +92,7 @@ class LabelGenerationResult(Result):
 
 
 def generate_labels(
-    source: CutSource,
+    source: VectorSpace,
     *,
     C: float,
     limit: float,
@@ -120,7 +120,7 @@ def generate_labels(
 
     Parameters
     ----------
-    source : CutSource
+    source : VectorSpace
         The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
         nothing else depends on them.
     C : float
@@ -152,7 +152,7 @@ def generate_labels(
     return search.result(status)
 
 
-def row_weights(source: CutSource) -> NDArray | None:
+def row_weights(source: VectorSpace) -> NDArray | None:
     """Return weights of the rows of a source, of mean 1 over those that have one; None for 1."""
     if source.shares is None:
         return None
@@ -164,7 +164,7 @@ class _Search:
 
     def __init__(
         self,
-        source: CutSource,
+        source: VectorSpace,
         C: float,
         limit: float,
         n_init: int,
@@ -174,7 +174,7 @@ class _Search:
         self.source, self.C, self.limit = source, C, limit
         self.n_init, self.tol, self.rng = n_init, tol, rng
         self.passes_before = source.n_passes
-        self.space = Subspace(source)
+        self.space = GrowingSubspace(source)
         self.space.add_leading(FIRST_BASIS, rng)
         if not self.space.basis:
             raise NotAGramMatrixError("a random combination of the rows has no length")
@@ -225,7 +225,7 @@ class _Search:
         """Return the labelling that a climb from labels, as balanced as they must be, leads to."""
         return self._climb(self.source, self._sides(np.where(labels > 0, 1.0, -1.0)))
 
-    def _climb(self, source: CutSource, y: NDArray) -> Labelling:
+    def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
         return climb(source, self.alpha, y, self.limit, self.weights)
 
     def _sides(self, f: NDArray) -> NDArray:
