@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
-from volmar.rows import as_rows, features_of, mapped_scores, take_rows
+from volmar.rows import as_rows, constant_vector, features_of, mapped_scores, take_rows
 
 __all__ = ["FeatureHyperplane", "LandmarkSpace", "LinearHyperplane", "LinearSpace"]
 
@@ -86,7 +86,7 @@ class LinearSpace(FeatureSpace):
 
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
-        return self.rows.full(value, self.dtype)
+        return constant_vector(self.rows, value, self.dtype)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
         """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
