@@ -29,8 +29,8 @@ __all__ = [
 # changes its line, one that is renamed gets "module:Class". A class whose attributes change so
 # that older files no longer fit gets a new version, and both lines stay while both are read.
 CLASSES: dict[str, str] = {
-    "BasisExpansion/1": "volmar.margin.feature_space.basis_source",
-    "BasisHyperplane/1": "volmar.margin.skmmc",
+    "BasisExpansion/1": "volmar.margin.feature_space.basis",
+    "BasisHyperplane/1": "volmar.margin.feature_space.basis",
     "Candidates/1": "volmar.volume.starts",
     "CategoryScores/1": "volmar.tables.agreement",
     "CellSplit/1": "volmar.base.splitting",
@@ -44,17 +44,21 @@ CLASSES: dict[str, str] = {
     "EigenPairs/1": "volmar.operators.protocol",
     "Evidence/1": "volmar.report.outcome",
     "FaissBackend/1": "volmar.graphs.neighbor_backends",
-    "FeatureHyperplane/1": "volmar.margin.feature_space.views",
+    "FeatureHyperplane/1": "volmar.margin.feature_space.linear",
     "Fills/1": "volmar.tables.fills",
     "GaussianExtension/1": "volmar.graphs.gaussian",
     "GaussianSimilarity/1": "volmar.graphs.gaussian",
     "Graph/1": "volmar.graphs.graph",
     "Kernel/1": "volmar.rows.kernel",
     "KernelExpansion/1": "volmar.base.kernel",
-    "KernelHyperplane/1": "volmar.margin.feature_space.views",
+    "KernelHyperplane/1": "volmar.margin.feature_space.kernel",
     "KernelPCAMap/1": "volmar.rows.kernel_pca",
+<<<<<<< HEAD
+    "LinearHyperplane/1": "volmar.margin.feature_space.linear",
+=======
     "LinearCells/1": "volmar.evidence.splits.cells",
     "LinearHyperplane/1": "volmar.margin.feature_space.views",
+>>>>>>> ready-core
     "LocalScales/1": "volmar.graphs.density_scaling",
     "LocalScalingExtension/1": "volmar.graphs.local_scaling",
     "LocalScalingSimilarity/1": "volmar.graphs.local_scaling",
@@ -65,8 +69,9 @@ CLASSES: dict[str, str] = {
     "NumberFeatures/1": "volmar.tables.number_features",
     "NystroemMap/1": "volmar.rows.nystroem",
     "Preparation/1": "volmar.tables.prepare",
-    "Projection/1": "volmar.margin.feature_space.basis_source",
+    "Projection/1": "volmar.margin.feature_space.basis",
     "PyNNDescentBackend/1": "volmar.graphs.neighbor_backends",
+    "SeparatingPlanes/1": "volmar.separation.planes",
     "SparseOperator/1": "volmar.operators.sparse",
     "SpectralGraph/1": "volmar.graphs.graph",
     "SplitNode/1": "volmar.base.tree",
