@@ -53,12 +53,8 @@ CLASSES: dict[str, str] = {
     "KernelExpansion/1": "volmar.base.kernel",
     "KernelHyperplane/1": "volmar.margin.feature_space.kernel",
     "KernelPCAMap/1": "volmar.rows.kernel_pca",
-<<<<<<< HEAD
-    "LinearHyperplane/1": "volmar.margin.feature_space.linear",
-=======
     "LinearCells/1": "volmar.evidence.splits.cells",
-    "LinearHyperplane/1": "volmar.margin.feature_space.views",
->>>>>>> ready-core
+    "LinearHyperplane/1": "volmar.margin.feature_space.linear",
     "LocalScales/1": "volmar.graphs.density_scaling",
     "LocalScalingExtension/1": "volmar.graphs.local_scaling",
     "LocalScalingSimilarity/1": "volmar.graphs.local_scaling",
