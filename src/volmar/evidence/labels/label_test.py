@@ -27,7 +27,7 @@ N_SPLITS, N_SPLITS_LARGE = 6, 2
 LEARNT_FOR_COLUMN = 6.0
 # Held-out rows that the tests look at.
 MOST_HELD_OUT = 20_000
-# Draws of the hump test for every unit of one over the level: the least combined p-value is
+# Draws of the mode test for every unit of one over the level: the least combined p-value is
 # three times one over their number.
 DRAWS_FOR_LEVEL = 4.0
 # Above this p-value there is no sign of a gap, and two groups are one for the other tests.
