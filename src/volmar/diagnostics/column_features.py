@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.metrics.contingency import is_missing
+
 __all__ = [
     "MAX_LEVELS",
     "CodedColumn",
@@ -221,7 +223,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
                 f"X: column {name!r} holds a {type(value).__name__} in row {i}, and single values "
                 "are needed. Leave the column out, or make several of it."
             )
-        codes[i] = -1 if _is_missing(value) else place.setdefault(value, len(place))
+        codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
         numbers = np.array([*map(float, place), np.nan])
         return numbers[codes]
@@ -248,11 +250,6 @@ def _naive(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
-
-
-def _is_missing(value: Any) -> bool:
-    # NaN and NaT differ from themselves; pandas' NA refuses to say.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
 
 
 def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) -> Features:
