@@ -46,7 +46,6 @@ CLASSES: dict[str, str] = {
     "FaissBackend/1": "volmar.graphs.neighbor_backends",
     "FeatureHyperplane/1": "volmar.margin.feature_space.linear",
     "Fills/1": "volmar.tables.fills",
-    "FirstStep/1": "volmar.volume.refinement",
     "GaussianExtension/1": "volmar.graphs.gaussian",
     "GaussianSimilarity/1": "volmar.graphs.gaussian",
     "Graph/1": "volmar.graphs.graph",
