@@ -10,13 +10,13 @@ pandas = pytest.importorskip("pandas")
 
 
 def test_settings():
-    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
+    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "each_row=true"]
     assert parse_settings(given) == {
         "C": 2,
         "kernel": "rbf",
         "anneal": (1.2, 3),
         "init": None,
-        "row_balance": True,
+        "each_row": True,
     }
 
 

@@ -130,7 +130,7 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
 # -------------------------------------------------------------------------------- estimator
 
 
-class Prepared(NamedTuple):
+class GMMCInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: GMMCProblem
@@ -321,7 +321,7 @@ class GMMC(KernelMixin, Clusterer):
         check_number("tol", self.tol, low=0.0, open_low=True)
         check_count("max_iter", self.max_iter)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> GMMCInputs:  # noqa: ARG002 -- no weights here
         n = X.shape[0]
         require_memory(
             14.0 * 8 * n**2,
@@ -345,12 +345,12 @@ class GMMC(KernelMixin, Clusterer):
         if self.balance_weight is None:
             taken = shares_of_kernel(K, expansion)
         problem = replace(problem, shares=taken.q)
-        return Prepared(problem, expansion, taken.sides)
+        return GMMCInputs(problem, expansion, taken.sides)
 
-    def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
+    def _run(self, prepared: GMMCInputs, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
 
-    def _publish(self, prepared: Prepared, result: GMMCResult) -> None:
+    def _publish(self, prepared: GMMCInputs, result: GMMCResult) -> None:
         self._expansion = prepared.expansion
         self.scores_ = result.scores
         self.dual_coef_ = result.alpha
