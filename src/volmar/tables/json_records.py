@@ -10,10 +10,8 @@ from typing import Any
 
 from volmar.tables.errors import TableError, listed, need, shown
 
-__all__ = ["JSON", "JSON_LINES", "read_json"]
+__all__ = ["read_json"]
 
-JSON_LINES = (".jsonl", ".ndjson")
-JSON = (".json",)
 _REMEDY = 'save it by pandas as to_json(file, orient="records")'
 
 
@@ -25,8 +23,8 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     path : Path
         The file; with the suffix .gz it is decompressed.
     suffix : str
-        Its suffix without that of compression: one of `JSON` is a list of records, or of lines
-        all the same; one of `JSON_LINES` is a record a line.
+        Its suffix without that of compression: ".json" is a list of records, or of lines all
+        the same; ".jsonl" and ".ndjson" are a record a line.
     """
     try:
         import pandas as pd
@@ -43,7 +41,7 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
         raise TableError(f"{path.name} does not fit into memory; save it as Parquet") from error
     if not text.strip():
         raise TableError(f"{path.name} is empty; give a file with records")
-    records: Any = _whole(path, text) if suffix in JSON else None
+    records: Any = _whole(path, text) if suffix == ".json" else None
     if records is None:
         records = _lines(path, text)
     frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
