@@ -1,5 +1,7 @@
 """The packing program: certificates, agreement with Clarabel, units, bad input."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 from volmar.solvers import Status, solve_packing_sdp
+from volmar.solvers.packing_sdp import PackingProblem
 
 quick = settings(deadline=None, max_examples=40)
 
@@ -136,3 +139,17 @@ def test_rounding_is_reported_not_hidden(rng):
 def test_bad_packing_input(F, upper, message):
     with pytest.raises(ValueError, match=message):
         solve_packing_sdp(F, upper=upper)
+
+
+@pytest.mark.parametrize("upper", [None, 0.3])
+def test_the_problem_recomputes_the_certificate(upper, rng):
+    F = rng.standard_normal((30, 4))
+    found = solve_packing_sdp(F, upper=upper)
+    again = found.check(PackingProblem(F, upper))
+    assert again.is_certified(1e-6)
+    assert again.objective == found.objective
+    assert again.gap == pytest.approx(found.gap, abs=1e-12)
+    heavier = replace(found, g=1.1 * found.g).check(PackingProblem(F, upper))
+    assert not heavier.is_certified(1e-3)
+    spoilt = replace(found, dual=found.dual - 0.5 * np.eye(4) * np.trace(found.dual))
+    assert spoilt.check(PackingProblem(F, upper)).gap == np.inf

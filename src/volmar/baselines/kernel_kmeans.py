@@ -266,7 +266,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
-        Most iterations of a start.
+        Maximum number of iterations of a start.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.

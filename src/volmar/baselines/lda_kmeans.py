@@ -212,7 +212,7 @@ class LDAKMeans(ProjectedKMeans):
         Number of starts, each from one run of k-means; the one with the lowest objective is kept.
         Given labels are one start.
     max_iter : int, default=100
-        Most alternations of a start.
+        Maximum number of alternations of a start.
     tol : float, default=1e-4
         Share of the weight that may still want to move at the end: no row of fewer than 10,000.
     alpha : float, default=0.05

@@ -140,7 +140,7 @@ class NormalizedCut(Clusterer):
         Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     min_cluster_size : int or float, default=1
-        Fewest rows of a cluster, a count or a fraction of all rows of at most 0.5.
+        Minimum size of a cluster, a count or a fraction of all rows of at most 0.5.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.

@@ -41,7 +41,7 @@ from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
 STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
-# The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
+# The largest C, in the same units: beyond it 1 is lost in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
@@ -59,9 +59,9 @@ class IterSVRInputs:
     space : LinearSpace or KernelSpace
         The rows. A run that takes the sizes of its start leaves them here with its weights.
     C : float
-        Price of the loss.
+        Weight of the loss.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     weights : ndarray of shape (n,) or None
         Sample weights.
     balance : tuple of float
@@ -113,14 +113,14 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float or "scale", default="scale"
-        Price of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
+        Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression keeps to the labels that it is given, start included. The paper has 500.
     bias : {"gap", "balance"}, default="gap"
         How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
+        Minimum size of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
         If not given it is 0.3, and where the start has sides of unequal size with the wider margin
         (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
@@ -138,7 +138,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     tol : float, default=1e-3
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
-        Most regressions.
+        Maximum number of regressions.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -166,7 +166,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     C_ : float
-        The price used.
+        The C used.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``min_cluster_size=None`` took from the start.
@@ -321,10 +321,10 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
         if not (definite or space.is_gram()):
             raise self._not_a_kernel()
-        return IterSVRInputs(space, *self._price_and_floor(space), weights)
+        return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
 
-    def _price_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
-        """Return C and the least weight of a side."""
+    def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
+        """Return C and the minimum weight of a side."""
         n = space.n_rows
         total = float(n if space.weights is None else space.weights.sum())
         variance = space.mean_square()
@@ -333,13 +333,13 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         if variance == 0.0:
             raise ValueError(
                 f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
-                "is nothing to separate. Check that X was loaded rightly, or use another kernel."
+                "is nothing to separate. Check that X was loaded correctly, or use another kernel."
             )
         C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
         largest = LARGEST / (total * variance)
         if largest < C:
             raise ValueError(
-                f"C={C:g} is more than floating point can tell from an infinite price for these "
+                f"C={C:g} is more than floating point can tell from infinity for these "
                 f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
             )
         size = self._min_size()
@@ -366,7 +366,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         prepared.balance = shares_of_sides(found, weights)
         equal = equal_weights(found, weights, prepared.balance)
         prepared.space = space.reweighted(equal)
-        prepared.C, prepared.floor = self._price_and_floor(prepared.space)
+        prepared.C, prepared.floor = self._penalty_and_floor(prepared.space)
 
     def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""

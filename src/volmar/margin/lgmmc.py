@@ -39,7 +39,7 @@ from volmar.margin.relaxations.lgmmc_solver import (
 )
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# Beyond these prices nothing changes but rounding: all rows weigh alike, or the margin is hard.
+# Beyond these C nothing changes but rounding: all rows weigh alike, or the margin is hard.
 LEAST_C, MOST_C = 1e-10, 1e10
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
@@ -115,7 +115,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=30.0
-        Price of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
+        Weight of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
         Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
@@ -133,7 +133,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     tol : float, default=0.01
         Relative to the objective, by how much a labelling must be violated to be added.
     max_iter : int, default=50
-        Most labellings.
+        Maximum number of labellings.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -338,7 +338,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
                 f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
-                "part. Check that the rows of X differ, or use another kernel or gamma."
+                "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
         w = row_weights(space)
         mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean

@@ -147,8 +147,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         Whether the hyperplane goes through the mean of the rows in feature space, and not through
         its origin; see Notes. Without effect with ``mode="paper"``.
     C : float, default=1.0
-        Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
-        of 1/2) its effect depends on the size of the kernel.
+        Penalty on a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a
+        factor of 1/2) its effect depends on the size of the kernel.
     max_row_sum : float, None or "auto", default="auto"
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
@@ -174,7 +174,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     tol : float, default=1e-5
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=2000
-        Most iterations of the outer descent.
+        Maximum number of iterations of the outer descent.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -218,8 +218,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     Notes
     -----
-    *The scale.* With the price C of the primal above, the corner of eq. 22 is
-    :math:`t - C \mu'1`; the printed 2C belongs to twice that price.
+    *The scale.* With C of the primal above, the corner of eq. 22 is
+    :math:`t - C \mu'1`; the printed 2C belongs to twice that C.
 
     *Centring.* The machine has no intercept. Values of a Gaussian kernel are all positive: seen
     from the origin all rows lie on one side, and without a bound on row sums one cluster is best.

@@ -152,7 +152,7 @@ def solve_elliptope_saddle(
     tol : float, default=1e-6
         Relative gap to stop at: over the smaller of the value and what M can change of it.
     max_iter : int, default=1000
-        Most iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS, all rounds together.
     random_state : int, default=0
         Seed of the start.
 

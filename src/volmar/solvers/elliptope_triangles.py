@@ -91,7 +91,7 @@ def solve_elliptope_triangles(
     tol : float, default=1e-6
         Relative gap to stop at, as in `solve_elliptope_saddle`.
     max_iter : int, default=3000
-        Most iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS, all rounds together.
     random_state : int, default=0
         Seed of the start.
 

@@ -117,13 +117,13 @@ def solve_l1_regression(
     targets : ndarray of shape (n,)
         y_i.
     C : float
-        Price of the loss.
+        Weight of the loss.
     start : L1RegressionResult, optional
         The answer for similar targets in the same space.
     tol : float, default=1e-3
         Duality gap, relative to the objective, at which to stop.
     max_iter : int, default=200
-        Most Newton steps.
+        Maximum number of Newton steps.
 
     Returns
     -------

@@ -43,7 +43,7 @@ class SortedScores:
     weights : ndarray of shape (n,) or None
         Weights of the rows; rows of weight 0 are on a side but have no say.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     """
 
     def __init__(self, scores: NDArray, weights: NDArray | None, floor: float):
@@ -99,7 +99,7 @@ def least_loss_cut(
     weights : ndarray of shape (n,) or None
         s_i.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     bias : float
         Of equally good biases the nearest to this is taken.
     """

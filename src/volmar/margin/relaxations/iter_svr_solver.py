@@ -89,7 +89,7 @@ def iterate_svr(
     labels : ndarray of shape (n,)
         Labels to start from, positive or not.
     C : float
-        Price of the loss.
+        Weight of the loss.
     rule : callable
         Makes a `ScoreCut` of scores <w, z_i>, weights, minimum weight of a side, and the
         regression's bias. With `least_loss_cut` both halves minimise the same objective over
@@ -97,11 +97,11 @@ def iterate_svr(
         regressions' gaps) once the labels are among those, where all rows weigh the same (of other
         weights the sides' sums are coarse); with `widest_gap_cut` it may.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     tol : float, default=1e-3
         Duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
-        Most regressions.
+        Maximum number of regressions.
 
     Returns
     -------

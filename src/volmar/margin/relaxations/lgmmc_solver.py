@@ -124,7 +124,7 @@ def generate_labels(
         The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
         nothing else depends on them.
     C : float
-        Price of squared margin errors, as in the formula.
+        Weight of squared margin errors, as in the formula.
     limit : float
         Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
         largest weight where they do not: every order of the rows can be cut that evenly.
@@ -135,7 +135,7 @@ def generate_labels(
     tol : float, default=1e-2
         Violation and gap, relative to the objective, at which to stop.
     max_iter : int, default=50
-        Most rounds.
+        Maximum number of rounds.
     seed : int, default=0
         Of the starts.
     """
