@@ -126,7 +126,7 @@ def _published(table):
         printed = figures[name, "MVC"][0]
         contenders = {
             f"volmar, {mode}": lambda mode=mode, X=data.X: SoftLabelMVC(mode=mode).fit(X).labels_
-            for mode in ("fast", "paper")
+            for mode in ("default", "paper")
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # components of the graph

@@ -14,7 +14,8 @@ import numpy as np
 from reproduction.experiment import COLUMNS
 from reproduction.measures_display import MeasuresDisplay
 from volmar.datasets import load
-from volmar.plots.clusters import COLOURS, MARKERS, ClusterDisplay, new_figure
+from volmar.plots import ClusterDisplay
+from volmar.plots.display import COLOURS, MARKERS, new_figure
 
 if TYPE_CHECKING:
     from reproduction.summary import Line, Point, Side

@@ -10,7 +10,7 @@ import numpy as np
 
 from reproduction.experiment import Panel
 from reproduction.summary import Point
-from volmar.plots.clusters import COLOURS, MARKERS, new_figure
+from volmar.plots.display import COLOURS, MARKERS, new_figure
 
 # Width and height of a row of panels, in inches.
 ROW_SIZE = (10.0, 3.4)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reproduction.experiment import PAPERS, Paper
 from reproduction.page_tables import Cell, Grid, make_grids, one_line, without_folders
-from volmar.report.figures import as_count, as_figure
+from volmar.report.text import as_count, as_number
 
 if TYPE_CHECKING:
     from reproduction.claims import Claim
@@ -204,7 +204,7 @@ def _about(r: Reproduction) -> str:
     stated = f"; {share} statements have to hold" if r.claims else ""
     tolerance = stated
     if has_printed:
-        points = f"{as_figure(experiment.tolerance)} points"
+        points = f"{as_number(experiment.tolerance)} points"
         tolerance = f"; the tolerance is {points}, for {share} judged figures"
     if experiment.view == "data":
         return "The data sets, coloured by class."

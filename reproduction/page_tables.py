@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reproduction.experiment import COLUMNS
-from volmar.report.figures import as_count, as_figure
+from volmar.report.text import as_count, as_number
 
 if TYPE_CHECKING:
     from reproduction.summary import Line, Side
@@ -92,7 +92,7 @@ def _pair(values: Iterable[float | None], line: Line, missing: str = "not timed"
     """Two figures, hindsight / label-free; one word where neither is there."""
     sides = line.hindsight, line.label_free
     texts = [
-        as_figure(value, 2)
+        as_number(value, 2)
         if value is not None and math.isfinite(value)
         else (_word(line) if side.summary.mean is None else missing)
         for value, side in zip(values, sides, strict=True)
@@ -128,17 +128,17 @@ def _times_grid(r: Reproduction) -> Grid:
     units = {x.dataset: x.paper.mean for x in r.lines if x.method == "KM" and x.paper.mean}
     for line in r.lines:
         printed, sides = line.paper.mean, (line.hindsight, line.label_free)
-        seconds = [as_figure(s.seconds) if s.seconds > 0 else _word(line) for s in sides]
+        seconds = [as_number(s.seconds) if s.seconds > 0 else _word(line) for s in sides]
         faster = [printed / s.seconds if printed and s.seconds else None for s in sides]
         cells = [
-            "not printed" if printed is None else as_figure(printed),
+            "not printed" if printed is None else as_number(printed),
             *seconds,
             "not printed" if printed is None else _pair(faster, line, "printed as 0"),
             _relation(line),
         ]
         if units:
             unit = units.get(line.dataset)
-            cells.append(as_figure(printed / unit, 2) if printed and unit else "not printed")
+            cells.append(as_number(printed / unit, 2) if printed and unit else "not printed")
         figures = [_figure(text, line) for text in cells]
         names = Cell(line.dataset), Cell(line.method)
         rows.append((*names, *figures, _verdict(line, reasons)))
@@ -260,12 +260,12 @@ def _range_of(members: list[Any]) -> str:
     ]
     if not places:
         return "one point"
-    low, high = as_figure(min(places), 4), as_figure(max(places), 4)
+    low, high = as_number(min(places), 4), as_number(max(places), 4)
     return low if low == high else f"{low} to {high}"
 
 
 def _number(value: float, quantity: str) -> str:
-    return _minus(f"{value:.1f}") if quantity == "value" else as_figure(value)
+    return _minus(f"{value:.1f}") if quantity == "value" else as_number(value)
 
 
 def _minus(text: str) -> str:

@@ -61,7 +61,7 @@ def run_cell(cell: Cell) -> CellResult:
                 X = graphs.make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
             seconds = time.perf_counter() - start
-            metric = partial(_metric(cell.metric), **cell.metric_params)
+            metric = partial(find_metric(cell.metric), **cell.metric_params)
             value = float(metric(data.y, labels))
             measures = take_measures(model, cell.measures, data.y, metric)
         except Exception as error:
@@ -71,7 +71,8 @@ def run_cell(cell: Cell) -> CellResult:
     return CellResult(cell, value, seconds, status, versions(), measures)
 
 
-def _metric(name: str) -> Callable[..., float]:
+def find_metric(name: str) -> Callable[..., float]:
+    """Return the score of this name: of volmar, or of scikit-learn under the papers' name."""
     if name == "rand_index":
         return rand_score
     if name == "normalized_mutual_information":

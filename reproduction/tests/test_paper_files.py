@@ -17,7 +17,6 @@ from reproduction import (
     published_cells,
 )
 from reproduction import runner as runner_module
-from volmar import metrics
 from volmar.datasets import list_datasets
 from volmar.datasets.tasks import find_task
 from volmar.graphs import make_similarity
@@ -44,7 +43,7 @@ def test_every_experiment_is_consistent(name):
         assert not experiment.methods
         assert set(experiment.datasets) <= set(list_datasets())
         return
-    assert hasattr(metrics, experiment.metric)
+    assert callable(runner_module.find_metric(experiment.metric))
     by_key = unfolded(experiment.source)
     cells = list(by_key.values())
     assert list(experiment.cells(1)) == [c for c in cells if c.seed == 1]

@@ -22,8 +22,6 @@ from volmar.base.validation import (
 class Halves(Clusterer):
     """Splits on the sign of the first feature; start j pretends to an objective of |j - 2|."""
 
-    _max_clusters = 2
-
     def __init__(
         self, n_clusters=2, *, n_init=4, alpha=0.05, max_clusters=None, random_state=None
     ):
@@ -114,11 +112,9 @@ def test_without_callback_support_steps_are_a_plain_range():
     assert list(fit_steps(object(), None, 3)) == [0, 1, 2]
 
 
-def test_more_clusters_than_there_is_a_rule_for(X):
-    with pytest.raises(NotImplementedError, match=r"Halves has no rule for more than 2.*got n_cl"):
-        Halves(3).fit(X)
+def test_numbers_of_clusters_that_are_refused(X):
     with pytest.raises(ValueError, match="n_clusters=5 is more than the number of rows"):
-        check_n_clusters(5, 4, limit=None, method="M")
+        check_n_clusters(5, 4)
     with pytest.raises(ValueError, match="n_clusters must be at least 1, got 0"):
         Halves(0).fit(X)
     with pytest.raises(TypeError, match="n_clusters must be an integer"):

@@ -59,7 +59,6 @@ def modes():
         if name == "MSPC":
             for solver in ("mpm", "eig"):
                 yield name, 2, {"solver": solver}
-            yield name, "fast", {}
         if name in ("MSPC", "IterSVR", "LGMMC", "MultivariateMMC"):
             yield name, 2, {"kernel": "rbf"}
         if "method" in parameters:
@@ -68,7 +67,7 @@ def modes():
 
 @pytest.mark.parametrize(("name", "k", "given"), list(modes()))
 def test_the_largest_cluster_is_the_first(name, k, given, tmp_path):
-    X, truth = groups(3 if k in (3, "auto", "fast") else 2)
+    X, truth = groups(3 if k in (3, "auto") else 2)
     model = fitted(name, X, k, **given)
     labels = model.labels_
     sizes = np.bincount(labels)

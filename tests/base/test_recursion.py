@@ -241,7 +241,7 @@ def test_an_interrupted_fit_leaves_nothing(blobs, monkeypatch):
         raise KeyboardInterrupt
 
     # After the tree was grown, before the clusters have competed for the rows.
-    monkeypatch.setattr("volmar.separation.many_clusters.refine_clusters", interrupt)
+    monkeypatch.setattr("volmar.separation.multiway.refine_clusters", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert [name for name in vars(model) if name.endswith("_") and name[0] != "_"] == []
@@ -414,12 +414,6 @@ def test_a_limit_that_is_not_reached_changes_nothing(five_groups):
         model = MSPC("auto", max_clusters=limit, random_state=0).fit(X)
         np.testing.assert_array_equal(model.labels_, free.labels_)
         assert str(model.tree_) == str(free.tree_)
-
-
-def test_fast_has_the_limit_too(five_groups):
-    X, _ = five_groups
-    with pytest.warns(UserWarning, match="max_clusters=2 ended the splits"):
-        assert MSPC("fast", max_clusters=2, random_state=0).fit(X).tree_.n_leaves == 2
 
 
 def test_levels_are_those_of_alpha():

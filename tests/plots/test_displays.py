@@ -11,13 +11,7 @@ import volmar
 from volmar.base import SplitTree
 from volmar.base.tree import SplitNode
 from volmar.datasets import make_blobs
-from volmar.plots import (
-    ConvergenceDisplay,
-    ConvergenceLine,
-    EigenDisplay,
-    ProjectionDisplay,
-    TreeDisplay,
-)
+from volmar.plots import ProjectionDisplay, TreeDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -127,96 +121,6 @@ def test_projection_refuses(two):
     for bins in (0, 2.5, True):
         with pytest.raises(ValueError, match=f"bins must be a whole number.*got {bins!r}"):
             ProjectionDisplay.from_estimator(model, two, bins=bins)
-
-
-# ---------------------------------------------------------------------- convergence
-
-
-def test_convergence_draws_the_history_and_its_bound(two):
-    model = volmar.CPMMC(random_state=0).fit(two)
-    display = ConvergenceDisplay.from_estimator(model)
-    objective, bound = display.ax_.get_lines()
-    np.testing.assert_array_equal(objective.get_ydata(), model.result_.history)
-    np.testing.assert_array_equal(objective.get_xdata(), np.arange(1, model.n_iter_ + 1))
-    np.testing.assert_allclose(bound.get_ydata(), model.result_.lower_bound)
-    # Under the iterations that it bounds, and no others.
-    history = np.array(model.result_.history)
-    start = round(bound.get_xdata()[0] + 0.25) - 1
-    assert (history[start:] >= model.result_.lower_bound - 1e-9).all()
-    assert start == 0 or history[start - 1] < model.result_.lower_bound
-    display.figure_.canvas.draw()
-
-
-def test_a_bound_starts_after_the_last_value_below_it():
-    assert ConvergenceLine("", (3.0, 1.0, 2.5, 2.1), 2.0).bounded_from == 2
-    assert ConvergenceLine("", (3.0, 2.0), 2.0).bounded_from == 0
-    assert ConvergenceLine("", (3.0, 2.0)).bounded_from == 0
-
-
-def test_a_line_for_each_split(three):
-    model = volmar.SKMMC(3, random_state=0).fit(three)
-    display = ConvergenceDisplay.from_estimator(model)
-    assert [line.values for line in display.lines] == [
-        split.model.result_.history for split in model.tree_.splits()
-    ]
-    drawn = [line for line in display.ax_.get_lines() if line.get_linestyle() == "-"]
-    assert [line.get_ydata()[-1] for line in drawn] == pytest.approx([-1.0, -1.0])
-    assert drawn[0].get_label().startswith("split 1 (150 rows), gap ")
-
-
-def test_convergence_without_a_bound_or_with_one_value(two, three):
-    display = ConvergenceDisplay.from_estimator(volmar.MSPC(3, random_state=0).fit(three))
-    assert len(display.ax_.get_lines()) == 1
-    assert display.ax_.get_legend() is None
-    pipeline = make_pipeline(StandardScaler(), volmar.LDAKMeans(random_state=0)).fit(two)
-    display = ConvergenceDisplay.from_estimator(pipeline)
-    display.figure_.canvas.draw()
-    shown = [text.get_text() for text in display.ax_.get_xticklabels()]
-    assert all(text == "" or float(text) == int(float(text)) for text in shown)
-
-
-def test_convergence_refuses(two):
-    with pytest.raises(NotFittedError):
-        ConvergenceDisplay.from_estimator(volmar.CPMMC())
-    with pytest.raises(ValueError, match="result_ with a history, and KMeans has none"):
-        ConvergenceDisplay.from_estimator(KMeans(2, n_init=1, random_state=0).fit(two))
-    with pytest.raises(ValueError, match=r"this MSPC has no history.*n_clusters=2"):
-        ConvergenceDisplay.from_estimator(volmar.MSPC(1).fit(two))
-
-
-# ---------------------------------------------------------------------- eigenvalues
-
-
-@pytest.mark.parametrize("name", ["NormalizedSpectralClustering", "SMIC", "SoftLabelMVC"])
-def test_eigenvalues_and_the_gap_after_the_last_used(name, three):
-    model = getattr(volmar, name)(3, random_state=0).fit(three)
-    display = EigenDisplay.from_estimator(model)
-    used, after = display.ax_.get_lines()
-    np.testing.assert_array_equal(used.get_ydata(), model.eigenvalues_[:3])
-    np.testing.assert_array_equal(after.get_ydata(), model.eigenvalues_[3:])
-    assert display.gap_ == abs(model.eigenvalues_[3] - model.eigenvalues_[2])
-    assert display.ax_.texts[0].get_text() == f"gap {display.gap_:.3g}"
-    order = "largest" if name == "SMIC" else "smallest"
-    assert display.ax_.get_xlabel().endswith(f"{order} first")
-    display.figure_.canvas.draw()
-
-
-def test_eigenvalues_without_the_next_one(two):
-    display = EigenDisplay.from_estimator(volmar.NormalizedCut(random_state=0).fit(two))
-    assert np.isnan(display.gap_)
-    assert len(display.ax_.get_lines()) == 1
-    assert not display.ax_.texts
-
-
-def test_eigenvalues_refuse(three):
-    with pytest.raises(NotFittedError):
-        EigenDisplay.from_estimator(volmar.SMIC())
-    with pytest.raises(ValueError, match=r"this CPMMC has no eigenvalues_\. Use Normalized"):
-        EigenDisplay.from_estimator(volmar.CPMMC(random_state=0).fit(three))
-    tree = volmar.NormalizedCut(3, random_state=0).fit(three)
-    with pytest.raises(ValueError, match=r"pass tree_\.splits\(\)\[0\]\.model"):
-        EigenDisplay.from_estimator(tree)
-    EigenDisplay.from_estimator(tree.tree_.splits()[0].model)
 
 
 # ------------------------------------------------------------------------------ trees

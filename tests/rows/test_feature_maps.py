@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import kernel_metrics, pairwise_kernels, rbf_kernel
 
 from volmar import _memory
-from volmar.rows import CholeskyMap, KernelPCAMap, MappedRows, NystroemMap
+from volmar.rows import KernelPCAMap, MappedRows, NystroemMap
 
 KERNELS = [
     ("rbf", {"gamma": 0.3}),
@@ -45,9 +45,6 @@ def test_exact_maps_reproduce_the_kernel(kernel, parameters, seed):
     X = points(seed=seed)
     X[-5:] = X[:5]  # repeated points make every kernel matrix singular
     K = pairwise_kernels(X, metric=kernel, filter_params=True, **parameters)
-    Z = CholeskyMap(kernel, **parameters).fit(X).transform(X)
-    assert Z.shape[1] <= len(X) - 5
-    np.testing.assert_allclose(Z @ Z.T, K, rtol=0, atol=1e-8 * abs(K).max())
     Z = KernelPCAMap(kernel=kernel, **parameters).fit(X).transform(X)
     assert Z.shape[1] <= len(X) - 6
     np.testing.assert_allclose(Z @ Z.T, centred(K), rtol=0, atol=1e-8 * abs(K).max())
@@ -58,8 +55,6 @@ def test_exact_maps_reproduce_the_kernel(kernel, parameters, seed):
 def test_exact_maps_at_any_width(seed, n, d, log_gamma):
     X = np.random.default_rng(seed).normal(size=(n, d))
     K = rbf_kernel(X, gamma=10.0**log_gamma)
-    Z = CholeskyMap(gamma=10.0**log_gamma).fit(X).transform(X)
-    np.testing.assert_allclose(Z @ Z.T, K, atol=1e-8)
     Z = KernelPCAMap(gamma=10.0**log_gamma).fit(X).transform(X)
     np.testing.assert_allclose(Z @ Z.T, centred(K), atol=1e-8)
 
@@ -69,9 +64,6 @@ def test_exact_maps_of_new_points_in_the_span():
     X, Y = points(60, 2), points(20, 2, seed=3)
     parameters = {"kernel": "poly", "degree": 2, "gamma": 1.0}
     K = (Y @ X.T + 1) ** 2
-    cholesky = CholeskyMap(**parameters).fit(X)
-    assert cholesky.n_components == 6
-    np.testing.assert_allclose(cholesky.transform(Y) @ cholesky.transform(X).T, K, rtol=1e-8)
     pca = KernelPCAMap(**parameters).fit(X)
     assert pca.n_components == 5
     train = (X @ X.T + 1) ** 2
@@ -92,12 +84,11 @@ def test_leading_components_are_those_of_the_full_map():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("make", [CholeskyMap, KernelPCAMap])
-def test_precomputed_is_the_kernel_itself(make, dtype):
+def test_precomputed_is_the_kernel_itself(dtype):
     X, Y = points(), points(10, seed=5)
     K, K_new = rbf_kernel(X, gamma=1.0).astype(dtype), rbf_kernel(Y, X, gamma=1.0).astype(dtype)
-    by_matrix = make(kernel="precomputed").fit(K)
-    by_points = make(kernel="rbf", gamma=1.0).fit(X)
+    by_matrix = KernelPCAMap(kernel="precomputed").fit(K)
+    by_points = KernelPCAMap(kernel="rbf", gamma=1.0).fit(X)
     ours, theirs = by_matrix.transform(K_new), by_points.transform(Y)
     assert ours.dtype == dtype
     tolerance = 1e-8 if dtype == np.float64 else 1e-3
@@ -107,9 +98,8 @@ def test_precomputed_is_the_kernel_itself(make, dtype):
 def test_precomputed_matrix_is_left_alone():
     K = rbf_kernel(points())
     before = K.copy()
-    for make in (CholeskyMap, KernelPCAMap):
-        make(kernel="precomputed").fit(K).transform(K)
-        np.testing.assert_array_equal(K, before)
+    KernelPCAMap(kernel="precomputed").fit(K).transform(K)
+    np.testing.assert_array_equal(K, before)
 
 
 @pytest.mark.parametrize(("kernel", "parameters"), KERNELS)
@@ -208,7 +198,6 @@ def test_wide_kernels_keep_features_bounded(dtype):
     [
         lambda: NystroemMap(landmarks=30, gamma=1.0, random_state=0),
         lambda: KernelPCAMap(gamma=1.0),
-        lambda: CholeskyMap(gamma=1.0),
     ],
 )
 def test_float32_stays_float32_and_near_float64(make):
@@ -231,7 +220,6 @@ def test_sparse_points_are_mapped_as_dense_ones(container, kernel):
     for make in (
         lambda: NystroemMap(kernel, landmarks=index, **gamma),
         lambda: NystroemMap(kernel, landmarks=10, random_state=0, **gamma),
-        lambda: CholeskyMap(kernel, **gamma),
         lambda: KernelPCAMap(kernel=kernel, **gamma),
     ):
         dense, fitted = make().fit(X), make().fit(container(X))
@@ -244,7 +232,7 @@ def test_sparse_points_are_mapped_as_dense_ones(container, kernel):
 
 def test_streamed_features_are_those_of_the_whole():
     X = points(300)
-    for feature_map in (NystroemMap(landmarks=20, random_state=0), CholeskyMap(gamma=1.0)):
+    for feature_map in (NystroemMap(landmarks=20, random_state=0), KernelPCAMap(gamma=1.0)):
         feature_map.fit(X)
         rows, Z = MappedRows(X, feature_map).centered(), feature_map.transform(X)
         w = np.random.default_rng(0).normal(size=feature_map.n_components)
@@ -253,8 +241,8 @@ def test_streamed_features_are_those_of_the_whole():
 
 def test_callable_kernels_take_matrices():
     X = points()
-    by_name = CholeskyMap("rbf", gamma=0.7).fit(X).transform(X)
-    by_call = CholeskyMap(vectorised, kernel_params={"width": 0.7}).fit(X)
+    by_name = KernelPCAMap(kernel="rbf", gamma=0.7).fit(X).transform(X)
+    by_call = KernelPCAMap(kernel=vectorised, kernel_params={"width": 0.7}).fit(X)
     np.testing.assert_allclose(by_call.transform(X), by_name, atol=1e-9)
 
 
@@ -291,34 +279,21 @@ def test_indefinite_kernels_give_their_positive_part_and_a_warning():
     np.testing.assert_allclose(Z @ Z.T, positive, atol=1e-8)
     with pytest.warns(UserWarning, match="not positive semidefinite"):
         KernelPCAMap(kernel="precomputed").fit(np.diag([1.0, 1.0, -1.0, 1.0]))
-    with pytest.raises(ValueError, match=r"not positive semidefinite.*KernelPCAMap"):
-        CholeskyMap(kernel).fit(X)
-
-
-@pytest.mark.parametrize(
-    "K", [[[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]]
-)
-def test_cholesky_refuses_indefinite_matrices(K):
-    with pytest.raises(ValueError, match="not positive semidefinite"):
-        CholeskyMap("precomputed").fit(np.array(K))
 
 
 def test_a_negative_definite_kernel_is_refused():
     with pytest.raises(ValueError, match="no positive eigenvalue"):
         NystroemMap(lambda A, B: -(A @ B.T), landmarks=5, choice="random").fit(points())
-    with pytest.raises(ValueError, match="no point has a positive kernel value"):
-        CholeskyMap("precomputed").fit(-np.eye(3))
 
 
 def test_constant_points_have_no_components():
     with pytest.raises(ValueError, match=r"look alike.*not constant"):
         KernelPCAMap(gamma=1.0).fit(np.full((10, 2), 0.3))
-    assert CholeskyMap(gamma=1.0).fit(np.full((10, 2), 0.3)).n_components == 1
 
 
 @pytest.mark.parametrize(
     "feature_map",
-    [NystroemMap(landmarks=9, random_state=1), KernelPCAMap(3), CholeskyMap("linear")],
+    [NystroemMap(landmarks=9, random_state=1), KernelPCAMap(3)],
 )
 def test_pickle_and_refit(feature_map):
     X = points()
@@ -335,7 +310,6 @@ def test_a_fitted_map_does_not_follow_its_data():
         lambda X: NystroemMap(landmarks=X),
         lambda X: NystroemMap(landmarks=np.arange(5)),
         lambda X: KernelPCAMap(4),
-        lambda X: CholeskyMap("linear"),
     ):
         own = X.copy()
         feature_map = make(own).fit(own)
@@ -344,7 +318,7 @@ def test_a_fitted_map_does_not_follow_its_data():
         np.testing.assert_array_equal(feature_map.transform(X), before)
 
 
-@pytest.mark.parametrize("make", [NystroemMap, KernelPCAMap, CholeskyMap])
+@pytest.mark.parametrize("make", [NystroemMap, KernelPCAMap])
 def test_bad_kernels_are_named(make):
     with pytest.raises(ValueError, match=r"kernel='gauss' is not known.*'rbf'"):
         make(kernel="gauss")
@@ -358,7 +332,7 @@ def test_bad_kernels_are_named(make):
         make(kernel=lambda x, y: x[:, :1] - y[:, :1].T).fit(points(120))
 
 
-@pytest.mark.parametrize("make", [NystroemMap, KernelPCAMap, CholeskyMap])
+@pytest.mark.parametrize("make", [NystroemMap, KernelPCAMap])
 def test_bad_points_are_named(make):
     feature_map = make()
     with pytest.raises(NotFittedError, match=r"has not been fitted.*fit\(X\)"):
@@ -392,31 +366,29 @@ def test_bad_landmarks_are_named(landmarks, error, message):
 def test_other_bad_arguments_are_named():
     with pytest.raises(ValueError, match="choice must be 'kmeans' or 'random', got 'grid'"):
         NystroemMap(choice="grid")
-    with pytest.raises(ValueError, match=r"kernel='precomputed'.*CholeskyMap"):
+    with pytest.raises(ValueError, match=r"kernel='precomputed'.*KernelPCAMap"):
         NystroemMap("precomputed")
     with pytest.raises(TypeError, match=r"n_components must be a whole number or None, got 2\.5"):
         KernelPCAMap(2.5)
     with pytest.raises(ValueError, match=r"n_components=81 must be between 1 and .* 80"):
         KernelPCAMap(81).fit(points())
-    for make in (KernelPCAMap, CholeskyMap):
-        with pytest.raises(ValueError, match=r"square kernel matrix .* got shape \(80, 4\)"):
-            make(kernel="precomputed").fit(points())
-        with pytest.raises(TypeError, match=r"must be dense. Pass K.toarray"):
-            make(kernel="precomputed").fit(sparse.csr_array(np.eye(3)))
-        fitted = make(kernel="precomputed").fit(rbf_kernel(points()))
-        with pytest.raises(ValueError, match=r"X has 4 columns \(training points\).* seen 80"):
-            fitted.transform(points())
+    with pytest.raises(ValueError, match=r"square kernel matrix .* got shape \(80, 4\)"):
+        KernelPCAMap(kernel="precomputed").fit(points())
+    with pytest.raises(TypeError, match=r"must be dense. Pass K.toarray"):
+        KernelPCAMap(kernel="precomputed").fit(sparse.csr_array(np.eye(3)))
+    fitted = KernelPCAMap(kernel="precomputed").fit(rbf_kernel(points()))
+    with pytest.raises(ValueError, match=r"X has 4 columns \(training points\).* seen 80"):
+        fitted.transform(points())
 
 
 def test_matrices_that_do_not_fit_are_refused(monkeypatch):
     X = points()
-    nystroem, cholesky = NystroemMap(landmarks=9).fit(X), CholeskyMap().fit(X)
+    maps = NystroemMap(landmarks=9).fit(X), KernelPCAMap().fit(X)
     monkeypatch.setattr(_memory, "available_memory", lambda: 100)
-    for make in (KernelPCAMap, CholeskyMap):
-        with pytest.raises(MemoryError, match=r"kernel matrix of 80 points.*NystroemMap"):
-            make().fit(X)
+    with pytest.raises(MemoryError, match=r"kernel matrix of 80 points.*NystroemMap"):
+        KernelPCAMap().fit(X)
     with pytest.raises(MemoryError, match=r"kernel matrix of 9 landmarks.*fewer landmarks"):
         NystroemMap(landmarks=9).fit(X)
-    for fitted in (nystroem, cholesky):
+    for fitted in maps:
         with pytest.raises(MemoryError, match=r"between 80 rows and \d+ points.*MappedRows"):
             fitted.transform(X)

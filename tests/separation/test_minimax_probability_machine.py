@@ -261,16 +261,34 @@ def test_circles_by_landmarks_and_exactly(monkeypatch):
         assert model.score(X_new, y_new) == 1.0
     assert MinimaxProbabilityMachine().fit(X, y).score(X_new, y_new) < 0.7
     # The same again where features are computed as they are read.
-    monkeypatch.setattr(module, "FEATURE_BYTES", 1)
+    monkeypatch.setattr("volmar.rows.convert.FEATURE_BYTES", 1)
     again = clone(few).fit(X, y)
     assert again.kappa_ == pytest.approx(few.kappa_, rel=1e-10)
     # Beyond the size up to which a kernel is exact, landmarks are the default.
-    monkeypatch.setattr(module, "EXACT_ROWS", 399)
-    monkeypatch.setattr(module, "LANDMARKS", 40)
+    monkeypatch.setattr("volmar.separation.kernel_features.EXACT_KERNEL_UP_TO", 399)
+    monkeypatch.setattr("volmar.separation.kernel_features.N_LANDMARKS", 40)
     np.testing.assert_array_equal(
         clone(exact).set_params(random_state=0).fit(X, y).decision_function(X_new),
         again.decision_function(X_new),
     )
+
+
+def test_kernel_rules_and_seeds_are_those_of_other_methods():
+    X, y = two_groups(5)
+    scale = 1.0 / (X.shape[1] * X.var())
+    by_rule = MinimaxProbabilityMachine(kernel="rbf", gamma="4*scale").fit(X, y)
+    by_number = MinimaxProbabilityMachine(kernel="rbf", gamma=4 * scale).fit(X, y)
+    assert by_rule.kappa_ == pytest.approx(by_number.kappa_, rel=1e-6)
+    maps = [
+        MinimaxProbabilityMachine(
+            kernel="rbf", n_components=5, random_state=np.random.RandomState(seed)
+        )
+        .fit(X, y)
+        .feature_map_
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(maps[0].landmarks_, maps[1].landmarks_)
+    assert not np.array_equal(maps[0].landmarks_, maps[2].landmarks_)
 
 
 def test_weightless_rows_are_no_landmarks():
@@ -405,7 +423,7 @@ def test_more_classes_by_pairs():
         ({"reg": "much"}, TypeError, "reg must be a number, got 'much'"),
         ({"reg": np.nan}, ValueError, "reg must be at least 0, got nan"),
         ({"kernel": "wavy"}, ValueError, "kernel='wavy' is not known"),
-        ({"gamma": "auto"}, ValueError, "gamma must be one of 'scale', got 'auto'"),
+        ({"gamma": "auto"}, ValueError, "gamma must be .*'scale'.* got 'auto'"),
         ({"gamma": 0.0}, ValueError, "gamma must be greater than 0"),
         ({"kernel_params": {"a": 1}}, ValueError, "kernel_params.*are for callable kernels"),
         ({"n_components": 0}, ValueError, "n_components must be at least 1, got 0"),

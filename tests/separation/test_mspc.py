@@ -13,9 +13,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from volmar import MSPC
 from volmar.datasets import data_folder, load, make_two_circles
 from volmar.metrics import clustering_error
+from volmar.metrics.separation_bound import probability
 from volmar.rows import as_rows, standardized
 from volmar.separation import bound as bound_module
-from volmar.separation.bound import best_split, bound, probability
+from volmar.separation.bound import best_split, bound
 from volmar.separation.eig import separation_eig
 from volmar.separation.gep import RegularizedCorrelation, separation_gep
 from volmar.separation.mpm import separation_machine, separation_mpm
@@ -340,6 +341,22 @@ def test_kernel_form_exact_and_by_landmarks(n):
     X_new, y_new = make_two_circles(200, factor=0.3, random_state=1)
     assert clustering_error(y_new, model.predict(X_new)) < 0.01
     assert not hasattr(model, "coef_")
+
+
+def test_kernel_rules_and_seeds_are_those_of_other_methods():
+    X, _ = make_two_circles(1200, factor=0.3, random_state=0)
+    by_rule = MSPC(kernel="rbf", gamma="4*scale", random_state=0).fit(X[:300])
+    scale = 1.0 / (X.shape[1] * X[:300].var())
+    by_number = MSPC(kernel="rbf", gamma=4 * scale, random_state=0).fit(X[:300])
+    assert by_rule.objective_ == pytest.approx(by_number.objective_, rel=1e-6)
+    landmarks = [
+        MSPC(kernel="rbf", random_state=np.random.RandomState(seed))
+        .fit(X)
+        ._planes.feature_map.landmarks_
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(landmarks[0], landmarks[1])
+    assert not np.array_equal(landmarks[0], landmarks[2])
 
 
 def test_a_large_sample_is_raced_on_a_part(rng):

@@ -14,7 +14,7 @@ from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
 from volmar.separation.discriminants import refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.pairwise import least_scores, pairwise_machines
+from volmar.separation.pairwise_machines import least_scores, pairwise_machines
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 
@@ -186,11 +186,10 @@ def test_the_least_cluster_size_is_of_all_rows():
         MSPC(3, min_cluster_size=0.4, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize("rule", ["auto", "fast"])
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_the_number_of_clusters_is_found(k, rule):
+def test_the_number_of_clusters_is_found(k):
     X, y = make_blobs(100 * k, centers=k, n_features=3, separation=10.0, random_state=k)
-    model = MSPC(rule, random_state=0).fit(X)
+    model = MSPC("auto", random_state=0).fit(X)
     assert model.tree_.n_leaves == k
     assert adjusted_rand_score(y, model.labels_) > 0.99
     assert model.decision_function(X).shape == ((len(X), k) if k > 2 else (len(X),))
@@ -198,11 +197,10 @@ def test_the_number_of_clusters_is_found(k, rule):
     assert hasattr(model, "msp_") == (k == 2)
 
 
-@pytest.mark.parametrize("rule", ["auto", "fast"])
 @pytest.mark.parametrize("kind", ["normal", "exponential"])
-def test_noise_is_one_cluster(kind, rule):
+def test_noise_is_one_cluster(kind):
     X = getattr(np.random.default_rng(0), kind)(size=(400, 6))
-    model = MSPC(rule, random_state=0).fit(X)
+    model = MSPC("auto", random_state=0).fit(X)
     assert model.labels_.max() == 0
     assert model.tree_.root.probability < 0.75
 
@@ -234,7 +232,7 @@ def test_where_nothing_can_be_refined_the_tree_stays(monkeypatch, mixture):
     def refuse(z, regularized, labels, k, **_):
         return refine_clusters(z, regularized, labels, k, min_weight=np.inf)
 
-    monkeypatch.setattr("volmar.separation.many_clusters.refine_clusters", refuse)
+    monkeypatch.setattr("volmar.separation.multiway.refine_clusters", refuse)
     model = MSPC(4, random_state=0).fit(X)
     assert isinstance(model.result_, RecursiveResult)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
@@ -287,11 +285,9 @@ def test_a_least_share_of_any_kind_is_of_all_rows():
     np.testing.assert_array_equal(single.labels_, plain.labels_)
 
 
-@pytest.mark.parametrize("value", ["Auto", "3"])
+@pytest.mark.parametrize("value", ["Auto", "fast", "3"])
 def test_a_wrong_word_for_the_number_is_told_both_ways(mixture, value):
-    with pytest.raises(
-        ValueError, match=f"an integer .* or 'auto' or 'fast' for MSPC, got '{value}'"
-    ):
+    with pytest.raises(ValueError, match=f"an integer .* or 'auto' for MSPC, got '{value}'"):
         MSPC(value).fit(mixture[0])
 
 
@@ -304,19 +300,16 @@ def test_halves_are_judged_by_half_the_least_size(size):
     assert model.tree_.root.probability > 0.9
 
 
-@pytest.mark.parametrize("k", ["fast", 3])
-def test_the_least_cluster_size_is_of_all_weight(k):
+def test_the_least_cluster_size_is_of_all_weight():
     """Ten rows have half the weight: a third of it is more than either other group has."""
     rng = np.random.default_rng(0)
     centres = np.repeat([[0, 0], [20, 0], [20, 20]], [10, 45, 45], axis=0)
     X = centres + rng.normal(scale=0.5, size=(100, 2))
     weights = np.repeat([9.0, 1.0], [10, 90])
-    model = MSPC(k, min_cluster_size=0.3, random_state=0)
-    if k == "fast":
+    model = MSPC(3, min_cluster_size=0.3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"min_cluster_size=0.3 .* weight of 90 rows"):
         model.fit(X, sample_weight=weights)
-    else:
-        with pytest.warns(ConvergenceWarning, match=r"min_cluster_size=0.3 .* weight of 90 rows"):
-            model.fit(X, sample_weight=weights)
+    assert model.min_cluster_weight_ == 54.0
     np.testing.assert_array_equal(np.bincount(model.labels_, weights), [90.0, 90.0])
-    least = MSPC(k, min_cluster_size=0.15, random_state=0).fit(X, sample_weight=weights)
+    least = MSPC(3, min_cluster_size=0.15, random_state=0).fit(X, sample_weight=weights)
     assert sorted(np.bincount(least.labels_, weights)) == [45.0, 45.0, 90.0]

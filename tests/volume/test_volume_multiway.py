@@ -161,8 +161,8 @@ def test_refinement_never_lowers_the_agreement_nor_loses_a_cluster(seed, k, bala
     step = OneAgainstRest(as_operator(random_matrix(rng, n)), k, balance)
     labels = random_labels(rng, n, k)
     found = refine_jointly(step, labels, max_iter=12)
-    assert np.all(np.diff(found.agreement) > 0)
-    assert len(found.visited) == len(found.agreement) + 1
+    assert np.all(np.diff(found.merits) > 0)
+    assert len(found.visited) == len(found.merits) + 1
     assert np.bincount(found.labels, minlength=k).min() > 0
     np.testing.assert_array_equal(found.visited[0], labels)
     np.testing.assert_array_equal(found.visited[-1], found.labels)
@@ -187,7 +187,7 @@ def test_the_best_of_all_labellings_stays():
     top = step(best).agreement
     for seed in range(10):
         start = random_labels(np.random.default_rng(seed), n, k)
-        assert refine_jointly(step, start).agreement[-1] <= top * (1 + 1e-9)
+        assert refine_jointly(step, start).merits[-1] <= top * (1 + 1e-9)
 
 
 def test_rows_of_a_cluster_that_would_vanish_stay():
@@ -447,11 +447,11 @@ def test_recursive_splits_are_an_option():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "paper"}, "mode='paper' has no rule .* mode='fast', or multiway='recursive'"),
+        ({"mode": "paper"}, "mode='paper' has no rule .* mode='default', or multiway='recursive'"),
         ({"mode": "aistats"}, "mode='aistats' has no rule .* multiway='recursive'"),
-        ({"n_candidates": 4}, "n_candidates=4 says nothing .* Leave it out"),
-        ({"reg": 10.0}, "reg=10.0 says nothing .* Leave it out"),
-        ({"tol": 1e-3}, "tol=0.001 says nothing .* Leave it out"),
+        ({"n_candidates": 4}, "n_candidates=4 has no effect .* Leave it out"),
+        ({"reg": 10.0}, "reg=10.0 has no effect .* Leave it out"),
+        ({"tol": 1e-3}, "tol=0.001 has no effect .* Leave it out"),
         ({"multiway": "pairs"}, "multiway must be one of 'joint', 'recursive', got 'pairs'"),
         ({"multiway": "recursive", "Q": np.eye(40)}, "Q must be a name or a function"),
         ({"balance": -1.0}, "balance must be"),

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from volmar._checks import check_weight_range
+from volmar._checks import check_sample_weight, check_weight_range
+from volmar.base.validation import check_start_labels
 from volmar.rows import (
     BlockRows,
     BlockTable,
+    RowSource,
     RowVector,
     as_beside,
+    as_rows,
     as_table,
     is_dask,
     is_in_memory,
+    lazy_vector,
 )
 from volmar.rows.blocks.sums import Squares
 
@@ -25,6 +29,8 @@ __all__ = [
     "check_block_weights",
     "check_blocks",
     "check_entries",
+    "check_weights",
+    "given_start",
     "is_dask_frame",
     "lazily",
     "refuse_blocks",
@@ -100,6 +106,19 @@ def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
         )
 
 
+def check_weights(X: Any, sample_weight: Any, ask_first: Callable[[RowSource], None]) -> Any:
+    """Return the weights of validated rows, or None.
+
+    Of rows in blocks the entries are checked, too, and the same pass brings what `ask_first` asks
+    for, with which the fit begins.
+    """
+    if is_in_memory(X):
+        return check_sample_weight(sample_weight, X.shape[0])
+    weights = check_block_weights(X, sample_weight)
+    check_entries(X, lambda: ask_first(as_rows(X, sample_weight=weights)))
+    return weights
+
+
 def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | None:
     """Return weights as a vector over the rows, in float64, or None for equal weights."""
     if sample_weight is None:
@@ -117,15 +136,25 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
     return weights
 
 
-def check_block_labels(name: str, table: BlockTable, labels: Any) -> RowVector:
+def check_block_labels(name: str, X: Any, labels: Any) -> RowVector:
     """Return start labels of two clusters as 0 and 1."""
-    given = as_beside(table, labels, name)
+    given = as_beside(X, labels, name)
     values = given.distinct()[0]
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
     if values.size != 2:
         raise ValueError(f"{name} must hold n_clusters=2 different labels, got {values.size}.")
     return (given == values[1]).astype(np.int64)
+
+
+def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
+    """Return start labels that a user gave as 0 to k - 1.
+
+    X is a matrix of rows, or a vector over them, in memory or in blocks.
+    """
+    if is_in_memory(X):
+        return check_start_labels(name, labels, X.shape[0], k)
+    return check_block_labels(name, X, labels)
 
 
 def is_dask_frame(X: Any) -> bool:
@@ -197,12 +226,10 @@ class _BlockCall:
 
 def with_dask_vectors(result: Any) -> Any:
     """Return a result whose vectors over rows in blocks are lazy dask arrays."""
-    found = {
-        field.name: getattr(result, field.name).to_dask()
-        for field in fields(result)
-        if isinstance(getattr(result, field.name), RowVector)
-    }
-    return replace(result, **found) if found else result
+    values = {one.name: getattr(result, one.name) for one in fields(result)}
+    found = {name: lazy_vector(value) for name, value in values.items()}
+    changed = {name: value for name, value in found.items() if value is not values[name]}
+    return replace(result, **changed) if changed else result
 
 
 def without_vectors(estimator: Any) -> Any:

@@ -5,23 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._checks import check_sample_weight
 from volmar._clones import silent_clone
 from volmar.base.blocks import (
-    check_block_weights,
     check_blocks,
-    check_entries,
+    check_weights,
     is_dask_frame,
     lazily,
     refuse_blocks,
@@ -29,9 +26,15 @@ from volmar.base.blocks import (
     without_vectors,
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
-from volmar.base.cell_split import CellSplit
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import RecursiveResult, grow_tree
+from volmar.base.splitting import (
+    confirmed_split,
+    fit_in_two,
+    groups_test,
+    merge_leaves,
+    warn_of_tree,
+)
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import (
     check_count,
@@ -40,32 +43,17 @@ from volmar.base.validation import (
     check_number,
     with_short_indices,
 )
-from volmar.base.warn import warn_user
-from volmar.evidence import (
-    LINEAR,
-    HeldOutTest,
-    held_out_test,
-    make_split,
-    merged_labels,
-    walk_candidate,
-)
+from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import BlockTable, RowSource, as_rows, drawn_rows, is_dask
+from volmar.rows import RowSource, as_rows, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 
-# Largest separation of a symmetric density with one hump, cut in its middle (see
-# `separation_along`); the uniform density attains it.
-ONE_HUMP = 0.75
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 # Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
 SAMPLED_ROWS = 20_000
-# Clusters with a p-value up to this may be several, and are not merged.
-ONE_GROUP = 0.5
-# Share of the smaller side in which a fit may differ from the valley that it started from.
-NEAR = 0.1
 
 
 class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
@@ -75,8 +63,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     (`_problem`), what one start does with that (`_run`, which returns a certified `Result` with a
     `labels` field), and how rows are scored by the result (`_scores`). The start with the lowest
     objective is kept. A method with weights of rows derives from `WeightedClusterer`.
-
-    A subclass for two clusters finds more by splitting again (`_is_recursive`).
 
     Clusters are numbered by size, the largest is 0, ties go to the cluster of the first row:
     `_finish` puts the result in this order before `_publish` makes anything of it. Sizes count
@@ -88,16 +74,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     nothing is reported: the number of splits is not known before.
     """
 
-    #: Most clusters that the method has a rule for; None for any number.
-    _max_clusters: ClassVar[int | None] = None
     #: Fewest clusters that `_run` can find; asked for 1 below it, `fit` puts all rows together.
     _min_clusters: ClassVar[int] = 2
-    #: Whether the method finds two clusters, and more by splitting again.
-    _is_binary: ClassVar[bool] = False
+    #: How a method without a parameter `multiway` finds more than two clusters: "joint", at once,
+    #: or "recursive", by splitting again.
+    _multiway: ClassVar[str] = "joint"
     #: Parameters that may hold an entry for each row, which a split of the rows would break.
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
-    #: Words that n_clusters may be: "auto" tests splits, "fast" asks for a separation of 3/4.
-    _finds_number: ClassVar[tuple[str, ...]] = ("auto",)
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
@@ -142,7 +125,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _is_recursive(self) -> bool:
         """Whether more than two clusters are found by splitting again."""
-        return self._is_binary
+        return bool(getattr(self, "multiway", self._multiway) == "recursive")
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None, /) -> float:
         """Return how well a split of rows into two separates them, a probability."""
@@ -222,36 +205,25 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 "similarities between all pairs of training rows."
             )
         if not auto:
-            check_n_clusters(
-                self.n_clusters, n_samples, limit=self._max_clusters, method=type(self).__name__
-            )
-        weights: Any
-        if isinstance(X, BlockTable):
-            weights = check_block_weights(X, sample_weight)
-            check_entries(X, lambda: self._ask_first(as_rows(X, sample_weight=weights)))
-        else:
-            weights = check_sample_weight(sample_weight, n_samples)
+            check_n_clusters(self.n_clusters, n_samples)
+        weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Lower n_clusters."
             )
-        if isinstance(X, BlockTable) and auto:
+        if auto and is_dask(given):
             self._fit_sample(given, X, weights)
-            return
-        if auto:
-            at_least = ONE_HUMP if self.n_clusters == "fast" else 0.0
-            self._fit_tree(X, weights, range(n_samples - 1), at_least=at_least)
-            return
-        if self.n_clusters < self._min_clusters:
+        elif auto:
+            self._fit_tree(X, weights, range(n_samples - 1))
+        elif self.n_clusters < self._min_clusters:
             labels = as_rows(X).full(0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
-            return
-        if self.n_clusters > 2 and self._is_recursive():
+        elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
-            return
-        self._fit_once(X, weights)
+        else:
+            self._fit_once(X, weights)
 
     def _fit_once(self, X: Any, weights: Any) -> None:
         """Find all clusters of validated rows together."""
@@ -272,9 +244,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._set_result(result)
         self._publish(problem, result)
 
-    def _fit_tree(
-        self, X: Any, weights: NDArray | None, steps: Iterable[int], at_least: float = 0.0
-    ) -> None:
+    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
         """Find clusters by splitting X, and its parts, in two."""
         for name in self._row_parameters:
             value: Any = getattr(self, name, None)
@@ -289,42 +259,20 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             fit=self._fit_part,
             probability=self._split_probability,
             worth=self._split_worth,
-            test=self._test_split if self.n_clusters == "auto" else None,
+            test=partial(groups_test, self) if self.n_clusters == "auto" else None,
             make=self._make_split,
             alpha=float(self.alpha),
             max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
             steps=steps,
             seeds=check_random_state(self.random_state),
-            at_least=at_least,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if self.n_clusters == "auto" else None,
         )
         if self.n_clusters == "auto" and self._splits_by_hyperplanes():
-            result = self._merge(X, weights, result)
+            result = merge_leaves(self.tree_, X, weights, result)
         self._set_result(self._number_leaves(result, weights))
-        n_found = self.tree_.n_leaves
-        if not isinstance(self.n_clusters, str) and n_found < self.n_clusters:
-            reasons = {leaf.reason for leaf in self.tree_.leaves()}
-            why = f"none of them can be split ({'; '.join(sorted(reasons))}). Lower n_clusters."
-            if "" in reasons:
-                why = "a callback ended the fit before the others were split off."
-            warn_user(
-                f"Found {n_found} clusters where n_clusters={self.n_clusters}: {why}",
-                ConvergenceWarning,
-            )
-        if result.n_left:
-            warn_user(
-                f"max_clusters={self.max_clusters} ended the splits, and {result.n_left} of the "
-                f"{n_found} clusters could be split further (see tree_). Raise max_clusters, or "
-                "leave it out."
-            )
-        if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
-            warn_user(
-                f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
-                f"{result.warnings[0]} All warnings are in result_.warnings.",
-                ConvergenceWarning,
-            )
+        warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
 
     def _number_leaves(self, result: Any, weights: NDArray | None) -> Any:
         """Return a result with its clusters by size, and give the leaves the same numbers."""
@@ -332,35 +280,12 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self.tree_.relabel(np.argsort(order))
         return result.renumbered(order)
 
-    def _merge(self, X: Any, weights: NDArray | None, result: RecursiveResult) -> RecursiveResult:
-        """Give clusters of the tree one label where there is no valley between them.
-
-        Only those that look like one group themselves: the middle of several groups that were not
-        told apart has no valley towards the next one.
-        """
-        leaves = self.tree_.leaves()
-        if len(leaves) < 3:
-            return result
-        apart = set(self.tree_.siblings())
-        for one, other in combinations(leaves, 2):
-            if min(one.p_value, other.p_value) <= ONE_GROUP:
-                apart.add((int(one.label or 0), int(other.label or 0)))
-        counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
-        new = merged_labels(
-            X[counted],
-            result.labels[counted],
-            np.random.default_rng(0),
-            apart=apart,
-        )
-        self.tree_.relabel(new)
-        return replace(result, labels=new[result.labels])
-
     def _check_finds_number(self) -> None:
-        name, words = type(self).__name__, self._finds_number
-        if self.n_clusters not in words:
+        name = type(self).__name__
+        if self.n_clusters != "auto":
             raise ValueError(
-                f"n_clusters must be an integer (at least 1) or {' or '.join(map(repr, words))} "
-                f"for {name}, got {self.n_clusters!r}."
+                "n_clusters must be an integer (at least 1) or 'auto' for "
+                f"{name}, got {self.n_clusters!r}."
             )
         if self._is_pairwise():
             raise ValueError(
@@ -374,59 +299,24 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         kernel = getattr(self, "kernel", None)
         return isinstance(kernel, str) and kernel == "linear"
 
-    def _test_split(self, X: Any, weights: NDArray | None, level: float, seed: int) -> HeldOutTest:
-        """Test on held-out rows whether X has more than one group; a row counts once."""
-        if weights is not None:
-            X = X[np.flatnonzero(weights > 0)]
-            weights = weights[weights > 0]
-        candidates = LINEAR
-        if not self._splits_by_hyperplanes():
-            candidates = (walk_candidate(lambda rows, s: self._fit_part(rows, None, s)),)
-        return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
-
-    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
-        """Fit the split that held-out rows have confirmed.
-
-        Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
-        stays there, or else the cells on the two sides of the valley.
-        """
-        if not self._splits_by_hyperplanes():
-            return self._fit_part(X, weights, seed)
-        counted = X if weights is None else X[np.flatnonzero(weights > 0)]
-        rng = np.random.default_rng(seed)
-        by_direction = LINEAR[outcome.candidate].has_one_border
-        cells = make_split(counted, rng, by_direction=by_direction)
-        if cells is None:
-            return None
-        sides = cells.predict(X)
-        if cluster_order(sides, weights, 2)[0] == 1:
-            cells = cells.swapped()
-            sides = cells.predict(X)
-        own = self._fit_from(X, weights, seed, sides)
-        if own is not None and _is_near(own.labels_, sides):
-            return own
-        return CellSplit(cells, sides)
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        """Fit a clusterer for two to a part of the rows."""
+        return fit_in_two(self, X, weights, seed)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
         """Fit a clusterer for two that starts from given sides; None where it cannot."""
         if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
             return None
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed, init=sides)
         try:
-            if not has_fit_parameter(model, "sample_weight"):
-                return model.fit(X)
-            return model.fit(X, sample_weight=weights)
+            return fit_in_two(self, X, weights, seed, init=sides)
         except ValueError:
             return None
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        """Fit a clusterer for two to a part of the rows."""
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        if not has_fit_parameter(model, "sample_weight"):
-            return model.fit(X)
-        return model.fit(X, sample_weight=weights)
+    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
+        """Fit the split that held-out rows have confirmed; None where there is none."""
+        return confirmed_split(self, X, weights, seed, outcome)
 
-    def _fit_sample(self, given: Any, X: BlockTable, weights: Any) -> None:
+    def _fit_sample(self, given: Any, X: Any, weights: Any) -> None:
         """Find the clusters of a sample of rows in blocks; the labels of all rows are lazy."""
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))
@@ -498,11 +388,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             For compatibility with scikit-learn.
         **kwargs : dict
             Passed to `fit`: sample_weight, where the method has weights.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            `labels_`.
         """
         return super().fit_predict(X, y, **kwargs)
 
@@ -585,13 +470,6 @@ class WeightedClusterer(Clusterer):
         self
         """
         return self._fit(X, sample_weight)
-
-
-def _is_near(labels: NDArray, sides: NDArray) -> bool:
-    """Whether two splits differ in few rows, compared with the smaller side."""
-    apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
-    smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
-    return bool(min(apart, sides.size - apart) <= NEAR * smaller)
 
 
 @dataclass(frozen=True, repr=False)

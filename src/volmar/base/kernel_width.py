@@ -17,7 +17,7 @@ from volmar.base.callbacks import fit_steps
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
-from volmar.rows import BlockTable, drawn_rows
+from volmar.rows import drawn_rows, take_rows
 
 __all__ = ["GammaWidth", "Trial", "first_good"]
 
@@ -165,8 +165,8 @@ class GammaWidth:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         chosen = drawn_rows(X.shape[0], weights, SAMPLE, np.random.default_rng(seed))
         is_all = chosen.size == X.shape[0]
-        rows = X if is_all and not isinstance(X, BlockTable) else X[chosen]
         few = None if weights is None else np.asarray(weights[chosen])
+        rows = take_rows(X, chosen)
         best = self._best_trial(rows, few, widest, seed)
         if best is not None:
             self.cut_ = best.cut
@@ -279,6 +279,6 @@ def _sigma(gamma: float) -> float:
 
 
 def _labels_of(model: Any, X: Any) -> Any:
-    if isinstance(X, BlockTable):
-        return (model._scores(X) > 0).astype(np.int64)
-    return model.predict(X)
+    scores = model._scores(X)
+    labels = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+    return labels.astype(np.int64)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import RowVector
+from volmar.rows import cluster_sizes
 
-__all__ = ["ask_sizes", "cluster_order"]
+__all__ = ["cluster_order"]
 
 # Shares of the total weight that differ by less are equal: sums of the same weights in another
 # order differ by rounding. A power of two, so that no share of few rows lies between two steps.
@@ -39,25 +39,6 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
     array([2, 0, 1])
     """
-    if isinstance(labels, RowVector):
-        total, second, first_row = ask_sizes(labels, weights)
-        sizes = np.array([total - second, second])
-        first = np.array([first_row > 0, first_row == 0], dtype=np.intp)
-    else:
-        labels = np.asarray(labels).astype(np.intp)
-        sizes = np.bincount(labels, weights, minlength=k)
-        first = np.full(k, labels.size)
-        first[labels[::-1]] = np.arange(labels.size)[::-1]
+    sizes, first = cluster_sizes(labels, weights, k)
     shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
     return np.lexsort((first, -shares))
-
-
-def ask_sizes(labels: Any, weights: Any) -> tuple[float, float, float]:
-    """Return the weight of all rows in blocks, that of cluster 1, and the label of the first row.
-
-    Asked for inside `prefetch`, a pass for other sums brings them.
-    """
-    first_row = (labels * (labels.table.row_numbers() == 0)).sum()
-    if weights is None:
-        return float(labels.size), float(labels.sum()), float(first_row)
-    return float(weights.sum()), float((weights * labels).sum()), float(first_row)

@@ -76,7 +76,6 @@ def grow_tree(
     max_leaves: int | None = None,
     steps: Iterable[int],
     seeds: np.random.RandomState,
-    at_least: float = 0.0,
     pairwise: bool = False,
     feature_names: Any = None,
     tell: Callable[[int, int], None] | None = None,
@@ -116,8 +115,6 @@ def grow_tree(
         0, 1 and so on, one for each split; those for which there is none to make are passed over.
     seeds : RandomState
         Draws a seed for each part.
-    at_least : float, default=0
-        Parts with a p below it stay whole.
     pairwise : bool, default=False
         Whether X is a pairwise matrix.
     feature_names : sequence of str, optional
@@ -175,7 +172,7 @@ def grow_tree(
 
     def importance(leaf: _Part) -> float:
         node = leaf.node
-        if node.model is None or not node.probability >= at_least:
+        if node.model is None or np.isnan(node.probability):
             return -np.inf
         return float(np.sqrt(node.weight) * leaf.worth)
 

@@ -28,15 +28,9 @@ __all__ = [
 ]
 
 
-def check_n_clusters(n_clusters: Any, n_samples: int, *, limit: int | None, method: str) -> int:
-    """Return `n_clusters` if the data have that many rows and the method a rule for it."""
+def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
+    """Return `n_clusters` if the data have that many rows."""
     n_clusters = check_count("n_clusters", n_clusters)
-    if limit is not None and n_clusters > limit:
-        raise NotImplementedError(
-            f"{method} has no rule for more than {limit} clusters yet, got n_clusters="
-            f"{n_clusters}. Use n_clusters={limit}, or KernelKMeans or "
-            "NormalizedSpectralClustering, which take any number."
-        )
     if n_clusters > n_samples:
         raise ValueError(
             f"n_clusters={n_clusters} is more than the number of rows: X has "

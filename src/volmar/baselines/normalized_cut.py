@@ -195,7 +195,7 @@ class NormalizedCut(Clusterer):
     0.0
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

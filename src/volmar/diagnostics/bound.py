@@ -416,7 +416,7 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
             f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
             "n_clusters=2."
         )
-    return result.h, result.h.size, _around(model._fitted.problem, result)
+    return result.h, result.h.size, _around(model.problem_, result)
 
 
 def _around(problem: VolumeProblem, result: VolumeResult) -> float:

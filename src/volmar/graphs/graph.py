@@ -89,6 +89,28 @@ class Graph:
             null_space=self._null_space(),
         )
 
+    def operator(self, Q: Any, *, shift: float | None = None) -> SPDOperator:
+        """Return the matrix Q of pairwise information.
+
+        Parameters
+        ----------
+        Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable
+            L_sym + shift I, n I - W, or what is given (a function is called with W).
+        shift : float, optional
+            Shift of the Laplacian; 1/n if not given.
+        """
+        n = self.W.shape[0]
+        if isinstance(Q, str):
+            if Q == "laplacian":
+                return self.normalized_operator(1.0 / n if shift is None else shift)
+            return as_operator(-self.W, shift=float(n))
+        matrix = Q(self.W) if callable(Q) else Q
+        if not isinstance(matrix, SPDOperator):
+            matrix = as_operator(matrix)
+        if matrix.n != n:
+            raise ValueError(f"Q must have a row for each row of X, got {matrix.n} and {n}.")
+        return matrix
+
     def _null_space(self) -> NDArray:
         """Roots of the degrees, a column for each of the largest components with edges."""
         count, labels = self.components

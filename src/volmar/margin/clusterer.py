@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
-from volmar.base.blocks import check_block_labels, require_in_memory
-from volmar.base.numbering import ask_sizes
+from volmar.base.blocks import given_start, require_in_memory
 from volmar.base.validation import (
     check_choice,
     check_count,
     check_number,
-    check_start_labels,
 )
 from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
@@ -36,7 +34,7 @@ from volmar.margin.engine.unequal_sizes import (
     unequal_start,
 )
 from volmar.margin.feature_space.views import View
-from volmar.rows import BlockTable, drawn_rows
+from volmar.rows import cluster_sizes, drawn_rows
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Starts to compare.
@@ -91,8 +89,6 @@ class MarginClusterer(Clusterer):
 
     A subclass says how it sees rows (`_view`) and what errors cost (`_loss`).
     """
-
-    _max_clusters: ClassVar[int | None] = 2
 
     C: float
     threshold: str
@@ -250,7 +246,7 @@ class MarginClusterer(Clusterer):
             result = self._descend(problem, labels, float(self.C))
         if result.labels.size:
             view.source.prefetch(
-                lambda: (np.ptp(result.labels), ask_sizes(result.labels, prepared.weights))
+                lambda: (np.ptp(result.labels), cluster_sizes(result.labels, prepared.weights, 2))
             )
         return self._checked(result, problem)
 
@@ -381,11 +377,7 @@ class MarginClusterer(Clusterer):
     def _given_start(self, prepared: Prepared, seed: int) -> Start:
         """Return the labels that the user gave."""
         view = prepared.view
-        labels: Any
-        if isinstance(view.start_rows(), BlockTable):
-            labels = check_block_labels("init", view.start_rows(), self.init)
-        else:
-            labels = check_start_labels("init", self.init, view.source.n_rows, 2)
+        labels = given_start("init", self.init, view.source.full(0.0), 2)
         if not self._takes_sizes():
             return Start(labels)
         if getattr(self, "_keeps_sizes", False):

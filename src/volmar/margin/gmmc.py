@@ -272,7 +272,7 @@ class GMMC(KernelMixin, Clusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

@@ -237,7 +237,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
     _hyperplane: Any
 
     def __init__(

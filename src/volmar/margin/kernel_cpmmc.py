@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
-from volmar.base.blocks import refuse_blocks
+from volmar.base.blocks import require_in_memory
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.margin.clusterer import Prepared
@@ -18,7 +18,6 @@ from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.feature_space.kernel_view import KernelView
 from volmar.margin.feature_space.views import View
 from volmar.margin.multiway.clusterer import JointClusterer
-from volmar.rows import BlockTable
 
 
 class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
@@ -252,8 +251,8 @@ class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
 
     def _view(self, X: Any, weights: NDArray | None) -> View:
         if self.method == "exact":
-            if isinstance(X, BlockTable):
-                refuse_blocks("KernelCPMMC(method='exact')", "it needs the whole kernel matrix")
+            why = "it needs the whole kernel matrix"
+            require_in_memory(X, "KernelCPMMC(method='exact')", why)
             return self._exact_view(X, weights)
         return self._nystroem_view(X, weights, self.n_landmarks)
 

@@ -251,7 +251,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

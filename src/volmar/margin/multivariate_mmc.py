@@ -170,8 +170,7 @@ class MultivariateMMC(KernelView, MarginClusterer):
     1.0
     """
 
-    _max_clusters = None
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

@@ -295,7 +295,7 @@ class SDPMMC(KernelMixin, Clusterer):
     True
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,

@@ -243,8 +243,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     """
 
     kernel = "rbf"
-    _max_clusters = None
-    _is_binary = True
+    _multiway = "recursive"
     _takes_blocks = True
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What may stand in a model file: classes of volmar, a few of scikit-learn, and attributes."""
+"""What may stand in a model file: a table of names, and the attributes of each class."""
 
 from __future__ import annotations
 
@@ -8,105 +8,165 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property
 from importlib import import_module
-from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import kernel_metrics
-from sklearn.pipeline import Pipeline
-
-import volmar
 
 __all__ = [
+    "CLASSES",
+    "TRANSFORMERS",
     "attribute_fault",
     "class_named",
+    "defaults_of",
     "is_extension",
     "is_public_estimator",
     "known_functions",
     "name_of",
-    "transformers",
 ]
 
-# Rooms whose classes a fitted model is made of, and `tables` for how its rows were prepared.
-ROOMS = (
-    *("rows", "graphs", "operators", "solvers", "evidence.splits", "base"),
-    *("volume", "margin", "separation", "baselines", "tables"),
-    *("margin.engine", "margin.feature_space", "margin.multiway", "margin.relaxations"),
-)
-# What a `TableClusterer` is made of beside the rooms.
-OF_TABLES = frozenset(
-    {"volmar.table_clusterer.estimator", "volmar.report.evidence", "volmar.report.outcome"}
-)
-# Steps of pipelines: their transforms are arithmetic with arrays, and call nothing by a name.
+# The names of classes in files, for good, and where the classes are now: a class that moves
+# changes its line, one that is renamed gets "module:Class". A class whose attributes change so
+# that older files no longer fit gets a new version, and both lines stay while both are read.
+CLASSES: dict[str, str] = {
+    "BasisExpansion/1": "volmar.margin.feature_space.basis_source",
+    "BasisHyperplane/1": "volmar.margin.skmmc",
+    "Candidates/1": "volmar.volume.starts",
+    "CategoryScores/1": "volmar.tables.agreement",
+    "ColumnKind/1": "volmar.tables.kinds",
+    "Copies/1": "volmar.graphs.copies",
+    "CosineKNNExtension/1": "volmar.graphs.cosine_knn",
+    "CosineKNNSimilarity/1": "volmar.graphs.cosine_knn",
+    "DenseOperator/1": "volmar.operators.dense",
+    "DensityScalingExtension/1": "volmar.graphs.density_scaling",
+    "DensityScalingSimilarity/1": "volmar.graphs.density_scaling",
+    "EigenPairs/1": "volmar.operators.protocol",
+    "Evidence/1": "volmar.report.outcome",
+    "FaissBackend/1": "volmar.graphs.neighbor_backends",
+    "FeatureHyperplane/1": "volmar.margin.feature_space.views",
+    "Fills/1": "volmar.tables.fills",
+    "FirstStep/1": "volmar.volume.refinement",
+    "GaussianExtension/1": "volmar.graphs.gaussian",
+    "GaussianSimilarity/1": "volmar.graphs.gaussian",
+    "Graph/1": "volmar.graphs.graph",
+    "Kernel/1": "volmar.rows.kernel",
+    "KernelExpansion/1": "volmar.base.kernel",
+    "KernelHyperplane/1": "volmar.margin.feature_space.views",
+    "KernelPCAMap/1": "volmar.rows.kernel_pca",
+    "LinearHyperplane/1": "volmar.margin.feature_space.views",
+    "LocalScales/1": "volmar.graphs.density_scaling",
+    "LocalScalingExtension/1": "volmar.graphs.local_scaling",
+    "LocalScalingSimilarity/1": "volmar.graphs.local_scaling",
+    "MultiwayProblem/1": "volmar.volume.multiway",
+    "NearestNeighborsExtension/1": "volmar.graphs.nearest_neighbors",
+    "NearestNeighborsSimilarity/1": "volmar.graphs.nearest_neighbors",
+    "NeighborSearch/1": "volmar.graphs.neighbors",
+    "NumberFeatures/1": "volmar.tables.number_features",
+    "NystroemMap/1": "volmar.rows.nystroem",
+    "Preparation/1": "volmar.tables.prepare",
+    "Projection/1": "volmar.margin.feature_space.basis_source",
+    "PyNNDescentBackend/1": "volmar.graphs.neighbor_backends",
+    "SparseOperator/1": "volmar.operators.sparse",
+    "SpectralGraph/1": "volmar.graphs.graph",
+    "SplitNode/1": "volmar.base.tree",
+    "SplitTree/1": "volmar.base.tree",
+    "Status/1": "volmar.solvers.result",
+    "Tails/1": "volmar.tables.tails",
+    "TwoWayProblem/1": "volmar.volume.two_way",
+    "VolumeProblem/1": "volmar.volume.problem",
+    # What solvers return.
+    "AVRResult/1": "volmar.volume.avr",
+    "CutResult/1": "volmar.baselines.normalized_cut",
+    "DiscriminativeKMeansResult/1": "volmar.baselines.discriminative_kmeans",
+    "GMMCResult/1": "volmar.margin.gmmc",
+    "HardLabelResult/1": "volmar.volume.hard_label_mvc",
+    "IterSVRResult/1": "volmar.margin.relaxations.iter_svr_solver",
+    "KernelKMeansResult/1": "volmar.baselines.kernel_kmeans",
+    "LDAKMeansResult/1": "volmar.baselines.lda_kmeans",
+    "LabelGenerationResult/1": "volmar.margin.relaxations.lgmmc_solver",
+    "MarginResult/1": "volmar.margin.engine.descent",
+    "MinimaxProbabilityResult/1": "volmar.solvers.minimax_probability",
+    "MultiwaySeparationResult/1": "volmar.separation.relabelling",
+    "MultiwayVolumeResult/1": "volmar.volume.multiway",
+    "OneCluster/1": "volmar.base.clusterer",
+    "RecursiveResult/1": "volmar.base.recursion",
+    "SDPMMCResult/1": "volmar.margin.sdp_mmc",
+    "SMICResult/1": "volmar.baselines.smic",
+    "SeparationResult/1": "volmar.separation.gep",
+    "SpectralResult/1": "volmar.baselines.normalized_spectral_clustering",
+    "VolumeResult/1": "volmar.volume.two_way",
+    # Of scikit-learn: their transforms are arithmetic with arrays, and call nothing by a name.
+    "MaxAbsScaler/1": "sklearn.preprocessing",
+    "MinMaxScaler/1": "sklearn.preprocessing",
+    "MissingIndicator/1": "sklearn.impute",
+    "Normalizer/1": "sklearn.preprocessing",
+    "PCA/1": "sklearn.decomposition",
+    "Pipeline/1": "sklearn.pipeline",
+    "RobustScaler/1": "sklearn.preprocessing",
+    "SimpleImputer/1": "sklearn.impute",
+    "StandardScaler/1": "sklearn.preprocessing",
+    "TruncatedSVD/1": "sklearn.decomposition",
+    # Estimators.
+    "CPMMC/1": "volmar",
+    "DiscriminativeKMeans/1": "volmar",
+    "GMMC/1": "volmar",
+    "HardLabelMVC/1": "volmar",
+    "IterSVR/1": "volmar",
+    "KernelCPMMC/1": "volmar",
+    "KernelKMeans/1": "volmar",
+    "LDAKMeans/1": "volmar",
+    "LGMMC/1": "volmar",
+    "MSPC/1": "volmar",
+    "MinimaxProbabilityMachine/1": "volmar",
+    "MultivariateMMC/1": "volmar",
+    "NormalizedCut/1": "volmar",
+    "NormalizedSpectralClustering/1": "volmar",
+    "SDPMMC/1": "volmar",
+    "SKMMC/1": "volmar",
+    "SMIC/1": "volmar",
+    "SoftLabelMVC/1": "volmar",
+    "TableClusterer/1": "volmar",
+    "VolumeRegularizedClassifier/1": "volmar",
+}
+#: Steps of pipelines.
 TRANSFORMERS = (
-    *("sklearn.preprocessing.MaxAbsScaler", "sklearn.preprocessing.MinMaxScaler"),
-    *("sklearn.preprocessing.Normalizer", "sklearn.preprocessing.RobustScaler"),
-    *("sklearn.preprocessing.StandardScaler", "sklearn.decomposition.PCA"),
-    *("sklearn.decomposition.TruncatedSVD", "sklearn.impute.MissingIndicator"),
-    "sklearn.impute.SimpleImputer",
+    *("MaxAbsScaler", "MinMaxScaler", "Normalizer", "PCA", "Preparation", "RobustScaler"),
+    *("SimpleImputer", "StandardScaler", "TruncatedSVD"),
 )
-# Calls a method by a name that it holds.
-NOT_THESE = frozenset({"volmar.base.blocks"})
-
-
-@cache
-def _modules() -> frozenset[str]:
-    """Modules of the rooms, as they lie on the disk."""
-    of_rooms = frozenset(
-        f"volmar.{room}.{module.name}"
-        for room in ROOMS
-        for module in iter_modules([str(Path(home, *room.split("."))) for home in volmar.__path__])
-        if not module.ispkg
-    )
-    return (of_rooms | OF_TABLES).difference(NOT_THESE)
-
-
-@cache
-def transformers() -> dict[str, type]:
-    """Classes of scikit-learn that may be steps of a pipeline, by their public names."""
-    pairs = [name.rpartition(".") for name in TRANSFORMERS]
-    return {f"{home}.{own}": getattr(import_module(home), own) for home, _, own in pairs}
-
-
-@cache
-def _of_scikit_learn() -> dict[str, type]:
-    return {**transformers(), "sklearn.pipeline.Pipeline": Pipeline}
 
 
 def name_of(cls: type) -> str | None:
-    """Return the name under which a class stands in a file, None for one that may not."""
-    if cls.__module__.startswith("sklearn."):
-        return next((name for name, known in _of_scikit_learn().items() if known is cls), None)
-    name = f"{cls.__module__}.{cls.__qualname__}"
-    return name if class_named(name) is cls else None
+    """Return the last name under which a class stands in files, None for one that may not."""
+    return next((name for name in _names(cls.__name__) if class_named(name) is cls), None)
+
+
+@cache
+def _names(own: str) -> list[str]:
+    return [name for name in reversed(CLASSES) if _place(name)[1] == own]
 
 
 def class_named(name: str) -> type | None:
-    """Return the class of that name, None where a file may not name it.
-
-    Nothing is imported but volmar's own modules and those of a few transformers of scikit-learn,
-    all known by name before.
-    """
-    if name in _of_scikit_learn():
-        return _of_scikit_learn()[name]
-    home, _, own = name.rpartition(".")
-    if home not in _modules():
+    """Return the class of a name; None, and nothing is imported, where the table has no such."""
+    if name not in CLASSES:
         return None
-    found = vars(import_module(home)).get(own)
-    # An imported name belongs to the module that it comes from.
-    return found if isinstance(found, type) and found.__module__ == home else None
+    module, own = _place(name)
+    found: type = getattr(import_module(module), own)
+    return found
 
 
-def is_public_estimator(cls: type) -> bool:
-    """Whether it is an estimator that `volmar` exports."""
-    return getattr(volmar, cls.__name__, None) is cls
+def _place(name: str) -> tuple[str, str]:
+    module, _, own = CLASSES[name].partition(":")
+    return module, own or name.partition("/")[0]
 
 
 def is_extension(value: Any) -> bool:
     """Whether it extends a similarity to new points: its `weights` is held by graph methods."""
-    cls = type(value)
-    return cls.__module__.startswith("volmar.graphs.") and cls.__name__.endswith("Extension")
+    return (name_of(type(value)) or "").partition("/")[0].endswith("Extension")
+
+
+def is_public_estimator(cls: type) -> bool:
+    """Whether it is an estimator that `volmar` exports."""
+    return CLASSES.get(name_of(cls) or "") == "volmar"
 
 
 @cache
@@ -127,16 +187,14 @@ def _own_names(cls: Any) -> frozenset[str]:
     return frozenset()
 
 
-@cache
-def _needed_names(cls: Any) -> frozenset[str]:
-    """Attributes that instances must have.
-
-    A field with a default may be absent, in a file that is older than the field: the default is
-    an attribute of the class.
-    """
-    if not is_dataclass(cls) or "__slots__" in vars(cls):
-        return _own_names(cls)
-    return frozenset(field.name for field in fields(cls) if field.default is MISSING)
+def defaults_of(cls: Any) -> dict[str, Any]:
+    """Return defaults of fields and parameters, which files older than these lack."""
+    if is_dataclass(cls):
+        return {one.name: one.default for one in fields(cls) if one.default is not MISSING}
+    if issubclass(cls, BaseEstimator):
+        parameters = inspect.signature(cls).parameters.values()
+        return {one.name: one.default for one in parameters if one.default is not one.empty}
+    return {}
 
 
 def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
@@ -149,7 +207,7 @@ def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
     if issubclass(cls, Enum):
         return "has attributes of its own"
     own, names = _own_names(cls), set(names)
-    for name in sorted(_needed_names(cls) - names):
+    for name in sorted(own - names):
         return f"lacks {name!r}"
     for name in sorted(names - own):
         static = inspect.getattr_static(cls, name, None)

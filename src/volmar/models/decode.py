@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -13,14 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from volmar._memory import available_memory
 from volmar.base import SplitTree
 from volmar.base.tree import SplitNode
 from volmar.graphs.neighbor_backends import ExactBackend
 from volmar.models.archive import ARRAY_KINDS, Archive
-from volmar.models.classes import attribute_fault, class_named, is_extension, known_functions
+from volmar.models.classes import (
+    attribute_fault,
+    class_named,
+    defaults_of,
+    is_extension,
+    known_functions,
+)
 from volmar.models.encode import is_key
 
 __all__ = ["Decoder"]
@@ -31,8 +34,6 @@ _SPARSE = {
     ("csr", False): sparse.csr_matrix,
     ("csc", False): sparse.csc_matrix,
 }
-# Names that files of earlier versions lack, with the values that those versions meant.
-LATER = {"alpha": 0.05, "max_clusters": None, "n_left": 0, "sign": 1.0}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -61,7 +62,6 @@ class Decoder:
             "list": (lambda items: list(self._items(items)), ("items",)),
             "tuple": (lambda items: tuple(self._items(items)), ("items",)),
             "set": (lambda items: set(self._keys(items)), ("items",)),
-            "frozenset": (lambda items: frozenset(self._keys(items)), ("items",)),
             "dict": (self._dict, ("items",)),
             "proxy": (lambda items: MappingProxyType(self._dict(items)), ("items",)),
             "array": (self._array, ("file",)),
@@ -73,7 +73,6 @@ class Decoder:
             "weights": (self._weights, ("of",)),
             "function": (self._function, ("name",)),
             "enum": (self._enum, ("class", "name")),
-            "named tuple": (self._named_tuple, ("class", "items")),
             "object": (self._object, ("class", "state")),
         }
         for node in self._typed(nodes, list):
@@ -83,7 +82,7 @@ class Decoder:
                 raise archive.error(f"has a part of an unknown kind, {kind!r:.60}")
             make, names = makers[kind]
             if set(parts) != set(names):
-                raise archive.error(f"has a part of kind {kind!r} that is not made like one")
+                raise archive.error(f"has a part of kind {kind!r} that is malformed")
             self._made.append(make(*(parts[name] for name in names)))
         if self._n_arrays != archive.n_arrays:
             raise archive.error("has arrays that belong to nothing")
@@ -151,7 +150,7 @@ class Decoder:
         except (TypeError, ValueError, SyntaxError):
             dtype = None
         if dtype is None or dtype.kind not in ARRAY_KINDS or dtype.str != text:
-            raise self._archive.error(f"has a type of numbers {name!r:.60} that there is not")
+            raise self._archive.error(f"uses an unknown dtype {name!r:.60}")
         return dtype
 
     def _scalar(self, name: Any, raw: Any) -> Any:
@@ -231,8 +230,9 @@ class Decoder:
         cls = class_named(self._typed(name, str))
         if cls is None:
             raise self._archive.error(
-                f"names a class {name!r:.80}, which is not on the list of those that a model is "
-                "made of; nothing of it has been run"
+                f"names a class {name!r:.80}, which is not on the list of this version of volmar; "
+                "nothing of it has been run. Install the volmar that wrote the file, or fit and "
+                "save the model again"
             )
         return cls
 
@@ -242,24 +242,15 @@ class Decoder:
             raise self._archive.error(f"has a {name!r:.80} that is none of its values")
         return cls.__members__[member]
 
-    def _named_tuple(self, name: Any, items: Any) -> tuple:
-        cls = self._class(name)
-        values = self._items(items)
-        if not issubclass(cls, tuple) or len(getattr(cls, "_fields", ())) != len(values):
-            raise self._archive.error(f"has a {name!r:.80} with other parts than it has")
-        return tuple.__new__(cls, values)
-
     def _object(self, name: Any, state: Any) -> Any:
         cls = self._class(name)
         parts = {key: self.value(part) for key, part in self._typed(state, dict).items()}
-        parts |= {name: value for name, value in _later(cls).items() if name not in parts}
+        for key, default in defaults_of(cls).items():
+            parts.setdefault(key, default)
         fault = attribute_fault(cls, parts)
         if fault:
             raise self._archive.error(f"has a {cls.__name__} that {fault}")
-        try:
-            made: Any = object.__new__(cls)
-        except TypeError:  # abstract, or a kind of number, string or error
-            raise self._archive.error(f"has a {cls.__name__}, which no model holds") from None
+        made: Any = object.__new__(cls)
         if hasattr(made, "__dict__"):
             vars(made).update(parts)
         else:
@@ -280,13 +271,3 @@ class Decoder:
                 raise self._archive.error("has a tree of splits that is not one")
             seen.add(id(node))
             stack.extend(node.children)
-
-
-def _later(cls: type) -> dict[str, Any]:
-    """Return the names that a class has got since the first files were written."""
-    own: Iterable[str] = ()
-    if is_dataclass(cls):
-        own = (one.name for one in fields(cls))
-    elif issubclass(cls, BaseEstimator):
-        own = inspect.signature(cls).parameters
-    return {name: LATER[name] for name in own if name in LATER}

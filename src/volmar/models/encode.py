@@ -26,7 +26,7 @@ _WATCHING = ("_skl_callback", "_callback_fit_ctx")
 _INDICES = ("_index", "_quantizer")
 _LONGEST_WAY = 200
 _PLAIN = (bool, int, str, type(None))
-_SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+_SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set"}
 _MAPPINGS: dict[type, str] = {dict: "dict", MappingProxyType: "proxy"}
 
 
@@ -129,7 +129,7 @@ class Encoder:
     def _node(self, item: Any, path: _Place) -> dict[str, Any]:
         kind = type(item)
         if kind in _SEQUENCES:
-            if kind in (set, frozenset):
+            if kind is set:
                 _check_keys(item, path)
                 item = sorted(item, key=repr)  # or their order would differ between two runs
             return {"is": _SEQUENCES[kind], "items": [self._value(part) for part in item]}
@@ -157,8 +157,6 @@ class Encoder:
             return {"is": "sparse", **parts}
         if isinstance(item, ExactBackend):
             return {"is": "search", **parts}
-        if isinstance(item, tuple) and name_of(kind):
-            return {"is": "named tuple", "class": name_of(kind), "items": list(parts.values())}
         fault = attribute_fault(kind, parts) if name_of(kind) else ""
         if fault is None:
             return {"is": "object", "class": name_of(kind), "state": parts}
@@ -211,8 +209,6 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         return {"rows": item._rows, "n_jobs": item._index.n_jobs}
     if isinstance(item, Enum) or not name_of(type(item)):
         return {}
-    if isinstance(item, tuple):
-        return dict(zip(getattr(item, "_fields", ()), item, strict=False))
     if not hasattr(item, "__dict__"):
         return {field.name: getattr(item, field.name) for field in fields(item)}
     if isinstance(item, SplitTree):

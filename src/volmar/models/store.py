@@ -15,15 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._version import __version__
 from volmar.models.archive import Archive, ModelError, write_archive
-from volmar.models.classes import is_public_estimator, transformers
+from volmar.models.classes import TRANSFORMERS, is_public_estimator, name_of
 from volmar.models.decode import Decoder
 from volmar.models.encode import Encoder
 from volmar.tables import Preparation
 
 __all__ = ["SavedModel", "load_model", "save_model"]
 
-# Raised when files of before can no longer be read, or those of now not by versions of before.
-FORMAT = 1
+# Raised when files of before can no longer be read; 2 since classes have names of their own.
+FORMAT = 2
 _KEYS = {"format", "volmar", "model", "preparation", "nodes"}
 
 
@@ -64,7 +64,8 @@ def save_model(
     model : estimator
         A fitted estimator of volmar, such as `MSPC` or `TableClusterer`, or a pipeline of
         scikit-learn that ends in one. Other steps may be `StandardScaler`, `MinMaxScaler`,
-        `MaxAbsScaler`, `RobustScaler`, `Normalizer`, `SimpleImputer`, `PCA` or `TruncatedSVD`.
+        `MaxAbsScaler`, `RobustScaler`, `Normalizer`, `SimpleImputer`, `PCA`, `TruncatedSVD` or
+        `volmar.tables.Preparation`.
     preparation : volmar.tables.Preparation, optional
         How its rows were made from a table. A `TableClusterer` has its own.
     force : bool, default=False
@@ -161,7 +162,7 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
         text = archive.text()
         version = _check_version(archive, text)
         if set(text) != _KEYS:
-            raise archive.error("has a model.json that is not made like one")
+            raise archive.error("has a malformed model.json")
         decoder = Decoder(archive, text["nodes"])
         model, preparation = decoder.value(text["model"]), decoder.value(text["preparation"])
         _check_loaded(archive, model)
@@ -197,13 +198,12 @@ def _refuse_unknown(model: Any) -> None:
             "model must be a pipeline that ends in a clusterer of volmar, such as MSPC, got one "
             f"that ends in {type(last).__name__}."
         )
-    known = transformers()
     for name, step in before:
-        if step not in (None, "passthrough") and type(step) not in known.values():
-            words = ", ".join(one.rpartition(".")[2] for one in known)
+        known = (name_of(type(step)) or "").partition("/")[0]
+        if step not in (None, "passthrough") and known not in TRANSFORMERS:
             raise TypeError(
                 f"the step {name!r} of the pipeline is a {type(step).__name__}, and a model file "
-                f"holds only these transformers: {words}."
+                f"holds only these transformers: {', '.join(TRANSFORMERS)}."
             )
     if model.memory is not None:
         raise TypeError(
@@ -258,10 +258,14 @@ def _check_version(archive: Archive, text: Any) -> str:
     written = text.get("format") if isinstance(text, dict) else None
     version = text.get("volmar") if isinstance(text, dict) else None
     if type(written) is not int or written < 1 or type(version) is not str:
-        raise archive.error("has a model.json that is not made like one")
+        raise archive.error("has a malformed model.json")
+    if written < FORMAT:
+        raise archive.error(
+            f"has format {written}, which this version no longer reads. Fit and save again"
+        )
     if written > FORMAT:
         raise archive.error(
             f"has format {written}, written by volmar {version!r:.40}; this is volmar "
-            f"{__version__}, which reads formats up to {FORMAT}. Install the newer volmar"
+            f"{__version__}, which reads format {FORMAT}. Install the newer volmar"
         )
     return version

@@ -35,6 +35,26 @@ def lanczos_smallest(
     return None if found is None else (ceiling - found[0], found[1])
 
 
+def smallest_by_inverse(
+    solve: Product, known: FloatArray, k: int, *, seed: int
+) -> tuple[FloatArray, FloatArray] | None:
+    """Smallest eigenpairs of a positive definite matrix, by Lanczos on its inverse."""
+    found = largest_eigenpairs(
+        solve,
+        known,
+        k,
+        # Relative to the inverse, whose largest values may be close where Q has a shift of its
+        # own, as L + I/n does.
+        tol=1e-10,
+        seed=seed,
+        max_iter=50,
+        n_basis=max(2 * k + 4, 8),
+        # The largest of all cannot be one of several that were skipped.
+        n_check=0 if k == 1 else 8,
+    )
+    return None if found is None else (1.0 / found[0], found[1])
+
+
 def largest_eigenpairs(
     product: Product,
     known: FloatArray,

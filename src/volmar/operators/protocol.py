@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from volmar._checks import fix_signs
 
@@ -92,6 +94,70 @@ class SPDOperator(ABC):
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
         """An interval that holds every eigenvalue of Q."""
+
+
+class MatrixOperator(SPDOperator):
+    """Q = matrix + shift I with a symmetric matrix.
+
+    Factors are kept for the next solve at the same shift. How something is computed depends on
+    the matrix alone, not on what was asked for before.
+
+    Parameters
+    ----------
+    matrix : ndarray or sparse matrix of shape (n, n)
+        Symmetric matrix; an array or a CSR matrix is kept as it is, not copied.
+    shift : float, default=0
+        Multiple of the identity added to it.
+    bounds : (float, float), optional
+        Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian).
+        Gershgorin's discs are used where it is not given.
+    null_space : ndarray of shape (n, c), optional
+        Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian the
+        roots of the degrees, component by component): they need not be computed, and a repeated
+        eigenvalue cannot be missed.
+    random_state : int, default=0
+        Seed of the start vectors of iterative eigensolvers.
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        *,
+        shift: float = 0.0,
+        bounds: tuple[float, float] | None = None,
+        null_space: FloatArray | None = None,
+        random_state: int = 0,
+    ):
+        check_matrix(matrix)
+        self.matrix = sparse.csr_matrix(matrix) if sparse.issparse(matrix) else matrix
+        self.shift = float(shift)
+        self.n = matrix.shape[0]
+        self.random_state = random_state
+        self._given_bounds = bounds
+        self._known = exact_null_space(self.matrix, null_space, bounds)
+        self._factor: tuple[float, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out factors: they are large, and made again."""
+        return self.__dict__ | {"_factor": None}
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """An interval that holds every eigenvalue of Q."""
+        low, high = self._given_bounds or gershgorin(self.matrix)
+        return low + self.shift, high + self.shift
+
+    @property
+    def scale(self) -> float:
+        """Bound on the norm of Q."""
+        return max(map(abs, self.bounds))
+
+
+def gershgorin(matrix: Any) -> tuple[float, float]:
+    """Interval of Gershgorin's discs of a symmetric matrix, dense or sparse."""
+    diagonal = matrix.diagonal()
+    radius = np.asarray(abs(matrix).sum(axis=1)).ravel() - np.abs(diagonal)
+    return float((diagonal - radius).min()), float((diagonal + radius).max())
 
 
 def check_matrix(matrix: Any) -> None:

@@ -6,9 +6,6 @@ from volmar._lazy import attach
 
 if TYPE_CHECKING:
     from volmar.plots.clusters import ClusterDisplay as ClusterDisplay
-    from volmar.plots.convergence import ConvergenceDisplay as ConvergenceDisplay
-    from volmar.plots.convergence import ConvergenceLine as ConvergenceLine
-    from volmar.plots.eigen import EigenDisplay as EigenDisplay
     from volmar.plots.label_joins import LabelTestDisplay as LabelTestDisplay
     from volmar.plots.numbers import NumberOfClustersDisplay as NumberOfClustersDisplay
     from volmar.plots.profiles import ColumnProfilesDisplay as ColumnProfilesDisplay

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
-# Okabe and Ito's colours, told apart by most colour-blind readers; shapes tell them apart again.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
+
+__all__ = ["ClusterDisplay"]
 
 
-class ClusterDisplay:
+class ClusterDisplay(Display):
     """Scatter plot of rows, one colour and shape a cluster.
 
     Rows of more than two features are shown on their first two principal components, by default
@@ -49,7 +49,7 @@ class ClusterDisplay:
     'feature 0'
     """
 
-    def __init__(self, points, labels, axis_names):
+    def __init__(self, points: NDArray, labels: NDArray, axis_names: tuple[str, str]):
         self.points = points
         self.labels = labels
         self.axis_names = axis_names
@@ -72,26 +72,14 @@ class ClusterDisplay:
             Its `labels_` are shown where `X` has as many rows, else what it predicts for `X`.
         X : array of shape (n, d)
             The training rows, or new ones.
-        standardize : bool, default=True
-            Whether features are divided by their standard deviations before the principal
-            components are taken. Pass False where all of them share a unit, such as pixels.
-            Sparse features, which are counts or weights of words as a rule, are taken as they
-            are: rare words would count most otherwise.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
-        legend : bool, default=True
-            Whether to say which colour is which cluster, and how large it is.
+        standardize, ax, legend
+            As for `from_labels`.
 
         Returns
         -------
         ClusterDisplay
         """
-        check_is_fitted(estimator)
-        labels = getattr(estimator, "labels_", None)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if labels is None or len(labels) != n_rows:
-            labels = estimator.predict(X)
-        title = type(estimator).__name__
+        labels, title = labels_of(estimator, X), type(estimator).__name__
         return cls.from_labels(
             X, labels, standardize=standardize, ax=ax, title=title, legend=legend
         )
@@ -144,8 +132,7 @@ class ClusterDisplay:
         self, *, ax: Any = None, title: str | None = None, legend: bool = True
     ) -> ClusterDisplay:
         """Draw on `ax`, or on a new figure; the arguments are those of `from_labels`."""
-        if ax is None:
-            ax = new_axes()
+        ax = self._set_axes(ax)
         size = float(np.clip(4000 / len(self.points), 4, 24))
         for i, label in enumerate(np.unique(self.labels)):
             rows = self.labels == label
@@ -167,29 +154,12 @@ class ClusterDisplay:
             ax.legend(fontsize="small", markerscale=2)
         if not self.axis_names[1]:
             ax.set_yticks([])
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
-
-def new_axes(size: tuple[float, float] = (5.0, 4.0)) -> Any:
-    """Return the axes of a new figure, or say what to install."""
-    return new_figure(size).subplots()
-
-
-def new_figure(size: tuple[float, float]) -> Any:
-    """Return a new figure, or say what to install."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib, which is not installed: pip install 'volmar[plot]'"
-        ) from error
-    return pyplot.figure(figsize=size, layout="constrained")
-
-
-def shortened(name: str, longest: int) -> str:
-    """Return a name that fits."""
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit the picture."""
+        return 5.0, 4.0
 
 
 def _in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]]:

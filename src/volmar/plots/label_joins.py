@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar.diagnostics import LabelTestResult, label_test
-from volmar.plots.clusters import COLOURS, new_axes, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, shortened
 
 # Separated and merged: Okabe and Ito's blue and vermilion, and a second sign, the line style.
 SEPARATED: dict[str, Any] = {"color": COLOURS[0], "ls": "-"}
@@ -19,7 +19,7 @@ MOST_WRITTEN, MOST_NAMED = 40, 80
 MOST_LETTERS = 30
 
 
-class LabelTestDisplay:
+class LabelTestDisplay(Display):
     r"""A dendrogram of given clusters with the p-value of each join.
 
     Solid blue joins are separated, dashed vermilion ones are not: their clusters should be merged.
@@ -77,8 +77,7 @@ class LabelTestDisplay:
 
         order, steps = self._order(), self._steps()
         k, depth = len(order), max(steps, default=0)
-        if ax is None:
-            ax = new_axes(self.size)
+        ax = self._set_axes(ax)
         y = {label: float(k - 1 - i) for i, label in enumerate(order)}
         x = dict.fromkeys(order, 0)
         for join, step in zip(self.result.tree, steps, strict=True):
@@ -118,10 +117,8 @@ class LabelTestDisplay:
             ncols=2,
             frameon=False,
         )
-        for side in ax.spines.values():
-            side.set_visible(False)
+        hide_spines(ax)
         ax.tick_params(axis="y", length=0)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @property

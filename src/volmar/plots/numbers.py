@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from volmar.diagnostics import NumberComparison, compare_numbers
 from volmar.diagnostics.alluvium import Flow, alluvium
-from volmar.plots.clusters import COLOURS, MARKERS, new_figure
+from volmar.plots.display import COLOURS, MARKERS, hide_spines, new_figure
 
 # Half the width of a block, where the numbers are 1 apart.
 HALF = 0.06
@@ -89,8 +89,7 @@ class NumberOfClustersDisplay:
         self._draw_scores(axes[1])
         for ax in axes:
             ax.set_xlim(-0.4, len(self.comparison.found) - 0.6)
-            for side in ("top", "right", "left"):
-                ax.spines[side].set_visible(False)
+            hide_spines(ax, "top", "right", "left")
         self.axes_, self.figure_ = axes, figure
         return self
 

@@ -15,7 +15,7 @@ from volmar.diagnostics import (
     suggested_names,
 )
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.plots.clusters import COLOURS, new_axes, new_figure, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, new_figure, shortened
 
 # Letters of a name that are drawn, and an effect at which colours end.
 MOST_LETTERS, MOST_EFFECT = 22, 3.0
@@ -98,7 +98,7 @@ class ColumnProfilesDisplay:
             raise ValueError("no column of the table has values that can be drawn.")
         heights = [_height(one) for one in shown]
         if figure is None:
-            figure = new_figure(self.size(max_columns=max_columns, max_clusters=max_clusters))
+            figure = new_figure(_size(shown, k))
         axes = figure.subplots(len(shown), k, squeeze=False, height_ratios=heights)
         for row, one in zip(axes, shown, strict=True):
             top = float(np.nanmax(one.shares[:k], initial=0.0)) or 1.0
@@ -123,10 +123,10 @@ class ColumnProfilesDisplay:
         self.axes_, self.figure_ = axes, figure
         return self
 
-    def size(self, *, max_columns: int = 12, max_clusters: int = 8) -> tuple[float, float]:
-        """Return the width and height in inches that suit as many columns and clusters."""
-        shown, k = self._shown(max_columns, max_clusters)
-        return 1.6 + 1.7 * k, 0.5 + sum(_height(one) for one in shown)
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit 12 columns and 8 clusters."""
+        return _size(*self._shown(12, 8))
 
     def _shown(self, max_columns: int, max_clusters: int) -> tuple[list[ColumnProfile], int]:
         shown = [one for one in self.profiles.columns if one.shares.shape[1]]
@@ -136,8 +136,7 @@ class ColumnProfilesDisplay:
         shares = np.nan_to_num(one.shares[i])
         colour = COLOURS[i % len(COLOURS)]
         ax.set_yticks([])
-        for side in ("top", "right", "left"):
-            ax.spines[side].set_visible(False)
+        hide_spines(ax, "top", "right", "left")
         if one.has_numbers:
             edges = np.arange(shares.size + 1) - 0.5 if one.edges is None else one.edges
             ax.stairs(shares, edges, fill=True, color=colour)
@@ -177,6 +176,10 @@ class ColumnProfilesDisplay:
         ax.set_xticks([])
 
 
+def _size(shown: list[ColumnProfile], k: int) -> tuple[float, float]:
+    return 1.6 + 1.7 * k, 0.5 + sum(_height(one) for one in shown)
+
+
 def _height(one: ColumnProfile) -> float:
     """Return the inches that a column needs: a line for each level."""
     return 0.95 if one.has_numbers else max(0.95, 0.35 + 0.16 * len(one.levels))
@@ -187,7 +190,7 @@ def _few(places: np.ndarray) -> np.ndarray:
     return places[:: -(-places.size // 6)]
 
 
-class EffectsDisplay:
+class EffectsDisplay(Display):
     """A table of colours: how each cluster differs from the others in the leading columns.
 
     Parameters
@@ -241,8 +244,7 @@ class EffectsDisplay:
         effect = np.nan_to_num(found.effect, posinf=99.0, neginf=-99.0)
         order = np.argsort(-np.abs(effect).max(axis=0), kind="stable")[:max_columns]
         k, p = len(found.clusters), order.size
-        if ax is None:
-            ax = new_axes(self.size(max_columns=max_columns))
+        ax = self._set_axes(ax, self._size(max_columns))
         shown = effect[:, order].T
         image = ax.imshow(
             np.clip(shown, -MOST_EFFECT, MOST_EFFECT),
@@ -280,11 +282,14 @@ class EffectsDisplay:
             fontsize="medium",
         )
         ax.figure.colorbar(image, ax=ax, label="standard deviations", shrink=0.8)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def size(self, *, max_columns: int = 20) -> tuple[float, float]:
-        """Return the width and height in inches that suit as many columns."""
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit 20 columns."""
+        return self._size(20)
+
+    def _size(self, max_columns: int) -> tuple[float, float]:
         k, p = self.description.effect.shape
         return 3.2 + 0.75 * min(k, 40), 1.6 + 0.3 * min(p, max_columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base.recursion import RecursiveResult
-from volmar.margin import (
-    CPMMC,
-    GMMC,
-    LGMMC,
-    SDPMMC,
-    SKMMC,
-    IterSVR,
-    KernelCPMMC,
-    MultivariateMMC,
-)
-from volmar.plots.clusters import COLOURS, new_axes
-from volmar.separation import MSPC
+from volmar.plots.display import COLOURS, Display, hide_spines
 
-# Estimators whose scores are in units of the margin.
-MARGIN_METHODS = (CPMMC, GMMC, KernelCPMMC, LGMMC, MultivariateMMC, SDPMMC, SKMMC)
+__all__ = ["ProjectionDisplay", "bin_edges", "has_margin"]
+
 DARK = "0.15"
 # Share of the highest bar that is kept free above the bars, for words.
 ROOM_ABOVE = 0.25
 
 
-class ProjectionDisplay:
+class ProjectionDisplay(Display):
     """Histogram of the decision scores of rows, stacked by cluster.
 
     Two clusters: the score itself, with the border at 0. More: the best score of a row less its
@@ -80,14 +70,14 @@ class ProjectionDisplay:
 
     def __init__(
         self,
-        scores,
-        labels,
+        scores: NDArray,
+        labels: NDArray,
         *,
-        marks=(),
-        mark_name="margin",
-        means=None,
-        probability=None,
-        axis_name="decision score",
+        marks: Sequence[float] = (),
+        mark_name: str = "margin",
+        means: tuple[float, float] | None = None,
+        probability: float | None = None,
+        axis_name: str = "decision score",
     ):
         self.scores = scores
         self.labels = labels
@@ -178,8 +168,7 @@ class ProjectionDisplay:
         """
         if bins is not None and (isinstance(bins, bool) or int(bins) != bins or bins < 1):
             raise ValueError(f"bins must be a whole number of at least 1, got {bins!r}.")
-        if ax is None:
-            ax = new_axes((6.0, 3.6))
+        ax = self._set_axes(ax)
         scores = np.asarray(self.scores, dtype=np.float64)
         self.edges_ = _edges(scores, bins)
         clusters = np.unique(self.labels)
@@ -195,16 +184,14 @@ class ProjectionDisplay:
             name = "_" if i else self.mark_name
             ax.plot([at, at], reach, color=DARK, lw=1.2, ls="--", label=name)
         if self.means is not None:
-            self._draw_means(ax, reach)
+            self._draw_means(ax, self.means, reach)
         ax.set_xlabel(self.axis_name)
         ax.set_ylabel("rows")
         if title:
             ax.set_title(title)
         # Beside the bars: above them are the words of the separation.
         ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
-        self.ax_, self.figure_ = ax, ax.figure
+        hide_spines(ax, "top", "right")
         return self
 
     def _draw_bars(self, ax: Any, clusters: NDArray) -> None:
@@ -224,9 +211,9 @@ class ProjectionDisplay:
             )
             below = below + heights
 
-    def _draw_means(self, ax: Any, reach: list[float]) -> None:
+    def _draw_means(self, ax: Any, means: tuple[float, float], reach: list[float]) -> None:
         """Draw the means, and between them how well the clusters are told apart."""
-        low, high = self.means
+        low, high = means
         for i, at in enumerate((low, high)):
             name = "_" if i else "means"
             ax.plot([at, at], reach, color=DARK, lw=1.2, ls=":", label=name)
@@ -245,20 +232,25 @@ def _marks(model: Any, *, joint: bool) -> tuple[tuple[float, ...], str]:
     border and the second best is -s: a margin of 1 on either side of the border is s = 1, and a
     difference of 2. Of clusters found together the margin is a difference of 1.
     """
-    if not isinstance(model, (*MARGIN_METHODS, IterSVR)):
+    if not has_margin(model):
         return (), "margin"
     # The regression of IterSVR has labels of -1 and 1 for targets, and no margin between them.
-    name = "targets" if isinstance(model, IterSVR) else "margin"
+    name = "targets" if type(model).__name__ == "IterSVR" else "margin"
     if not joint:
         return (-1.0, 1.0), name
     return (2.0 if isinstance(model.result_, RecursiveResult) else 1.0,), name
+
+
+def has_margin(model: Any) -> bool:
+    """Whether scores are in units of the margin: of all methods of that family."""
+    return type(model).__module__.startswith("volmar.margin.")
 
 
 def _separation(
     model: Any, scores: NDArray, labels: NDArray
 ) -> tuple[tuple[float, float] | None, float | None]:
     """Means of the scores of both clusters, and the probability of MSPC, for it alone."""
-    if not isinstance(model, MSPC) or np.ptp(labels) == 0:
+    if type(model).__name__ != "MSPC" or np.ptp(labels) == 0:
         return None, None
     means = float(scores[labels == 0].mean()), float(scores[labels == 1].mean())
     of_split = model if hasattr(model, "msp_") else model.tree_.root.model
@@ -275,11 +267,13 @@ def _edges(scores: NDArray, bins: int | None) -> NDArray:
     if bins is None:
         by_spread = len(np.histogram_bin_edges(scores, "fd")) - 1
         bins = int(np.clip(max(by_spread, np.sqrt(scores.size)), 10, 60))
-    step = (high - low) / bins
-    below = max(round(-low / step), 1) if low < 0.0 else 0
-    above = max(round(high / step), 1) if high > 0.0 else 0
-    # The longer of the two sides sets the width of all bars, so that both ends are reached.
-    width = max(-low / below if below else 0.0, high / above if above else 0.0)
-    edges = np.arange(-below, above + 1) * width
+    edges = bin_edges(low, high, bins)
     edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # rounding loses no row
     return edges
+
+
+def bin_edges(low: float, high: float, n_bins: int) -> NDArray:
+    """Return edges of about `n_bins` bins of one width, one edge at 0; low <= 0 <= high."""
+    width = (high - low) / n_bins
+    first, last = int(np.floor(low / width + 1e-9)), int(np.ceil(high / width - 1e-9))
+    return width * np.arange(first, max(last, first + 1) + 1)

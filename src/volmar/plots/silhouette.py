@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.diagnostics.silhouettes import Silhouettes, silhouettes
-from volmar.plots.clusters import COLOURS, new_axes, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, labels_of, shortened
 
 # Empty share of the height between two clusters, and letters of a name that are drawn.
 GAP, MOST_LETTERS = 0.02, 24
@@ -17,7 +17,7 @@ GAP, MOST_LETTERS = 0.02, 24
 MOST_NAMED = 30
 
 
-class SilhouetteDisplay:
+class SilhouetteDisplay(Display):
     """Silhouettes of rows as sorted bars, one block a cluster.
 
     The silhouette of a row compares its mean distance to the rows of the nearest other cluster
@@ -55,7 +55,7 @@ class SilhouetteDisplay:
     'silhouette'
     """
 
-    def __init__(self, clusters, values, shares, mean):
+    def __init__(self, clusters: list[Any], values: list[NDArray], shares: NDArray, mean: float):
         self.clusters = clusters
         self.values = values
         self.shares = shares
@@ -87,11 +87,7 @@ class SilhouetteDisplay:
         steps = getattr(estimator, "steps", None)
         if steps is not None:
             X, estimator = estimator[:-1].transform(X) if len(steps) > 1 else X, steps[-1][1]
-        labels = getattr(estimator, "labels_", None)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if labels is None or len(labels) != n_rows:
-            labels = estimator.predict(X)
-        return cls.from_labels(X, labels, ax=ax, **parameters)
+        return cls.from_labels(X, labels_of(estimator, X), ax=ax, **parameters)
 
     @classmethod
     def from_labels(
@@ -134,8 +130,7 @@ class SilhouetteDisplay:
     def plot(self, *, ax: Any = None) -> SilhouetteDisplay:
         """Draw on `ax`, or on a new figure."""
         k = len(self.clusters)
-        if ax is None:
-            ax = new_axes((6.0, float(np.clip(2.2 + 0.35 * k, 3.0, 12.0))))
+        ax = self._set_axes(ax)
         gap = GAP if k <= MOST_NAMED else 0.0
         top = 0.0
         places = []
@@ -170,7 +165,10 @@ class SilhouetteDisplay:
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel("silhouette")
         ax.legend(fontsize="small", loc="lower right")
-        for side in ("top", "right", "left"):
-            ax.spines[side].set_visible(False)
-        self.ax_, self.figure_ = ax, ax.figure
+        hide_spines(ax, "top", "right", "left")
         return self
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches that suit as many clusters."""
+        return 6.0, float(np.clip(2.2 + 0.35 * len(self.clusters), 3.0, 12.0))

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base.tree import SplitNode, SplitTree
-from volmar.plots.clusters import COLOURS, new_axes, shortened
+from volmar.plots.display import COLOURS, Display, hide_spines, shortened
 
 # Features that a split is drawn with.
 N_NAMED = 2
@@ -20,7 +20,7 @@ LETTERS_OF_INCH = 14
 MOST_INCHES = 200.0
 
 
-class TreeDisplay:
+class TreeDisplay(Display):
     r"""A tree of splits: sizes, how well each separates, the features that lead it.
 
     Splits hang below each other with their number, the probability with which they separate their
@@ -102,8 +102,7 @@ class TreeDisplay:
         leaves = self.tree.leaves()
         merged = self.tree.merged()
         positions, depth = _positions(self.tree)
-        if ax is None:
-            ax = new_axes(self.size)
+        ax = self._set_axes(ax)
         for node in self.tree.nodes():
             if node.children:
                 self._draw(ax, node, positions)
@@ -121,10 +120,8 @@ class TreeDisplay:
         ax.set_xlim(-0.6, len(leaves) - 0.4)
         ax.set_ylim(-depth, 0.45)
         ax.set_yticks([])
-        for side in ax.spines.values():
-            side.set_visible(False)
+        hide_spines(ax)
         ax.tick_params(axis="x", length=0)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @property

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.report.figures import Drivers, listed, shortened
+from volmar.report.drivers import Drivers
 from volmar.report.outcome import Outcome
+from volmar.report.text import listed, shortened
 
 __all__ = ["Led", "led_by_categories"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from volmar.base.recursion import RecursiveResult
-from volmar.report.figures import as_figure
 from volmar.report.outcome import Outcome
+from volmar.report.text import as_number
 from volmar.solvers import Status
 
 __all__ = ["certificate_of"]
@@ -59,7 +59,7 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
         "text": text,
         "status": ended,
         "steps": getattr(result, "n_iter", 0),
-        "residuals": {name: as_figure(value) for name, value in residuals.items()},
+        "residuals": {name: as_number(value) for name, value in residuals.items()},
     }
 
 
@@ -83,7 +83,7 @@ def _checked(residuals: dict[str, float], *, is_satisfied: bool) -> str:
         return ""
     if set(residuals) <= set(OF_MOVES) and is_satisfied:
         return "Checked: no row would change its cluster in a further step. "
-    value = as_figure(max(residuals.values()), 2)
+    value = as_number(max(residuals.values()), 2)
     return f"Checked: the optimality conditions hold up to a residual of {value}. "
 
 
@@ -101,6 +101,6 @@ def _without_bound(outcome: Outcome, result: Any) -> str:
 
 def _gap_text(gap: float, objective: float) -> str:
     if objective == 0:
-        return as_figure(gap)
+        return as_number(gap)
     share = 100 * gap / abs(objective)
-    return "0.01 %" if share < 0.01 else f"{as_figure(share, 2)} %"
+    return "0.01 %" if share < 0.01 else f"{as_number(share, 2)} %"

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from volmar._files import refuse_existing, write_atomically
 from volmar._version import __version__
-from volmar.report import figures
 from volmar.report.categories import led_by_categories
 from volmar.report.certificate import certificate_of
 from volmar.report.column_profiles import all_columns
+from volmar.report.drivers import ClusterMoments, Drivers, cluster_moments, drivers
 from volmar.report.environment import page_environment
-from volmar.report.figures import as_count, as_figure, as_mean, shortened
+from volmar.report.histogram import bars
 from volmar.report.number_comparison import numbers_side_by_side, silhouette_blocks
 from volmar.report.outcome import LEVEL, Evidence, Outcome
+from volmar.report.plane import scatter
 from volmar.report.profiles import profiles
 from volmar.report.splits import best_split, tree_lines
+from volmar.report.text import as_count, as_mean, as_number, as_percent, shortened, signed
 from volmar.report.verdict import STABLE, Verdict, in_words, verdict_of
 from volmar.solvers import Status
 
@@ -62,7 +64,9 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     path = Path(path)
     refuse_existing(path, force)
     environment = page_environment()
-    environment.filters.update(count=as_count, figure=as_figure, percent=_percent, words=in_words)
+    environment.filters.update(
+        count=as_count, number=as_number, percent=as_percent, words=in_words
+    )
     environment.filters.update(seconds=_seconds)
     html = environment.get_template("cluster.html").render(**_view(outcome))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,12 +77,12 @@ def _view(outcome: Outcome) -> dict[str, Any]:
     """Return what the template shows."""
     codes, k = outcome.codes, outcome.k
     lead = np.nan_to_num(outcome.lead)
-    moments = figures.cluster_moments(outcome.X, codes, k)
-    driving = figures.drivers(outcome, moments)
+    moments = cluster_moments(outcome.X, codes, k)
+    driving = drivers(outcome, moments)
     led = led_by_categories(outcome, driving)
     verdict = verdict_of(outcome, moments.sizes, led)
     names = [shortened(str(label)) for label in outcome.clusters]
-    drawing, points = figures.scatter(outcome, lead, codes)
+    drawing, points = scatter(outcome, lead, codes)
     return {
         "outcome": outcome,
         "version": __version__,
@@ -101,7 +105,7 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "cautions": _cautions(outcome, moments.sizes, verdict),
         "scatter": drawing,
         "data": _json({"points": points, "names": names, "id": shortened(outcome.id_name)}),
-        "histogram": figures.bars(outcome, lead, codes),
+        "histogram": bars(outcome, lead, codes),
         "drivers": _driver_rows(outcome, driving),
         "apart": profiles(outcome),
         "table": all_columns(outcome),
@@ -122,14 +126,8 @@ def _view(outcome: Outcome) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ numbers as text
 
 
-def _percent(share: float) -> str:
-    if 0 < share < 0.001:
-        return "< 0.1 %"
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
-
-
 def _seconds(value: float) -> str:
-    return "< 0.01 s" if value < 0.01 else f"{as_figure(value, 2)} s"
+    return "< 0.01 s" if value < 0.01 else f"{as_number(value, 2)} s"
 
 
 def _json(value: Any) -> Any:
@@ -195,7 +193,7 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
 # ------------------------------------------------------------------------------ the features
 
 
-def _in_own_units(outcome: Outcome, moments: figures.Moments) -> tuple[NDArray, NDArray]:
+def _in_own_units(outcome: Outcome, moments: ClusterMoments) -> tuple[NDArray, NDArray]:
     """Return means and deviations in the units of the source, where the outcome knows them."""
     means, spread = moments.means, moments.deviation
     if outcome.scales is not None:
@@ -203,7 +201,7 @@ def _in_own_units(outcome: Outcome, moments: figures.Moments) -> tuple[NDArray, 
     return (means if outcome.offsets is None else means + outcome.offsets), spread
 
 
-def _driver_rows(outcome: Outcome, driving: figures.Drivers | None) -> dict[str, Any] | None:
+def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | None:
     if driving is None:
         return None
     largest = float(np.abs(driving.values).max()) if driving.values.size else 1.0
@@ -211,7 +209,7 @@ def _driver_rows(outcome: Outcome, driving: figures.Drivers | None) -> dict[str,
     rows = [
         {
             "name": shortened(str(outcome.feature_names[j])),
-            "value": _percent(value) if is_share else _signed(float(value)),
+            "value": as_percent(value) if is_share else signed(float(value)),
             "bar": round(100 * abs(float(value)) / largest, 2),
             "side": 1 if value > 0 else 0,
         }
@@ -226,11 +224,7 @@ def _driver_rows(outcome: Outcome, driving: figures.Drivers | None) -> dict[str,
     }
 
 
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + as_figure(value, 2, pad=True)
-
-
-def _mean_table(outcome: Outcome, moments: figures.Moments) -> dict[str, Any] | None:
+def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | None:
     """Return the means of all rows, of the columns that vary most."""
     leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
     if leading.size == 0:
@@ -255,7 +249,7 @@ TITLES = {
 
 
 def _evidence(one: Evidence) -> dict[str, str]:
-    value = "" if one.value is None else as_figure(one.value, pad=True)
+    value = "" if one.value is None else as_number(one.value, pad=True)
     if one.kind == "p-value":
         value = one.p_text
     elif one.kind == "groups":

@@ -9,8 +9,9 @@ from scipy import sparse
 
 from volmar.diagnostics import ColumnProfile, ColumnProfiles, column_profiles
 from volmar.diagnostics.column_profiles import OTHER, day_text
-from volmar.report.figures import as_count, as_mean, cluster_moments, shortened
+from volmar.report.drivers import cluster_moments
 from volmar.report.outcome import Outcome
+from volmar.report.text import as_count, as_mean, as_percent, shortened
 
 __all__ = ["all_columns", "profiles_of"]
 
@@ -138,7 +139,7 @@ def _spread(one: ColumnProfile) -> float:
 
 def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
     missing = float(one.missing[i])
-    cell: dict[str, Any] = {"missing": _percent(missing) if missing > 0 else "", "kind": "none"}
+    cell: dict[str, Any] = {"missing": as_percent(missing) if missing > 0 else "", "kind": "none"}
     if one.shares.shape[1] == 0 or not np.isfinite(one.shares[i]).all():
         return cell
     shares = one.shares[i]
@@ -171,12 +172,12 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
                 "width": round(100 * float(shares[j]), 2),
                 # The first level is darkest; what is left is grey.
                 "tone": "other" if _is_rest(one, j) else min(j, 6),
-                "title": f"{shortened(one.levels[j], 40)} {_percent(float(shares[j]))}",
+                "title": f"{shortened(one.levels[j], 40)} {as_percent(float(shares[j]))}",
             }
             for j in range(shares.size)
             if shares[j] > 0
         ],
-        "listed": [(shortened(one.levels[j], 40), _percent(float(shares[j]))) for j in listed],
+        "listed": [(shortened(one.levels[j], 40), as_percent(float(shares[j]))) for j in listed],
     }
 
 
@@ -198,9 +199,3 @@ def _path(heights: Any) -> str:
     width = 100 / heights.size
     steps = [f"V{30 - 30 * height:.1f}H{(j + 1) * width:.4g}" for j, height in enumerate(heights)]
     return "M0 30" + "".join(steps) + "V30z"
-
-
-def _percent(share: float) -> str:
-    if 0 < share < 0.001:
-        return "< 0.1 %"
-    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,7 @@ from volmar.metrics import separation_score
 from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
 from volmar.report.stages import StageTimes
 
-__all__ = [
-    "Judged",
-    "best_split_of",
-    "described",
-    "judged_outcome",
-    "quality_scores",
-    "with_joins",
-]
+__all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
 
 # Resamplings, made where rows are few and a fit takes less than these seconds.
 N_RESAMPLES, LONG_FIT = 10, 3.0
@@ -45,96 +38,42 @@ N_COMPARED, MAX_SECONDS = 5000, 10.0
 N_SILHOUETTE = 2000
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A clustering that is judged: the rows, their clusters, and how to find them again.
-
-    Attributes
-    ----------
-    X : array of shape (n, d)
-        The rows.
-    labels : ndarray of shape (n,)
-        Their clusters.
-    estimator : clusterer or None
-        Unfitted, with the number of clusters that was found; None where the rows cannot be
-        clustered again.
-    seed : int
-        Random seed of everything that draws rows.
-    fit_seconds : float
-        How long the fit took; what takes many fits is left out where it is long.
-    fit_rows : array of shape (n, d), optional
-        Rows that the method is fitted to, where they are not `X` itself.
-    columns : DataFrame or array of n rows, optional
-        What is described, in its own units; `X` by default.
-    names : list of str
-        Names of these columns.
-    ids : ndarray of shape (n,), optional
-        Names of the rows.
-    units : tuple of two ndarrays, optional
-        Offsets and scales that give `X` its own units again, where `columns` is None.
-    """
-
-    X: Any
-    labels: NDArray
-    estimator: Any
-    seed: int = 0
-    fit_seconds: float = 0.0
-    fit_rows: Any = None
-    columns: Any = None
-    names: list[str] = field(default_factory=list)
-    ids: Any = None
-    units: tuple[NDArray, NDArray] | None = None
-
-    @property
-    def rows(self) -> Any:
-        """What the method is fitted to."""
-        return self.X if self.fit_rows is None else self.fit_rows
-
-    @property
-    def is_split(self) -> bool:
-        """Whether there is more than one cluster."""
-        return bool(np.ptp(self.labels) > 0)
-
-
-def judged_outcome(outcome: Outcome, judged: Judged, times: StageTimes) -> Outcome:
-    """Return the outcome with scores, stability and a description.
+def judged(outcome: Outcome, times: StageTimes) -> Outcome:
+    """Return the outcome with scores, stability, a description and other numbers of clusters.
 
     Parameters
     ----------
     outcome : Outcome
         What is known from the fit.
-    judged : Judged
-        The same clustering.
     times : StageTimes
         Keeps the time of each stage.
 
     Returns
     -------
     Outcome
-        `quality`, `evidence`, `description` and `seconds` are filled in.
+        `quality`, `evidence`, `description`, `numbers` and `seconds` are filled in.
     """
     evidence, description, numbers = list(outcome.evidence), None, None
+    n = outcome.X.shape[0]
     with times.stage("judging"):
-        quality = quality_scores(judged.X, judged.labels)
-    is_quick = judged.estimator is not None and judged.fit_seconds < LONG_FIT
-    if judged.is_split:
-        if is_quick and judged.X.shape[0] <= MOST_ROWS:
+        quality = quality_scores(outcome.X, outcome.labels)
+    if outcome.k > 1:
+        is_quick = outcome.clusterer is not None and outcome.fit_seconds < LONG_FIT
+        if is_quick and n <= MOST_ROWS:
             with times.stage("resampling") as tell:
-                evidence += _stability(judged, tell)
+                evidence += _stability(outcome, tell)
         with times.stage("describing") as tell:
-            description = described(judged, tell)
-    spent = judged.fit_seconds * min(1.0, N_COMPARED / judged.X.shape[0])
-    if judged.estimator is not None and spent < MAX_SECONDS:
+            description = described(outcome, tell)
+    spent = outcome.fit_seconds * min(1.0, N_COMPARED / n)
+    if outcome.clusterer is not None and spent < MAX_SECONDS:
         with times.stage("comparing numbers") as tell:
-            numbers = _numbers(judged, tell)
+            numbers = _numbers(outcome, tell)
     return replace(
         outcome,
         quality=quality,
         evidence=evidence,
         description=description,
         numbers=numbers,
-        columns=judged.columns,
-        column_names=None if judged.columns is None else judged.names,
         seconds={**outcome.seconds, **times.seconds},
     )
 
@@ -151,18 +90,18 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
     return replace(outcome, joins=joins)
 
 
-def _numbers(judged: Judged, tell: Any) -> NumberComparison | None:
+def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
     """Return other numbers of clusters, None where the method takes none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compare_numbers(
-                judged.rows,
-                clone(judged.estimator),
+                outcome.fit_rows,
+                clone(outcome.clusterer),
                 max_rows=N_COMPARED,
                 max_seconds=MAX_SECONDS,
                 progress=tell,
-                random_state=judged.seed,
+                random_state=outcome.seed,
             )
     except (ValueError, TypeError):
         return None
@@ -210,70 +149,70 @@ def _silhouette(X: Any, labels: NDArray, size: int) -> float:
         return float("nan")
 
 
-def _stability(judged: Judged, tell: Any) -> list[Evidence]:
+def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = stability(
-                judged.rows,
-                judged.estimator,
+                outcome.fit_rows,
+                outcome.clusterer,
                 n_resamples=N_RESAMPLES,
                 progress=tell,
-                random_state=judged.seed,
+                random_state=outcome.seed,
             )
     except ValueError:
         return []  # too few rows to leave some out
     return [Evidence("stability", float(result.agreement), str(result))]
 
 
-def described(judged: Judged, tell: Any = None) -> ClusterDescription:
+def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
     """Return what sets the clusters apart in the columns of the source.
 
-    Which differences are real is tested where the estimator can cluster rows again, in little
-    time.
+    Which differences are real is tested where the rows can be clustered again in little time.
     """
-    n = len(judged.labels)
     # All fits together see each row once for sign flips, and `N_HALVINGS` times for mirrors.
-    is_quick = judged.fit_seconds * min(1.0, N_AGAIN / n) < LONG_FIT
-    estimator = judged.estimator if is_quick else None
-    shown = judged.X if judged.columns is None else judged.columns
+    is_quick = outcome.fit_seconds * min(1.0, N_AGAIN / len(outcome.labels)) < LONG_FIT
+    in_own_units = outcome.columns is not None
     options: dict[str, Any] = {
-        "model_input": judged.rows,
-        "feature_names": judged.names or None,
-        "ids": judged.ids,
+        "model_input": outcome.fit_rows,
+        "feature_names": outcome.column_names if in_own_units else outcome.feature_names,
+        "ids": outcome.ids,
         "max_rows": N_AGAIN,
         "n_subsets": N_SUBSETS,
         "n_halvings": N_HALVINGS,
         "progress": tell,
-        "random_state": judged.seed,
+        "random_state": outcome.seed,
     }
+    shown = outcome.columns if in_own_units else outcome.X
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            result = describe_clusters(shown, judged.labels, estimator=estimator, **options)
+            again = outcome.clusterer if is_quick else None
+            result = describe_clusters(shown, outcome.labels, estimator=again, **options)
         except ValueError:  # the method takes no subset of so few rows
-            result = describe_clusters(shown, judged.labels, **options)
-    if judged.columns is None and judged.units is not None:
-        result = result.in_units(*judged.units)
+            result = describe_clusters(shown, outcome.labels, **options)
+    if not in_own_units and outcome.offsets is not None and outcome.scales is not None:
+        result = result.in_units(outcome.offsets, outcome.scales)
     if not is_quick:
         note = "Which differences are real was not tested: it takes too long for this method."
         result = replace(result, note=note)
     return result
 
 
-def best_split_of(judged: Judged, times: StageTimes, command: str) -> BestSplit | None:
+def best_split_of(outcome: Outcome, times: StageTimes, command: str) -> BestSplit | None:
     """Return the split in two that no evidence supports, where it takes little time."""
-    if judged.is_split or judged.estimator is None:
+    X, rows = outcome.X, outcome.fit_rows
+    if outcome.k > 1 or outcome.clusterer is None:
         return None
-    if judged.fit_seconds > QUICK_SEARCH or judged.X.shape[0] > MOST_ROWS:
+    if outcome.fit_seconds > QUICK_SEARCH or X.shape[0] > MOST_ROWS:
         return None
-    model = clone(judged.estimator).set_params(n_clusters=2)
+    model = clone(outcome.clusterer).set_params(n_clusters=2)
     with times.stage("splitting in two"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.fit(judged.rows)
-            scores = model.decision_function(judged.X)
-            labels = model.labels_ if judged.rows is judged.X else model.predict(judged.X)
+            model.fit(rows)
+            scores = model.decision_function(X)
+            labels = model.labels_ if rows is X else model.predict(X)
         except (ValueError, MemoryError):
             return None
     if np.unique(labels).size < 2:

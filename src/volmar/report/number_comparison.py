@@ -9,8 +9,8 @@ import numpy as np
 
 from volmar.diagnostics.alluvium import alluvium
 from volmar.diagnostics.silhouettes import silhouettes
-from volmar.report.figures import as_count, as_figure, shortened
 from volmar.report.outcome import Outcome
+from volmar.report.text import as_count, as_number, shortened
 
 __all__ = ["numbers_side_by_side", "silhouette_blocks"]
 
@@ -34,10 +34,10 @@ def numbers_side_by_side(outcome: Outcome) -> dict[str, Any] | None:
             "is_shown": one.n_clusters == outcome.k,
             "n_supported": "–" if one.n_supported is None else one.n_supported,
             "is_supported": one.is_supported,
-            "p": "–" if np.isnan(one.p_value) else as_figure(one.p_value, 2),
-            "separation": as_figure(one.separation, 2, pad=True),
-            "silhouette": as_figure(one.silhouette, 2, pad=True),
-            "stability": as_figure(one.stability, 2, pad=True),
+            "p": "–" if np.isnan(one.p_value) else as_number(one.p_value, 2),
+            "separation": as_number(one.separation, 2, pad=True),
+            "silhouette": as_number(one.silhouette, 2, pad=True),
+            "stability": as_number(one.stability, 2, pad=True),
             "sizes": ", ".join(as_count(size) for size in np.sort(one.sizes)[::-1]),
         }
         for one in found.found
@@ -119,7 +119,7 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
         blocks.append(
             {
                 "cluster": i,
-                "mean": as_figure(float(mean), 2, pad=True),
+                "mean": as_number(float(mean), 2, pad=True),
                 "negative": int(np.count_nonzero(values < 0)),
                 "path": _outline(drawn, low, span),
                 # Blocks are as high as their share of the rows, and high enough to be seen.
@@ -134,8 +134,8 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
         "blocks": blocks,
         "zero": round(100 * (0.0 - low) / span, 2),
         "at_mean": round(100 * (found.mean - low) / span, 2),
-        "mean": as_figure(found.mean, 2, pad=True),
-        "ticks": [(round(100 * (t - low) / span, 2), as_figure(t, 2)) for t in ticks],
+        "mean": as_number(found.mean, 2, pad=True),
+        "ticks": [(round(100 * (t - low) / span, 2), as_number(t, 2)) for t in ticks],
         "n_sampled": found.n_sampled,
         "is_sample": found.n_sampled < found.n_all,
         "n_negative": found.n_negative,

@@ -153,6 +153,13 @@ class Outcome:
         `decision_function` of the rows; zeros by default.
     model : object or None
         The fitted estimator, or a pipeline that ends in one; None where nothing was split.
+    clusterer : clusterer, optional
+        Not fitted, with the number of clusters that was found: it clusters rows again where that
+        is needed for stability, real differences and other numbers of clusters.
+    fit_rows : array of shape (n, d), optional
+        Rows that `clusterer` is fitted to, where they are not `X` itself.
+    fit_seconds : float
+        How long the fit took; what takes many fits is left out where it is long.
     n_found : int
         Number of clusters that were looked for or decided on; 1 where no split is supported. The
         page warns where fewer of them have rows. By default the number in `labels`.
@@ -209,6 +216,9 @@ class Outcome:
     labels: NDArray
     scores: Any = None
     model: Any = None
+    clusterer: Any = None
+    fit_rows: Any = None
+    fit_seconds: float = 0.0
     n_found: int = 0
     evidence: list[Evidence] = field(default_factory=list)
     quality: list[Score] = field(default_factory=list)
@@ -237,6 +247,7 @@ class Outcome:
             "ids": np.arange(n),
             "scores": np.zeros(n),
             "n_found": self.k,
+            "fit_rows": self.X,
         }
         for name, value in missing.items():
             given = getattr(self, name)

@@ -14,8 +14,9 @@ import numpy as np
 from volmar._files import refuse_existing, write_atomically
 from volmar.base import SplitTree
 from volmar.report.column_profiles import profiles_of
-from volmar.report.figures import MAX_POINTS, sampled
+from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
+from volmar.report.plane import MAX_POINTS
 from volmar.report.profiles import description_of
 
 __all__ = ["save_pictures"]
@@ -220,7 +221,7 @@ def _columns(figure: Any, profiles: Any) -> None:
     from volmar.plots import ColumnProfilesDisplay
 
     display = ColumnProfilesDisplay(profiles)
-    figure.set_size_inches(*display.size())
+    figure.set_size_inches(*display.size)
     display.plot(figure=figure)
 
 
@@ -228,7 +229,7 @@ def _effects(figure: Any, description: Any) -> None:
     from volmar.plots import EffectsDisplay
 
     display = EffectsDisplay(description)
-    figure.set_size_inches(*display.size())
+    figure.set_size_inches(*display.size)
     display.plot(ax=figure.subplots())
 
 

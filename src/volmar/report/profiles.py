@@ -15,8 +15,8 @@ from volmar.diagnostics import (
     suggested_names,
 )
 from volmar.diagnostics.column_profiles import day_text
-from volmar.report.figures import as_figure, as_mean, shortened
 from volmar.report.outcome import Outcome
+from volmar.report.text import as_mean, as_percent, shortened, signed
 
 __all__ = ["border_rows", "description_of", "profiles"]
 
@@ -103,7 +103,7 @@ def _row(one: Difference, found: ClusterDescription, spread: float) -> dict[str,
     name = one.column if one.kind != "missing" else f"{one.column} is missing"
     if one.kind == "share":
         name = f"{one.column} = {one.level}"
-    effect = "no overlap" if np.isinf(one.effect) else _signed(one.effect)
+    effect = "no overlap" if np.isinf(one.effect) else signed(one.effect)
     return {
         "name": shortened(name, 90),
         "effect": effect,
@@ -117,13 +117,9 @@ def _row(one: Difference, found: ClusterDescription, spread: float) -> dict[str,
 
 def _value(value: float, one: Difference, found: ClusterDescription, spread: float) -> str:
     if one.kind in ("share", "missing"):
-        return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
+        return as_percent(value)
     if one.kind == "date":
         return day_text(value)
     if one.kind == "ordinal":
         return shortened(found.orders[one.column][round(value)], 20)
     return as_mean(value, spread)
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + as_figure(value, 2, pad=True)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar.report.cluster_page import write_report
 from volmar.report.evidence import evidence_of
-from volmar.report.judging import MOST_ROWS, Judged, judged_outcome
+from volmar.report.judging import MOST_ROWS, judged
 from volmar.report.outcome import Outcome
 from volmar.report.stages import Progress, StageTimes
 from volmar.tables import LoadedTable, as_pandas
@@ -119,24 +119,13 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         evidence = evidence_of(
             estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
         )
-    is_frame = hasattr(shown, "iloc")
     ids, id_name = kept, "row"
-    if is_frame:
+    if hasattr(shown, "iloc"):
         ids, id_name = shown.index.to_numpy(), str(shown.index.name or "row")
     again = clone(estimator)
     if "n_clusters" in again.get_params(deep=False):
         again.set_params(n_clusters=n_found)
-    judged = Judged(
-        X=X,
-        labels=labels,
-        estimator=again,
-        seed=seed,
-        fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
-        columns=shown,
-        names=[str(one) for one in shown.columns] if is_frame else _shown_names(shown, names),
-        ids=ids,
-    )
-    known = Outcome(
+    found = Outcome(
         title=title or f"Clusters of {name}",
         source=name,
         n_rows=kept.size,
@@ -152,10 +141,14 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         scores=scores,
         model=estimator if n_found > 1 else None,
         method=type(estimator).__name__,
+        clusterer=again,
+        fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
         evidence=evidence,
+        columns=shown,
+        column_names=_column_names(shown, names),
         used=_used(model, shown),
     )
-    return judged_outcome(known, judged, times)
+    return judged(found, times)
 
 
 def _without_names(estimator: Any) -> Any:
@@ -201,7 +194,9 @@ def _used(model: Any, shown: Any) -> list[bool] | None:
     return [one in set(names) for one in shown.columns]
 
 
-def _shown_names(shown: Any, names: list[str]) -> list[str]:
+def _column_names(shown: Any, names: list[str]) -> list[str]:
+    if hasattr(shown, "iloc"):
+        return [str(one) for one in shown.columns]
     return names if len(names) == shown.shape[1] else [f"x{j}" for j in range(shown.shape[1])]
 
 

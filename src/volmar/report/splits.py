@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from volmar.base import SplitTree
-from volmar.report import figures
-from volmar.report.figures import as_count, listed, shortened
+from volmar.report.drivers import cluster_moments, drivers
+from volmar.report.histogram import bars
 from volmar.report.outcome import Outcome
+from volmar.report.text import as_count, listed, shortened
 
 __all__ = ["best_split", "tree_lines"]
 
@@ -90,12 +91,12 @@ def best_split(outcome: Outcome) -> dict[str, Any] | None:
         return None
     two = outcome.in_two()
     lead = np.nan_to_num(two.lead)
-    moments = figures.cluster_moments(two.X, two.codes, two.k)
-    driving = figures.drivers(two, moments)
+    moments = cluster_moments(two.X, two.codes, two.k)
+    driving = drivers(two, moments)
     leading: Any = () if driving is None else driving.features[:N_NAMED]
     return {
         "sizes": [int(size) for size in moments.sizes],
-        "histogram": figures.bars(two, lead, two.codes),
+        "histogram": bars(two, lead, two.codes),
         "columns": [shortened(str(two.feature_names[j])) for j in leading],
         "command": outcome.best_split.command,
         "method": type(two.estimator).__name__,

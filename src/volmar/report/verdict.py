@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from volmar.evidence.splits.split_test import UNSETTLED
 from volmar.evidence.wording import HINT, is_minimum, rounded_up
 from volmar.report.categories import Led
-from volmar.report.figures import as_count, as_figure, listed, shortened
 from volmar.report.outcome import LEVEL, Evidence, Outcome
+from volmar.report.text import as_count, as_number, listed, shortened
 
 __all__ = ["STABLE", "Verdict", "in_words", "verdict_of"]
 
@@ -421,5 +421,5 @@ def _chance(test: Evidence) -> str:
     if p < 1e-4:
         return "fewer than 1 of 10,000 cases"
     if is_minimum(p, test.minimum):
-        return f"at most {as_figure(100 * rounded_up(p), 2)} % of cases"
-    return "nearly all cases" if p > 0.99 else f"about {as_figure(100 * p, 2)} % of cases"
+        return f"at most {as_number(100 * rounded_up(p), 2)} % of cases"
+    return "nearly all cases" if p > 0.99 else f"about {as_number(100 * p, 2)} % of cases"

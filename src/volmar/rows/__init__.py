@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
+    from volmar.rows.anywhere import cluster_sizes as cluster_sizes
+    from volmar.rows.anywhere import counted_rows as counted_rows
     from volmar.rows.anywhere import in_one_pass as in_one_pass
     from volmar.rows.anywhere import is_in_memory as is_in_memory
+    from volmar.rows.anywhere import lazy_vector as lazy_vector
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
     from volmar.rows.anywhere import prefetch as prefetch
     from volmar.rows.anywhere import take_rows as take_rows
@@ -16,12 +19,15 @@ if TYPE_CHECKING:
     from volmar.rows.blocks import as_beside as as_beside
     from volmar.rows.blocks import as_table as as_table
     from volmar.rows.blocks import is_dask as is_dask
-    from volmar.rows.cholesky import CholeskyMap as CholeskyMap
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
+    from volmar.rows.convert import mapped_rows as mapped_rows
+    from volmar.rows.convert import mapped_scores as mapped_scores
     from volmar.rows.convert import scale_gamma as scale_gamma
     from volmar.rows.dense import DenseRows as DenseRows
+    from volmar.rows.draw import drawn_by_weight as drawn_by_weight
     from volmar.rows.draw import drawn_rows as drawn_rows
+    from volmar.rows.draw import first_beyond as first_beyond
     from volmar.rows.kernel import Kernel as Kernel
     from volmar.rows.kernel_pca import KernelPCAMap as KernelPCAMap
     from volmar.rows.mapped import MappedRows as MappedRows

@@ -7,12 +7,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from volmar.rows.blocks.table import BlockTable
+from volmar.rows.blocks.table import BlockTable, CountedTable
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
-__all__ = ["in_one_pass", "is_in_memory", "moments_of_sides", "prefetch", "take_rows"]
+__all__ = [
+    "cluster_sizes",
+    "counted_rows",
+    "in_one_pass",
+    "is_in_memory",
+    "lazy_vector",
+    "moments_of_sides",
+    "prefetch",
+    "take_rows",
+]
 
 Values = TypeVar("Values")
 
@@ -60,6 +69,52 @@ def take_rows(X: Any, index: np.ndarray) -> Any:
     if is_in_memory(X) and index.size == X.shape[0]:
         return X
     return X[index]
+
+
+def counted_rows(X: Any, weights: Any) -> Any:
+    """Return the rows of positive weight, to pick some of them by number.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or BlockTable of shape (n, d)
+        The rows.
+    weights : vector over the rows or None
+        Their weights.
+    """
+    if weights is None:
+        return X
+    return X[weights > 0] if is_in_memory(X) else CountedTable(X, weights)
+
+
+def lazy_vector(vector: Any) -> Any:
+    """Return a vector over rows in blocks as a lazy dask array, anything else as it is."""
+    return vector.to_dask() if isinstance(vector, RowVector) else vector
+
+
+def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weight of each of k clusters, and a number that is smaller for earlier ones.
+
+    The number is that of the cluster's first row; of two clusters of rows in blocks, 0 for the one
+    of the first row and 1 for the other.
+
+    Parameters
+    ----------
+    labels : vector over the rows
+        Clusters, 0 to k - 1. Rows in blocks have two.
+    weights : vector over the rows or None
+        Sample weights.
+    k : int
+        Number of clusters.
+    """
+    if isinstance(labels, RowVector):
+        first_row = (labels * (labels.table.row_numbers() == 0)).sum()
+        total = float(labels.size if weights is None else weights.sum())
+        second = float((labels if weights is None else weights * labels).sum())
+        return np.array([total - second, second]), np.array([first_row > 0, first_row == 0]) * 1
+    labels = np.asarray(labels).astype(np.intp)
+    first = np.full(k, labels.size)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    return np.bincount(labels, weights, minlength=k), first
 
 
 def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moments, Moments]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from scipy import sparse
 
+from volmar._memory import require_memory
 from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.table import BlockTable
 from volmar.rows.dense import DenseRows
+from volmar.rows.mapped import MappedRows
 from volmar.rows.protocol import FeatureMap, RowSource
 from volmar.rows.sparse import SparseRows
 
-__all__ = ["as_rows", "features_of", "scale_gamma"]
+__all__ = ["as_rows", "features_of", "mapped_rows", "mapped_scores", "scale_gamma"]
+
+# Features up to this size are held at once.
+FEATURE_BYTES = 2**28
 
 
 def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
@@ -33,7 +39,8 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
 
     Examples
     --------
-    >>> from scipy import sparse
+    >>> import numpy as np
+    from scipy import sparse
     >>> from volmar.rows import as_rows
     >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
     array([0.333, 0.333, 0.333])
@@ -62,7 +69,55 @@ def features_of(feature_map: FeatureMap, X: Any) -> Any:
     -------
     ndarray of shape (n, D) or BlockTable
     """
-    return X.mapped(feature_map) if isinstance(X, BlockTable) else feature_map.transform(X)
+    if isinstance(X, BlockTable):
+        return X.mapped(feature_map)
+    n, size = X.shape[0], feature_map.transform(X[:1]).nbytes
+    require_memory(
+        2.0 * n * size,
+        f"{size // X.dtype.itemsize} features of {n} rows",
+        "Use fewer landmarks, or cluster a sample and use predict for the rest.",
+    )
+    return feature_map.transform(X)
+
+
+def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
+    """Return the products of w with the features of the rows of X, which are not held.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+    w : ndarray of shape (D,) or (D, k)
+        Directions.
+    """
+    if isinstance(X, BlockTable):
+        return as_rows(X.mapped(feature_map)).scores(w)
+    return MappedRows(X, feature_map).scores(w)
+
+
+def mapped_rows(feature_map: FeatureMap, X: Any, *, sample_weight: Any = None) -> RowSource:
+    """Return the row source of the features of the rows of X.
+
+    Features of up to 256 MB are held; larger ones, and those of rows in blocks, are computed as
+    they are read.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        A fitted map.
+    X : array, sparse matrix or BlockTable of shape (n, d)
+        The rows.
+    sample_weight : vector over the rows, optional
+        Sample weights.
+    """
+    if isinstance(X, BlockTable):
+        return as_rows(X.mapped(feature_map), sample_weight=sample_weight)
+    width = feature_map.transform(X[:1]).shape[1]
+    if X.shape[0] * width * X.dtype.itemsize > FEATURE_BYTES:
+        return MappedRows(X, feature_map, sample_weight=sample_weight)
+    return as_rows(feature_map.transform(X), sample_weight=sample_weight)
 
 
 def scale_gamma(X: Any, sample_weight: Any = None) -> float:

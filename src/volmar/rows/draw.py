@@ -8,7 +8,7 @@ import numpy as np
 
 from volmar.rows.blocks.vector import RowVector
 
-__all__ = ["drawn_rows"]
+__all__ = ["drawn_by_weight", "drawn_rows", "first_beyond"]
 
 
 def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -48,3 +48,46 @@ def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) 
     if isinstance(weights, RowVector):
         return (weights > 0).first_beyond(ranks)
     return np.flatnonzero(weights)[ranks]
+
+
+def drawn_by_weight(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows with probabilities in proportion to their weights, with replacement.
+
+    Without weights they are drawn without replacement. Which ones does not depend on how the rows
+    are cut into blocks.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of all rows.
+    weights : ndarray of shape (n,), RowVector or None
+        Their weights.
+    count : int
+        How many to draw.
+    rng : numpy.random.Generator
+        Draws them.
+
+    Returns
+    -------
+    ndarray of int
+        Numbers of rows, ascending.
+    """
+    if weights is None:
+        return drawn_rows(n_rows, None, count, rng)
+    return first_beyond(weights, np.sort(rng.random(count)) * float(weights.sum()))
+
+
+def first_beyond(weights: Any, targets: np.ndarray) -> np.ndarray:
+    """Return the numbers of the first rows where the running sum of weights is above each target.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n,) or RowVector
+        Not negative.
+    targets : ndarray of shape (m,)
+        Of a target that the whole sum is not above, it is the last row with a weight.
+    """
+    if isinstance(weights, RowVector):
+        return weights.first_beyond(targets)
+    found = np.searchsorted(np.cumsum(weights), targets, side="right")
+    return np.minimum(found, np.flatnonzero(weights)[-1])

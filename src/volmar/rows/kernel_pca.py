@@ -10,6 +10,7 @@ import numpy as np
 
 from volmar.rows._kernel_map import KernelMap, positive_part
 from volmar.rows._validation import as_matrix
+from volmar.rows.blocks.table import BlockTable
 
 __all__ = ["KernelPCAMap"]
 
@@ -21,7 +22,7 @@ class KernelPCAMap(KernelMap):
     training kernel matrix K_c = U Λ U', the features are z(x) = Λ^{-1/2} U' (k(x) - K1/n). On the
     training points z(x)' z(y) = k_c(x, y) exactly when all components are kept. (The remaining
     terms of k_c(x) are constant over the training points, to which every column of U is
-    orthogonal.) This is how CPMMC and SKMMC turn a kernel problem into a linear one.
+    orthogonal.)
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class KernelPCAMap(KernelMap):
 
     def fit(self, X: Any) -> Self:
         """Decompose the centred kernel matrix of the rows of X (or X itself, precomputed)."""
-        X = as_matrix(X)
+        X = X[:] if isinstance(X, BlockTable) else as_matrix(X)
         points, matrix, tolerance = self._training_kernel(X)
         n = matrix.shape[0]
         wanted = self._wanted_components

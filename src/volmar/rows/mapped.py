@@ -25,7 +25,7 @@ class MappedRows(TiledRows):
         The points, dense or sparse.
     feature_map : fitted feature map
         Anything whose ``transform`` turns rows into rows of a dense array: `NystroemMap`,
-        `KernelPCAMap`, `CholeskyMap`, or a transformer of scikit-learn's.
+        `KernelPCAMap`, or a transformer of scikit-learn's.
     sample_weight : array of shape (n,), optional
         Sample weights, not negative.
     offset : array of shape (D,), optional
@@ -58,6 +58,10 @@ class MappedRows(TiledRows):
             )
         shape = (self.X.shape[0], first.shape[1])
         super().__init__(shape, first.dtype, sample_weight, offset)
+
+    @property
+    def _widest(self) -> int:
+        return max(self.n_features, self.X.shape[1])
 
     def _tile(self, rows: slice | np.ndarray) -> np.ndarray:
         return self.feature_map.transform(self.X[rows])

@@ -98,7 +98,7 @@ class NystroemMap(KernelMap):
         if self._kernel.precomputed:
             raise ValueError(
                 "NystroemMap cannot use kernel='precomputed', since it needs the kernel between "
-                "new points and landmarks. Use KernelPCAMap or CholeskyMap, or give a callable."
+                "new points and landmarks. Use KernelPCAMap, or give a callable."
             )
         if choice not in ("kmeans", "random"):
             raise ValueError(f"choice must be 'kmeans' or 'random', got {choice!r}.")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
@@ -58,6 +59,14 @@ class Standardized:
     def combine(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (p,), or (p, k) of v of shape (n, k): one pass."""
         return ((self.rows.combine(v).T / self.scale).T)[self.kept]
+
+    def transform(self, X: Any) -> NDArray:
+        """Return z of some rows, dense or CSR, in their dtype."""
+        rows = X.toarray() if sparse.issparse(X) else X
+        centred = (rows - self.mean).astype(rows.dtype, copy=False)
+        if self.kept.size < self.scale.size:
+            centred = centred[:, self.kept]
+        return (centred / self.scale[self.kept]).astype(rows.dtype, copy=False)
 
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
         """Return the mean and covariance in z of a part's moments about the same centre."""

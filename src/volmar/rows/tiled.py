@@ -166,8 +166,13 @@ class TiledRows(RowSource):
         return squares / self.total_weight
 
     @property
+    def _widest(self) -> int:
+        """Columns of the widest array that a tile needs."""
+        return self.n_features
+
+    @property
     def _tile_rows(self) -> int:
-        fitting = _TILE_BYTES // (self.n_features * self.dtype.itemsize)
+        fitting = _TILE_BYTES // (self._widest * self.dtype.itemsize)
         return min(TILE_ROWS, max(_MIN_TILE_ROWS, fitting))
 
     def _slices(self, n: int) -> Iterator[slice]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.metrics.separation_bound import kappa2_bound
 from volmar.rows import BinSums
 
 # Beyond this many rows a histogram finds where to look, and only that part is sorted.
@@ -24,19 +25,13 @@ class Split(NamedTuple):
     kappa2: float
 
 
-def probability(kappa2: float) -> float:
-    """Return kappa^2 / (1 + kappa^2), the worst-case probability of a separation kappa."""
-    return kappa2 / (1 + kappa2) if np.isfinite(kappa2) else float(kappa2 > 0)
-
-
 def bound(explained: NDArray, share: NDArray) -> NDArray:
-    r"""Theorem 2's bound on kappa^2, from the share r1 of cluster 1 and what the split explains.
+    r"""Theorem 2's bound on kappa^2 (`kappa2_bound`), from the share of cluster 1.
 
-    MSPC eq. 4 simplifies: with :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma + \lambda\Lambda)w` it is
-    :math:`R^2 / (2 \max(r_1, r_2) (1 - R^2))`.
+    And from what the split explains, :math:`R^2 = r_1 r_2 (w'D)^2 / w'(\Sigma + \lambda\Lambda)w`.
     """
     explained = np.minimum(explained, 1 - 1e-15)
-    return explained / (2 * np.maximum(share, 1 - share) * (1 - explained))
+    return kappa2_bound(explained, 1 - explained, share)
 
 
 def best_split(

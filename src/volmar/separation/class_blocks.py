@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite
 from volmar.base.blocks import check_block_weights, check_blocks, check_entries
 from volmar.rows import BlockTable, RowSource, RowVector, as_beside, as_rows, in_one_pass, is_dask
 
-__all__ = ["CountedRows", "check_classes", "check_labelled_blocks", "class_weights"]
+__all__ = ["check_classes", "check_labelled_blocks", "class_weights"]
 
 
 def check_labelled_blocks(
@@ -106,31 +106,3 @@ def check_classes(y: Any, check_binary: Callable[[NDArray], None]) -> NDArray:
 def class_weights(labels: RowVector, weights: RowVector, classes: NDArray) -> NDArray:
     """Return the weight of the rows of each class; `check_labelled_blocks` asked for it."""
     return np.array([(weights * (labels == value)).sum() for value in classes])
-
-
-class CountedRows(BlockTable):
-    """The rows of positive weight of a table, by their numbers among these.
-
-    For what picks rows, such as the choice of landmarks; sums are asked of the table itself.
-
-    Parameters
-    ----------
-    table : BlockTable
-        All rows.
-    weights : RowVector
-        Their weights.
-    """
-
-    def __init__(self, table: BlockTable, weights: RowVector):
-        super().__init__(table.rows_of, table.view.feature_map)
-        self._table, self._counted = table, weights > 0
-        self.n_rows = int(np.count_nonzero(weights))
-        self.shape = (self.n_rows, table.shape[1])
-
-    def __getitem__(self, numbers: Any) -> np.ndarray:
-        """Return rows by their numbers among those of positive weight, or by a slice."""
-        if isinstance(numbers, slice):
-            numbers = np.arange(*numbers.indices(self.n_rows))
-        if self.n_rows < self._table.n_rows:
-            numbers = self._counted.first_beyond(np.asarray(numbers))
-        return self._table[numbers]

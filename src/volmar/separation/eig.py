@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar._checks import fix_signs
 from volmar.rows import Standardized
 from volmar.separation.gep import SeparationResult
-from volmar.separation.starts import signed
 from volmar.solvers import Status
 
 
@@ -30,7 +30,7 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     """
     p = z.kept.size
     values, vectors = linalg.eigh(z.correlation, subset_by_index=(max(p - 2, 0), p - 1))
-    w: NDArray = signed(vectors[:, -1:])[:, 0]
+    w: NDArray = fix_signs(vectors[:, -1])
     if unscaled:
         q = z.scores(w)
         v = q if z.rows.weights is None else z.rows.weights * q

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar.metrics.separation_bound import probability
 from volmar.rows import Standardized
-from volmar.separation.bound import probability
 from volmar.separation.scan import ExactScan, Scan
 from volmar.solvers import Result, Status
 

@@ -16,44 +16,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._checks import check_sample_weight
 from volmar.base.blocks import lazily, refuse_blocks
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_magnitude,
-    check_number,
-)
+from volmar.base.kernel import KernelMixin
+from volmar.base.validation import check_count, check_magnitude, check_number
 from volmar.rows import (
-    BlockTable,
-    DenseRows,
     Kernel,
-    KernelPCAMap,
     MappedRows,
-    NystroemMap,
     RowSource,
     Standardized,
     as_rows,
     evenly_scaled,
-    features_of,
     is_dask,
-    scale_gamma,
+    mapped_rows,
     standardized,
 )
-from volmar.separation.class_blocks import (
-    CountedRows,
-    check_classes,
-    check_labelled_blocks,
-    class_weights,
-)
+from volmar.separation.class_blocks import check_classes, check_labelled_blocks, class_weights
+from volmar.separation.kernel_features import fit_kernel_map
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 __all__ = ["MinimaxProbabilityMachine"]
 
-# Up to this many rows a kernel is taken exactly, at O(n^3); beyond, through landmarks.
-EXACT_ROWS = 1000
-# How many landmarks then, unless n_components says.
-LANDMARKS = 300
-# Kernel features up to this size are held at once; beyond, they are computed as they are read.
-FEATURE_BYTES = 2**28
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
 WORST_GAP = 1e-6
 
@@ -129,7 +110,7 @@ def _singular(reg: float) -> str:
 # -------------------------------------------------------------------------------- estimator
 
 
-class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
+class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     r"""The minimax probability machine, a binary classifier without assumed distributions.
 
     Maximises over planes the probability p that both classes lie on their own sides, in the worst
@@ -156,10 +137,10 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
     kernel : str or callable, default="linear"
         "linear" for planes in X; otherwise the name of a scikit-learn kernel, a function of two
         matrices, or "precomputed".
-    gamma : float, "scale" or None, default="scale"
-        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
-        1 / (n_features * variance of X); None is scikit-learn's 1 / n_features. Other kernels
-        have no use for it.
+    gamma : float, str or None, default="scale"
+        Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2": a number, a
+        rule or a multiple of one ("scale" is 1 / (n_features * variance of X), "rms", "4*scale"),
+        or None for scikit-learn's 1 / n_features. Other kernels have no use for it.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -168,7 +149,7 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
         Further arguments of a callable kernel.
     n_components : int, optional
         Number of landmarks of a Nyström approximation of the kernel, or of leading principal
-        components of a precomputed one. None takes the kernel exactly up to 1000 rows and 300
+        components of a precomputed one. None takes the kernel exactly up to 1000 rows and 100
         landmarks beyond; a precomputed one always exactly. The linear machine has no use for it.
     random_state : int, RandomState or None, default=None
         Seed of the choice of landmarks; nothing else is random.
@@ -289,7 +270,14 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
             result, w, b = separate(z, positive, float(self.reg))
             self.coef_ = w[np.newaxis]
         else:
-            self.feature_map_, rows = self._features(X, weights)
+            self.feature_map_ = fit_kernel_map(
+                X,
+                weights,
+                self._kernel_arguments(X, weights),
+                n_components=self.n_components,
+                random_state=self.random_state,
+            )
+            rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
         self.classes_ = classes
         self.intercept_ = np.array([b])
@@ -366,10 +354,7 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_number("reg", self.reg, low=0.0)
-        if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, ["scale"])
-        elif self.gamma is not None:
-            check_number("gamma", self.gamma, low=0.0, open_low=True)
+        self._check_kernel()
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if self._is_linear():
@@ -424,49 +409,6 @@ class MinimaxProbabilityMachine(ClassifierMixin, BaseEstimator):
                 f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, and "
                 f"{type(self).__name__} needs 2 classes. Give some row of it a positive weight."
             )
-
-    def _features(self, X: Any, weights: NDArray | None) -> tuple[Any, RowSource]:
-        """Return the fitted feature map of the kernel and the rows of its features."""
-        kernel: dict[str, Any] = {
-            "kernel": self.kernel,
-            "gamma": self._resolved_gamma(X, weights),
-            "degree": self.degree,
-            "coef0": self.coef0,
-            "kernel_params": self.kernel_params,
-        }
-        points = X if weights is None or self._is_precomputed() else _counted(X, weights)
-        n = points.shape[0]
-        count = self.n_components
-        if count is not None:
-            count = check_count("n_components", count, high=n)
-        if self._is_precomputed() or (count is None and n <= EXACT_ROWS):
-            feature_map: Any = KernelPCAMap(count, **kernel)
-            points = points[:] if isinstance(points, BlockTable) else points
-        else:
-            landmarks = LANDMARKS if count is None else count
-            feature_map = NystroemMap(
-                **kernel, landmarks=landmarks, random_state=self.random_state
-            )
-        feature_map.fit(points)
-        if isinstance(X, BlockTable):
-            return feature_map, as_rows(features_of(feature_map, X), sample_weight=weights)
-        if X.shape[0] * feature_map.n_components * X.dtype.itemsize > FEATURE_BYTES:
-            return feature_map, MappedRows(X, feature_map, sample_weight=weights)
-        return feature_map, DenseRows(feature_map.transform(X), sample_weight=weights)
-
-    def _resolved_gamma(self, X: Any, weights: NDArray | None) -> float | None:
-        if not isinstance(self.gamma, str):
-            return self.gamma
-        return scale_gamma(X, weights) if self._scales_gamma() else None
-
-    def _scales_gamma(self) -> bool:
-        named = isinstance(self.kernel, str) and not self._is_precomputed()
-        return named and isinstance(self.gamma, str)
-
-
-def _counted(X: Any, weights: Any) -> Any:
-    """Return the rows of positive weight."""
-    return CountedRows(X, weights) if isinstance(X, BlockTable) else X[weights > 0]
 
 
 def _warn_of(result: MinimaxProbabilityResult) -> None:

@@ -2,78 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
 
+from volmar._clones import silent_clone
 from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
-from volmar.base.blocks import check_block_labels, refuse_blocks
-from volmar.base.numbering import ask_sizes
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_number,
-    check_start_labels,
-)
-from volmar.evidence import column_resolutions, dithered
+from volmar.base.kernel import KernelMixin
+from volmar.base.numbering import cluster_order
+from volmar.base.splitting import CellSplit, fit_in_two
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.evidence import HeldOutTest
 from volmar.rows import (
-    BlockTable,
-    DenseRows,
-    KernelPCAMap,
-    NystroemMap,
     RowSource,
-    RowVector,
-    SparseRows,
-    Standardized,
     as_rows,
     evenly_scaled,
     features_of,
     moments_of_sides,
-    scale_gamma,
     standardized,
 )
-from volmar.separation.bound import bound, probability
-from volmar.separation.eig import separation_eig
-from volmar.separation.gep import (
-    RegularizedCorrelation,
-    SeparationResult,
-    separation_gep,
+from volmar.separation.description import describe_split
+from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.kernel_features import fit_kernel_map
+from volmar.separation.multiway import (
+    hyperplane_in_valley,
+    is_wide,
+    k_means_starts,
+    refine_leaves,
 )
-from volmar.separation.many_clusters import ONE_UNIT, ManyClusters
-from volmar.separation.mpm import separation_machine, separation_mpm
-from volmar.separation.pairwise import least_scores
-from volmar.separation.race import REG, SMALL_REG, is_lost, race
+from volmar.separation.pairwise_machines import pairwise_machines
+from volmar.separation.planes import planes_of
+from volmar.separation.problem import SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
-from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
-from volmar.separation.starts import StartRows, sample_size
+from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
 
-# Up to here a kernel is represented exactly, beyond by landmarks.
-EXACT_KERNEL_UP_TO = 1000
-N_LANDMARKS = 200
-# Least size of a cluster where none is given, as a share of the mean size.
-DEFAULT_LEAST = 0.04
+# Minimum size of a cluster where none is given, as a share of the mean size.
+DEFAULT_SHARE = 0.04
+# What is known of a split into two, for a tree that has no other.
+OF_A_SPLIT = ("coef_", "intercept_", "reg_", "msp_", "msp_lower_bound_", "side_probability_")
 
 
-@dataclass
-class Prepared:
-    """What all starts share."""
-
-    X: Any  # the rows, or their features under the kernel
-    z: Standardized
-    regularized: RegularizedCorrelation
-    feature_map: Any
-    min_weight: float
-    swapped: Any = None  # labels in blocks, whose moments are known, before clusters were swapped
-
-
-class MSPC(WeightedClusterer, ManyClusters):
+class MSPC(KernelMixin, WeightedClusterer):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -87,13 +62,11 @@ class MSPC(WeightedClusterer, ManyClusters):
 
     Parameters
     ----------
-    n_clusters : int, "auto" or "fast", default=2
+    n_clusters : int or "auto", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Of a dask
-        collection it looks at 20,000 rows. "fast" splits as long as the two sides are separated
-        with a probability of 3/4 or more, which is the largest value for a symmetric density with
-        one mode; see the notes for where that fails.
+        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Of a dask collection
+        it looks at 20,000 rows.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
@@ -125,19 +98,22 @@ class MSPC(WeightedClusterer, ManyClusters):
     kernel : str or callable, default="linear"
         "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
         Kernels other than linear are represented exactly up to 1000 rows (and precomputed), and by
-        200 landmarks beyond.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel; gamma="scale" is 1 / (n_features * variance of X).
+        100 landmarks beyond.
+    gamma : float, str or None, default="scale"
+        Coefficient of the kernel: a number, a rule or a multiple of one ("scale" is 1 /
+        (n_features * variance of X), "rms", "4*scale"), or None for scikit-learn's own.
+    degree, coef0, kernel_params
+        Further parameters of the kernel.
     scan : {"auto", "exact", "histogram"}, default="auto"
         How solver="gep" looks for the best cut of a direction: among all rows, or among the edges
         of 1024 bins, which needs no sorting. "auto" is "exact" for rows in memory and "histogram"
         for those of a dask collection, which can be cut in no other way.
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
+        Minimum size of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
         n_clusters (of the part, where a part is split), and 1 row with mode="paper". A few far
         rows would otherwise make the best-separated cluster.
     max_iter : int, default=100
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-3
         Share of rows that switch sides at which to stop; 0 goes on until none does.
     mode : {"default", "paper"}, default="default"
@@ -147,8 +123,8 @@ class MSPC(WeightedClusterer, ManyClusters):
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
     max_clusters : int, optional
-        Maximum number of clusters, only with n_clusters="auto" or "fast"; no limit if not
-        given. The strongest splits are made first, and a warning is given where others are left.
+        Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
+        strongest splits are made first, and a warning is given where others are left.
     random_state : int, RandomState or None, default=None
         Seed of starts, sample and landmarks.
 
@@ -176,6 +152,9 @@ class MSPC(WeightedClusterer, ManyClusters):
         that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
         `coef_`, not regularised). It speaks about the moments of the labels found, not about the
         truth.
+    min_cluster_weight_ : float
+        Minimum weight of a cluster (number of rows without `sample_weight`). NaN where clusters
+        were found by splitting again without a `min_cluster_size`: then each split has its own.
     reg_ : float
         The `reg` that was used; of more than two clusters that of their discriminants or machines.
     status_ : Status
@@ -198,12 +177,7 @@ class MSPC(WeightedClusterer, ManyClusters):
     the clusters' means along it; of more than two clusters the discriminants, or with
     multiway="pairwise" the least of a cluster's distances to its rivals.
 
-    ``n_clusters="fast"`` fails in both directions. Clusters that overlap are separated with less
-    than 3/4 and stay together; features with few different values, or a density with several
-    humps that are no clusters, are split further; a split through a cluster is not undone. One
-    uniform feature is on the border, and is split now and then.
-
-    Probabilities are plug-in figures of the same rows that chose the split, and optimistic: with
+    Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.
 
@@ -219,9 +193,7 @@ class MSPC(WeightedClusterer, ManyClusters):
     True
     """
 
-    _is_binary = True
     _takes_blocks = True
-    _finds_number = ("auto", "fast")
 
     def __init__(
         self,
@@ -275,6 +247,7 @@ class MSPC(WeightedClusterer, ManyClusters):
         check_choice("scan", self.scan, ["auto", "exact", "histogram"])
         if self.reg is not None:
             check_number("reg", self.reg, low=0.0)
+        self._check_kernel()
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
         check_number("tol", self.tol, low=0.0, high=1.0)
@@ -289,15 +262,18 @@ class MSPC(WeightedClusterer, ManyClusters):
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
 
-    def _usual_reg(self) -> float:
-        return REG if self.reg is None else float(self.reg)
+    def _is_linear(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "linear"
 
-    def _least_share(self, n: int) -> float:
-        """Return the least share of a cluster, of all n rows."""
+    def _solver(self) -> TwoWaySolver:
+        """Return how two clusters are found, from the parameters of the same names."""
+        return TwoWaySolver(**{one.name: getattr(self, one.name) for one in fields(TwoWaySolver)})
+
+    def _minimum_share(self, n: int, k: int) -> float:
+        """Return the minimum share of a cluster, of n rows in k clusters."""
         size = self.min_cluster_size
-        k = self.tree_.n_leaves if hasattr(self, "tree_") else self.n_clusters
         if size is None:
-            return 1.0 / n if self.mode == "paper" else DEFAULT_LEAST / k
+            return 1.0 / n if self.mode == "paper" else DEFAULT_SHARE / k
         share = float(size) / n if isinstance(size, Integral) else float(size)
         if share * k > 1.0:
             raise ValueError(
@@ -306,259 +282,212 @@ class MSPC(WeightedClusterer, ManyClusters):
             )
         return share
 
-    # ------------------------------------------------------------------ fit
+    # ------------------------------------------------------------------ two clusters
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
-        d = X.shape[1]
-        if isinstance(X, BlockTable):
-            self._check_blocks()
+    def _problem(self, X: Any, weights: Any) -> SeparationRows:
+        return self._rows(X, weights, int(self.n_clusters))
+
+    def _rows(self, X: Any, weights: Any, k: int) -> SeparationRows:
+        """Return the rows, or their features under the kernel, standardised."""
+        solver = self._solver()
+        solver.check_rows(X)
         feature_map = None
-        if self.kernel != "linear":
-            feature_map = self._feature_map(X)
-            X = features_of(feature_map, X)
-        else:
+        if self._is_linear():
             require_memory(
-                4 * 8.0 * d**2,
-                f"the covariance matrix of {d} features",
+                4 * 8.0 * X.shape[1] ** 2,
+                f"the covariance matrix of {X.shape[1]} features",
                 "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
             )
+        else:
+            arguments = self._kernel_arguments(X, weights)
+            feature_map = fit_kernel_map(X, weights, arguments, random_state=self.random_state)
+            X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
         z = standardized(rows) if feature_map is None else evenly_scaled(rows)
         if z.kept.size == 0:
             raise ValueError(
                 f"all {X.shape[0]} rows of X are the same, there is nothing to separate. Check "
-                "that X was loaded rightly."
+                "that X was loaded correctly."
             )
-        return Prepared(
-            X,
-            z,
-            RegularizedCorrelation(z.correlation, self._usual_reg()),
-            feature_map,
-            self._least_share(X.shape[0]) * z.rows.total_weight,
-        )
-
-    def _check_blocks(self) -> None:
-        if self.scan == "exact" and self.solver == "gep":
-            refuse_blocks("MSPC(scan='exact')", "rows in blocks are not sorted")
-        start = "k-means" if self.mode == "paper" and isinstance(self.init, str) else self.init
-        if isinstance(start, str) and start == "k-means" and self.solver != "eig":
-            refuse_blocks("MSPC with a start by k-means", "k-means takes rows in memory")
+        regularized = RegularizedCorrelation(z.correlation, solver.usual_reg)
+        min_weight = self._minimum_share(X.shape[0], k) * z.rows.total_weight
+        return SeparationRows(X, z, regularized, feature_map, min_weight)
 
     def _ask_first(self, rows: RowSource) -> None:
-        if self.kernel == "linear":
+        if self._is_linear():
             rows.centered_with_moments()
         else:
             rows.mean()
 
-    def _feature_map(self, X: Any) -> Any:
-        gamma = self.gamma
-        if isinstance(gamma, str):
-            check_choice("gamma", gamma, ["scale"])
-            gamma = scale_gamma(X)
-        parameters: dict[str, Any] = {
-            "gamma": None if callable(self.kernel) else gamma,
-            "degree": self.degree,
-            "coef0": self.coef0,
-            "kernel_params": self.kernel_params,
-        }
-        if X.shape[0] <= EXACT_KERNEL_UP_TO or self._is_pairwise():
-            points = X[:] if isinstance(X, BlockTable) else X
-            return KernelPCAMap(kernel=self.kernel, **parameters).fit(points)
-        seed = self.random_state if isinstance(self.random_state, Integral) else 0
-        return NystroemMap(
-            self.kernel, landmarks=N_LANDMARKS, random_state=seed, **parameters
-        ).fit(X)
-
-    def _run(self, prepared: Prepared, seed: int) -> Any:
+    def _run(self, rows: SeparationRows, seed: int) -> Any:
         if self.n_clusters > 2:
-            return self._run_pairwise(prepared, seed)
-        result = self._solve(prepared, seed)
-        z = prepared.z
-        z.rows.prefetch(
+            return self._run_pairs(rows, seed)
+        return self._solver().solve(rows, seed)
+
+    def _finish(self, rows: SeparationRows, result: Any, weights: Any) -> None:
+        if isinstance(result, MultiwaySeparationResult):
+            super()._finish(rows, result, weights)
+            return
+        z, labels = rows.z, result.labels.astype(bool)
+        n_second, order, sides = z.rows.in_one_pass(
             lambda: (
-                result.labels.sum(),
-                ask_sizes(result.labels, z.rows.weights),
-                z.rows.moments(result.labels, center=z.moments.center),
+                int(labels.sum()),
+                cluster_order(labels, weights, 2),
+                moments_of_sides(z.rows, labels, z.moments),
             )
         )
-        if int(result.labels.sum()) in (0, result.labels.size):
+        if n_second in (0, labels.size):
             raise ValueError(
                 "no hyperplane found leaves enough rows on both sides. Lower min_cluster_size "
                 f"(now {self.min_cluster_size}), or check that the rows differ."
             )
-        return result
+        result = result.renumbered(order)
+        self._set_result(result)
+        sides = sides if order[0] == 1 else sides[::-1]
+        found = describe_split(z, rows.with_reg(result.reg), result, sides)
+        self.reg_ = result.reg
+        self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
+        self.side_probability_ = found.side_probability
+        self.min_cluster_weight_ = rows.min_weight
+        self._planes = planes_of(rows, result.w, result.threshold, unit=found.unit)
+        if rows.feature_map is None:
+            coefficients = self._planes.coefficients / found.unit
+            self.coef_ = coefficients[None, :]
+            offset = coefficients @ z.mean + result.threshold / found.unit
+            self.intercept_ = np.array([-offset])
 
-    def _solve(self, prepared: Prepared, seed: int) -> SeparationResult:
-        z = prepared.z
-        if self.solver == "eig":
-            unscaled = self.mode == "paper"
-            return replace(separation_eig(z, unscaled=unscaled), reg=self._usual_reg())
-        labels = self._start_labels(prepared, seed)
-        if labels is None:
-            raced = self._raced(prepared, seed)
-            if self.solver == "gep":
-                return raced
-            return replace(
-                self._mpm(prepared, raced.labels, raced.reg),
-                held_out_bound=raced.held_out_bound,
-                held_out_score=raced.held_out_score,
-            )
-        if self.solver == "gep":
-            regularized = prepared.regularized
-            return self._gep(prepared, regularized, regularized.solve(mean_difference(z, labels)))
-        return self._mpm(prepared, labels, self._usual_reg())
+    # ------------------------------------------------------------------ more than two, by a tree
 
-    def _mpm(self, prepared: Prepared, labels: Any, reg: float) -> SeparationResult:
-        return separation_mpm(
-            prepared.z,
-            labels,
-            reg,
-            min_weight=prepared.min_weight,
-            max_iter=self.max_iter,
-            tol=0.0 if self.mode == "paper" else self.tol,
-        )
-
-    def _gep(
-        self, prepared: Prepared, regularized: RegularizedCorrelation, w: NDArray
-    ) -> SeparationResult:
-        return separation_gep(
-            prepared.z,
-            regularized,
-            w,
-            min_weight=prepared.min_weight,
-            scan=self._scan(prepared),
-            max_iter=self.max_iter,
-            tol=0.0 if self.mode == "paper" else self.tol,
-            momentum=0.0 if self.mode == "paper" else 1.0,
-        )
-
-    def _scan(self, prepared: Prepared) -> type[ExactScan] | type[HistogramScan]:
-        in_blocks = isinstance(prepared.X, BlockTable)
-        return HistogramScan if in_blocks or self.scan == "histogram" else ExactScan
-
-    def _start_labels(self, prepared: Prepared, seed: int) -> Any:
-        """Return the labels to start from, or None for a race."""
-        X, z = prepared.X, prepared.z
-        if not isinstance(self.init, str):
-            if isinstance(X, BlockTable):
-                return check_block_labels("init", X, self.init).astype(bool)
-            return check_start_labels("init", self.init, X.shape[0], 2).astype(bool)
-        if self.init == "auto" and self.mode == "default":
-            return None
-        kmeans = KMeans(2, n_init=self.n_init, random_state=seed)
-        return kmeans.fit_predict(X, sample_weight=z.rows.weights).astype(bool)
-
-    def _raced(self, prepared: Prepared, seed: int) -> SeparationResult:
-        """Race directions on a sample; the best goes on with all rows."""
-        X, z = prepared.X, prepared.z
+    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
+        """Split, and split again; then let all clusters compete for all rows."""
         n = X.shape[0]
-        rng = np.random.default_rng(seed)
-        size = sample_size(n, z.kept.size)
-        weights = z.rows.weights
-        if isinstance(weights, RowVector):
-            targets = np.sort(rng.random(size)) * z.rows.total_weight
-            chosen = weights.first_beyond(targets)
-        elif size < n or weights is not None:
-            chances = None if weights is None else weights / weights.sum()
-            chosen = np.sort(rng.choice(n, size, replace=weights is not None, p=chances))
-        else:
-            chosen = np.arange(n)
-        sample = X[chosen]
-        sample = sample.toarray() if sparse.issparse(sample) else sample
-        rows = _start_rows(sample, z, rng)
-        share = prepared.min_weight / z.rows.total_weight
-        winner = race(rows, self.reg, self.n_init, share, seed, chosen)
-        result = self._gep(prepared, self._regularized(prepared, winner.reg), winner.w)
-        if (
-            self.reg is None
-            and winner.reg > SMALL_REG
-            and is_lost(rows, winner.w, result.w, share)
-        ):
-            looser = self._gep(prepared, self._regularized(prepared, SMALL_REG), winner.w)
-            result = result if is_lost(rows, result.w, looser.w, share) else looser
-        return replace(
-            result,
-            held_out_bound=probability(max(winner.kappa2, 0.0)),
-            held_out_score=winner.score,
+        self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
+        super()._fit_tree(X, weights, steps)
+        k, root = self.tree_.n_leaves, self.tree_.root.model
+        if len(self.tree_.leaves()) == 2:
+            for name in OF_A_SPLIT:
+                if hasattr(root, name):
+                    setattr(self, name, getattr(root, name))
+        is_tested = self.n_clusters == "auto"
+        if k <= 2 or (is_tested and is_wide(X)):
+            return
+        rows = self._rows(X, weights, k)
+        models = [node.model for node in self.tree_.splits()]
+        regs = [model.reg_ for model in models if hasattr(model, "reg_")]
+        reg = min(regs, default=rows.regularized.reg)
+        starts, solver = [self.labels_], self._solver()
+        if k == self.n_clusters and solver.races and not self._is_pairwise():
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            starts += k_means_starts(rows.X, rows.z, k, seed)
+        best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
+        if best is not None:
+            best = self._number_leaves(best, weights)
+            self._set_result(best)
+            self._publish(rows, best, reg)
+
+    def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
+        """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
+        if not isinstance(self.n_clusters, str):
+            self._minimum_share(n, self.n_clusters)  # refuses what no labels could hold
+        size = self.min_cluster_size
+        if size is None:
+            return float("nan")
+        count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
+        return float(count) if weights is None else count / n * float(weights.sum())
+
+    def _minimum_in_part(self, n: int, weights: NDArray | None) -> float | None:
+        """Return the minimum share of a cluster in a part of the rows."""
+        if np.isnan(self.min_cluster_weight_):
+            return None
+        share = self.min_cluster_weight_ / float(n if weights is None else weights.sum())
+        if share > 0.5:
+            raise ValueError(
+                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of {n} "
+                "rows. Lower it."
+            )
+        return share
+
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+        size = self._minimum_in_part(X.shape[0], weights)
+        return fit_in_two(self, X, weights, seed, min_cluster_size=size)
+
+    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
+        if np.ptp(sides) == 0 or is_wide(X):
+            return None
+        try:
+            size = self._minimum_in_part(X.shape[0], weights)
+            return fit_in_two(self, X, weights, seed, init=sides, min_cluster_size=size)
+        except ValueError:
+            return None
+
+    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
+        split = super()._make_split(X, weights, seed, outcome)
+        if not isinstance(split, CellSplit):
+            return split
+        sizes = np.bincount(split.labels_, weights, 2)
+        if sizes.min() / sizes.sum() < (self._minimum_in_part(X.shape[0], weights) or 0.0):
+            return None
+        if not hasattr(split, "coef_") or is_wide(X):
+            return split
+        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        model.n_features_in_ = X.shape[1]
+        rows = model._problem(X, weights)
+        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.regularized.reg), weights)
+        return model
+
+    def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
+        """Cross-fit, without a race: each half is judged by a hyperplane from the other half."""
+        raced = float(model.result_.held_out_bound)
+        if np.isfinite(raced):
+            return raced
+        return cross_fit_probability(
+            X,
+            weights,
+            model._problem,
+            model._solver(),
+            int(model.random_state),
+            pairwise=self._is_pairwise(),
         )
 
-    def _regularized(self, prepared: Prepared, reg: float) -> RegularizedCorrelation:
-        """Return R + reg I: the one there is, or another where `reg` was chosen."""
-        if self.reg is not None or reg == prepared.regularized.reg:
-            return prepared.regularized
-        return RegularizedCorrelation(prepared.z.correlation, reg)
+    def _split_worth(self, model: Any, probability: float) -> float:
+        """Return the held-out score: a part without a valley is split after those with one."""
+        score = getattr(model.result_, "held_out_score", np.nan)
+        return float(score) if np.isfinite(score) else probability
+
+    # ------------------------------------------------------------------ more than two, by pairs
+
+    def _run_pairs(self, rows: SeparationRows, seed: int) -> MultiwaySeparationResult:
+        """Start from k-means or given labels, and let the machines of all pairs settle."""
+        k, z, solver = self.n_clusters, rows.z, self._solver()
+        labels = solver.start_labels(rows, k, seed)
+        found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
+        if found < k:
+            raise ValueError(
+                f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
+                "has too few different rows. Lower n_clusters."
+            )
+        result = pairwise_machines(
+            z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
+        )
+        if not result.history:
+            raise ValueError(
+                f"the start leaves a cluster below min_cluster_size={self.min_cluster_size}. "
+                "Lower it, lower n_clusters, or give other labels as init."
+            )
+        return result
 
     # ------------------------------------------------------------------ fitted
 
-    def _renumbered(self, prepared: Prepared, result: Any, order: NDArray) -> Any:
-        if order[0] == 1:
-            prepared.swapped = result.labels
-        return result.renumbered(order)
-
-    def _publish(self, prepared: Prepared, result: Any) -> None:
-        if isinstance(result, MultiwaySeparationResult):
-            self._publish_multiway(prepared, result, self._usual_reg())
-            return
-        z = prepared.z
-        self._set_hyperplane(prepared, result)
-        self.reg_ = result.reg
-        self._describe(prepared, result, result.labels.astype(bool))
-        if prepared.feature_map is None:
-            coefficients = self._coefficients / self._unit
-            self.coef_ = coefficients[None, :]
-            offset = coefficients @ z.mean + self._threshold / self._unit
-            self.intercept_ = np.array([-offset])
-
-    def _set_hyperplane(self, prepared: Prepared, result: SeparationResult) -> None:
-        self._z_mean, self._feature_map_ = prepared.z.mean, prepared.feature_map
-        self._unit, self._threshold = 1.0, result.threshold
-        self._coefficients = prepared.z.coefficients(result.w)
-        self._pairs = None
-
-    def _describe(self, prepared: Prepared, result: SeparationResult, labels: NDArray) -> None:
-        z = prepared.z
-        if prepared.swapped is None:
-            part, rest = moments_of_sides(z.rows, labels, z.moments)
-        else:  # labels whose moments are known
-            rest, part = moments_of_sides(z.rows, prepared.swapped.astype(bool), z.moments)
-        means, variances = [], []
-        for moments in (rest, part):
-            mean, covariance = z.mean_and_covariance(moments)
-            means.append(mean)
-            variances.append(float(result.w @ (covariance @ result.w)))
-        difference = means[1] - means[0]
-        self._unit = float(result.w @ difference) or 1.0
-        gaps = np.array(
-            [result.threshold - result.w @ means[0], result.w @ means[1] - result.threshold]
-        )
-        gaps = np.maximum(gaps, 0.0)
-        spread = np.maximum(variances, 0.0) + gaps**2
-        self.side_probability_ = np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0)
-        share = part.weight / z.rows.total_weight
-        regularized = self._regularized(prepared, result.reg)
-        explained = share * (1 - share) * difference @ regularized.solve(difference)
-        self.msp_lower_bound_ = probability(float(bound(np.array(explained), np.array(share))))
-        self.msp_ = separation_machine(z, part, result.reg)[0].probability
+    def _publish(
+        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float | None = None
+    ) -> None:
+        self.reg_ = rows.regularized.reg if reg is None else reg
+        self.min_cluster_weight_ = rows.min_weight
+        pairs = result.pairs if result.pairs.size else None
+        self._planes = planes_of(rows, result.directions, -result.offsets, pairs=pairs)
+        if rows.feature_map is None and pairs is None:
+            self.coef_ = np.ascontiguousarray(self._planes.coefficients.T)
+            self.intercept_ = result.offsets - self.coef_ @ rows.z.mean
 
     def _scores(self, X: Any) -> NDArray:
-        if self._feature_map_ is not None:
-            X = self._feature_map_.transform(X)
-        kind = SparseRows if sparse.issparse(X) else DenseRows
-        rows = kind(X, offset=self._z_mean)
-        scores = rows.scores(self._coefficients) - np.asarray(self._threshold, dtype=rows.dtype)
-        scores /= rows.dtype.type(self._unit)
-        if self._pairs is None:
-            return scores
-        return least_scores(scores, self._pairs, int(self._pairs.max()) + 1)
-
-
-def _start_rows(sample: NDArray, z: Standardized, rng: np.random.Generator) -> StartRows:
-    """Return the rows of the race: standardised, dithered, and in the units of the user."""
-    centred = (sample - z.mean).astype(sample.dtype, copy=False)
-    scale = z.scale
-    if z.kept.size < scale.size:
-        centred, scale = centred[:, z.kept], scale[z.kept]
-    Z = (centred / scale).astype(sample.dtype, copy=False)
-    noisy = dithered(Z, column_resolutions(Z), rng)
-    has_one_unit = np.ptp(scale) <= ONE_UNIT * scale.max()
-    return StartRows(Z, noisy, None if has_one_unit else scale)
+        return self._planes(X)

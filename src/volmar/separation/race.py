@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.metrics.separation_bound import probability
 from volmar.separation.bound import best_splits
-from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.held_out import held_out_scores
 from volmar.separation.normal_groups import normal_group_directions
-from volmar.separation.starts import StartRows, Starts, start_directions
+from volmar.separation.problem import SeparationRows
+from volmar.separation.starts import StartRows, Starts, start_directions, start_rows
 from volmar.separation.two_means import both_sides, mean_differences
 
-__all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race"]
+__all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race", "separation_by_race"]
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
@@ -119,6 +122,42 @@ def race(
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
     return _largest(found, halves)
+
+
+def separation_by_race(
+    rows: SeparationRows,
+    gep: Callable[[RegularizedCorrelation, NDArray], SeparationResult],
+    reg: float | None,
+    n_starts: int,
+    seed: int,
+) -> SeparationResult:
+    """Race directions on a sample of the rows; the best goes on with all of them.
+
+    Parameters
+    ----------
+    rows : SeparationRows
+        The rows.
+    gep : callable
+        `separation_gep` of all rows, from R + reg I and a direction.
+    reg : float or None
+        Regularisation, None for a choice between 1 and 0.1.
+    n_starts : int
+        Number of starts.
+    seed : int
+        Seed of the sample and of the race.
+    """
+    sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
+    share = rows.min_share
+    winner = race(sample, reg, n_starts, share, seed, chosen)
+    result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
+    if reg is None and winner.reg > SMALL_REG and is_lost(sample, winner.w, result.w, share):
+        looser = gep(rows.with_reg(SMALL_REG), winner.w)
+        result = result if is_lost(sample, result.w, looser.w, share) else looser
+    return replace(
+        result,
+        held_out_bound=probability(max(winner.kappa2, 0.0)),
+        held_out_score=winner.score,
+    )
 
 
 def is_lost(rows: StartRows, start: NDArray, end: NDArray, min_share: float) -> bool:

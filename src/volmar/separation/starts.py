@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar._checks import fix_signs
+from volmar.evidence import column_resolutions, dithered
+from volmar.rows import Standardized, drawn_by_weight
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.held_out import held_out_scores
 from volmar.separation.two_means import mean_differences, two_means
 
-__all__ = ["StartRows", "Starts", "sample_size", "start_directions"]
+__all__ = ["StartRows", "Starts", "has_one_unit", "sample_size", "start_directions", "start_rows"]
 
+# Features whose standard deviations differ by less than this share have one unit.
+ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 500, 32_000
 # Up to so many features their principal directions are computed exactly.
@@ -38,6 +43,21 @@ class StartRows(NamedTuple):
     Z: NDArray
     dithered: NDArray
     scale: NDArray | None
+
+
+def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
+    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows."""
+    n = z.rows.n_rows
+    chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
+    Z = z.transform(X[chosen])
+    noisy = dithered(Z, column_resolutions(Z), rng)
+    return StartRows(Z, noisy, None if has_one_unit(z) else z.scale[z.kept]), chosen
+
+
+def has_one_unit(z: Standardized) -> bool:
+    """Return whether the standard deviations of all features are (about) the same."""
+    scale = z.scale[z.kept]
+    return bool(np.ptp(scale) <= ONE_UNIT * scale.max())
 
 
 class Starts(NamedTuple):
@@ -133,19 +153,9 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     """Return k leading eigenvectors, roughly where there are many features: they only start."""
     p = correlation.shape[0]
     if p <= EXACT_UP_TO:
-        return signed(linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1])[:, ::-1]
+        return fix_signs(linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1])[:, ::-1]
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
     vectors = linalg.eigh(basis.T @ correlation @ basis)[1][:, -k:]
-    return signed(basis @ vectors)[:, ::-1]
-
-
-def signed(vectors: NDArray) -> NDArray:
-    """Return columns whose first entry of (about) the largest modulus is positive.
-
-    LAPACK's signs turn with the last digit of the matrix, and the clusters' names with them.
-    """
-    sizes = np.abs(vectors)
-    first = np.argmax(sizes >= (1 - 1e-6) * sizes.max(axis=0), axis=0)
-    return vectors * np.where(vectors[first, np.arange(first.size)] < 0, -1.0, 1.0)
+    return fix_signs(basis @ vectors)[:, ::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, PreparedTable, as_pandas
+from volmar.tables import LoadedTable, Preparation, PreparedTable
 from volmar.tables.columns import check_table
 
 if TYPE_CHECKING:
     from volmar.diagnostics import ClusterDescription
-    from volmar.report.judging import Judged
 
 # Pages, pictures and files are imported by what writes them: a fit needs none of them.
 __all__ = ["TableReports"]
@@ -61,7 +61,7 @@ class TableReports:
         """
         from volmar.report.judging import described
 
-        return described(self._judged(data))
+        return described(self._outcome(data))
 
     def outcome(
         self,
@@ -92,49 +92,16 @@ class TableReports:
         -------
         volmar.report.Outcome
         """
-        from volmar.report.judging import best_split_of, judged_outcome
+        from volmar.report.judging import best_split_of, judged
 
-        judged = self._judged(data)
-        rows = self._rows(data)
-        table = self._table if data is None else as_pandas(data)
-        name = table.name if isinstance(table, LoadedTable) else "the table"
-        two = clone(self).set_params(n_clusters=2)
-        best = None
+        found = self._outcome(data)
         times = StageTimes(progress)
         if self.n_clusters == "auto" and self.n_clusters_ == 1 and self.evidence_:
-            best = best_split_of(judged, times, command_for_two or f"{two!r}.fit(table)")
-        params = {key: repr(value) for key, value in self.get_params(deep=False).items()}
-        known = Outcome(
-            title=title or f"Clusters of {name}",
-            command=command or f"{self!r}.fit(table)",
-            asked=params if asked is None else asked,
-            source=name,
-            n_rows=len(judged.labels) if rows.kept is None else len(rows.kept),
-            n_columns=self.n_features_in_,
-            notes=self.notes_,
-            parameters=self.model_.get_params(deep=False) if self.n_clusters_ > 1 else {},
-            method=type(self.model_).__name__,
-            seed=self._fit_seed,
-            X=rows.X,
-            feature_names=list(rows.feature_names),
-            ids=rows.ids,
-            id_name=rows.id_name,
-            labels=judged.labels,
-            scores=self._scores_of(rows.X),
-            model=self.model_ if self.n_clusters_ > 1 else None,
-            n_found=self.n_clusters_,
-            evidence=self.evidence_,
-            warnings=self.warnings_,
-            seconds=self.seconds_,
-            offsets=self.preparation_.offsets_,
-            scales=self.preparation_.scales_,
-            best_split=best,
-            used=None if judged.columns is None else self._used(judged.names),
-            left_out=dict(self.preparation_.left_out_),
-            categorical=tuple(self.preparation_.texts_),
-            category_features=self.preparation_.category_features_,
-        )
-        return judged_outcome(known, judged, times)
+            two = command_for_two or f"{clone(self).set_params(n_clusters=2)!r}.fit(table)"
+            found = replace(found, best_split=best_split_of(found, times, two))
+        given: dict[str, Any] = {"title": title, "command": command, "asked": asked}
+        found = replace(found, **{key: one for key, one in given.items() if one is not None})
+        return judged(found, times)
 
     def report(
         self,
@@ -242,36 +209,56 @@ class TableReports:
             }
         )
 
-    def _used(self, names: list[str]) -> list[bool]:
-        """Return which columns make features."""
-        used = set(self.preparation_.used_)
-        return [name in used for name in names]
-
-    def _judged(self, data: Any) -> Judged:
-        from volmar.report.judging import Judged
-
+    def _outcome(self, data: Any) -> Outcome:
+        """Return what is known from the fit."""
         rows = self._rows(data)
         table = self._table if data is None else check_table(self, data, reset=False)
         if data is None:
             labels = self.labels_ if rows.kept is None else self.labels_[rows.kept]
         else:
             labels = np.asarray(self.model_.predict(rows.X))
-        columns, names = None, rows.feature_names
+        columns = names = used = None
         if table is not None:
             from volmar.tables import source_columns
 
             columns, names = source_columns(table, self.preparation_, rows.kept, every=True)
-        return Judged(
-            X=rows.X,
-            labels=labels,
-            estimator=self._new_clusterer(self._fit_seed, max(self.n_clusters_, 1)),
+            used = [name in set(self.preparation_.used_) for name in names]
+        name = table.name if isinstance(table, LoadedTable) else "the table"
+        params = self.get_params(deep=False)
+        prepared, is_split = self.preparation_, self.n_clusters_ > 1
+        return Outcome(
+            title=f"Clusters of {name}",
+            command=f"{self!r}.fit(table)",
+            asked={key: repr(value) for key, value in params.items()},
+            source=name,
+            n_rows=len(labels) if rows.kept is None else len(rows.kept),
+            n_columns=self.n_features_in_,
+            notes=self.notes_,
+            parameters=self.model_.get_params(deep=False) if is_split else {},
+            method=type(self.model_).__name__,
             seed=self._fit_seed,
-            fit_seconds=self._fit_work,
-            fit_rows=rows.dithered(self._fit_seed),
-            columns=columns,
-            names=list(names),
+            X=rows.X,
+            feature_names=list(rows.feature_names),
             ids=rows.ids,
-            units=(self.preparation_.offsets_, self.preparation_.scales_),
+            id_name=rows.id_name,
+            labels=labels,
+            scores=self._scores_of(rows.X),
+            model=self.model_ if is_split else None,
+            clusterer=self._new_clusterer(self._fit_seed, self.n_clusters_),
+            fit_rows=rows.dithered(self._fit_seed),
+            fit_seconds=self._fit_work,
+            n_found=self.n_clusters_,
+            evidence=self.evidence_,
+            warnings=self.warnings_,
+            seconds=self.seconds_,
+            offsets=prepared.offsets_,
+            scales=prepared.scales_,
+            columns=columns,
+            column_names=names,
+            used=used,
+            left_out=dict(prepared.left_out_),
+            categorical=tuple(prepared.texts_),
+            category_features=prepared.category_features_,
         )
 
     # What the estimator provides.

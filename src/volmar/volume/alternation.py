@@ -27,7 +27,7 @@ class Minimiser:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _SecularPoint:
     """h(eta) on the plane 1'h = total (or anywhere, where total is None), its slope in eta."""
 
     h: NDArray
@@ -107,13 +107,13 @@ class _Secular:
         ceiling = self.problem.reg * float(self.eigenvalues[0])
         return guess if guess < ceiling else max(self._below(), ceiling - 1.0)
 
-    def _at(self, eta: float) -> _Point:
+    def _at(self, eta: float) -> _SecularPoint:
         problem, shift = self.problem, -eta / self.problem.reg
         n_negative = int(np.sum(self.eigenvalues * problem.reg < eta))
         if self.total is None:
             h = problem.operator.solve(shift, self.y).x / problem.reg
             slope = problem.operator.solve(shift, h).x / problem.reg
-            return _Point(h, slope, 0.0, n_negative == 0, float(np.linalg.norm(h)))
+            return _SecularPoint(h, slope, 0.0, n_negative == 0, float(np.linalg.norm(h)))
         right = np.column_stack([self.y, np.ones_like(self.y)])
         Zy, Z1 = problem.operator.solve(shift, right).x.T / problem.reg
         mass = float(Z1.sum())
@@ -122,9 +122,9 @@ class _Secular:
         Zh = problem.operator.solve(shift, h).x / problem.reg
         slope = Zh - (Zh.sum() / mass) * Z1
         length = float(np.linalg.norm(h - self.total / problem.n))
-        return _Point(h, slope, kappa, n_negative == int(mass < 0), length)
+        return _SecularPoint(h, slope, kappa, n_negative == int(mass < 0), length)
 
-    def _finished(self, point: _Point, eta: float) -> Minimiser:
+    def _finished(self, point: _SecularPoint, eta: float) -> Minimiser:
         """Correct the rest of the norm, without leaving the plane."""
         center = 0.0 if self.total is None else self.total / self.problem.n
         g = point.h if self.total is None else point.h - point.h.mean()

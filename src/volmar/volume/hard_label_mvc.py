@@ -59,7 +59,7 @@ class HardLabelResult(ElliptopeResult):
     spread: float = 1.0
 
 
-class Prepared(NamedTuple):
+class HardLabelInputs(NamedTuple):
     """The problem of a fit with its weight, and what new rows are compared by."""
 
     graph: Graph
@@ -183,7 +183,7 @@ class HardLabelMVC(Clusterer):
     0.0
     """
 
-    _is_binary = True
+    _multiway = "recursive"
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class HardLabelMVC(Clusterer):
         check_flag("row_balance", self.row_balance)
         check_count("max_iter", self.max_iter)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> HardLabelInputs:  # noqa: ARG002 -- no weights here
         graph = self._graph_of(X)
         W = graph.W.astype(np.float64, copy=False)
         n = W.shape[0]
@@ -251,9 +251,9 @@ class HardLabelMVC(Clusterer):
             )
         problem = HardLabelProblem.of(W)
         if self.reg is not None:
-            return Prepared(graph, problem, float(self.reg))
+            return HardLabelInputs(graph, problem, float(self.reg))
         safe = SAFETY * problem.safe_reg(float(self.C))
-        return Prepared(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
+        return HardLabelInputs(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
 
     def _graph_of(self, X: Any) -> Graph:
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
@@ -264,7 +264,7 @@ class HardLabelMVC(Clusterer):
             return build_graph(X, make_similarity("gaussian", sigma=sigma, self_loops=True))
         return build_graph(X, self.affinity, **given)
 
-    def _run(self, prepared: Prepared, seed: int) -> HardLabelResult:
+    def _run(self, prepared: HardLabelInputs, seed: int) -> HardLabelResult:
         problem, reg = prepared.problem, prepared.reg
         found = solve_elliptope_saddle(
             problem.Q,
@@ -310,7 +310,7 @@ class HardLabelMVC(Clusterer):
 
         return round_randomly(V, value, N_RANDOM, seed)
 
-    def _publish(self, prepared: Prepared, result: HardLabelResult) -> None:
+    def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
         # New rows are compared with the training rows; W is not needed for it.
         self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg

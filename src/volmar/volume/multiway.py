@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from volmar.graphs.graph import Graph
 from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
-from volmar.volume.refinement import MAX_BETA, SETTLED, SINGULAR
+from volmar.volume.refinement import SINGULAR, InverseImages, Refined, repeat_step
 from volmar.volume.starts import SMALL, is_tied
 
 N_INIT = 10
@@ -192,6 +191,11 @@ class Fields:
     roughness: NDArray
     right: NDArray
 
+    @property
+    def merit(self) -> float:
+        """What steps raise: the agreement."""
+        return self.agreement
+
     def residual(self, operator: SPDOperator) -> float:
         """Recompute the largest ``|Q x_j - right_j| / |right_j|`` from Q itself."""
         difference = np.linalg.norm(operator.matvec(self.x) - self.right, axis=0)
@@ -230,24 +234,16 @@ class OneAgainstRest:
     def __init__(
         self, operator: SPDOperator, n_clusters: int, balance: float, *, rtol: float = 1e-8
     ):
-        self.operator = operator
         self.n_clusters = n_clusters
         self.balance = balance
-        self.rtol = rtol
-        self._members: NDArray | None = None
-        self._images: NDArray | None = None
-
-    @cached_property
-    def ones_image(self) -> NDArray:
-        """Q^-1 1."""
-        return self.operator.solve(0.0, np.ones(self.operator.n), rtol=self.rtol).x
+        self._images = InverseImages(operator, rtol)
 
     def __call__(self, labels: NDArray) -> Fields:
         """Return the smoothest fields of the labels 0 to k - 1, none of them unused."""
         n = labels.size
         root = float(np.sqrt(n))
         Z = (labels[:, None] == np.arange(self.n_clusters)).astype(np.float64)
-        images, image = self._images_of(Z), self.ones_image
+        images, image = self._images(Z), self._images.of_ones
         zz, z1 = np.einsum("ij,ij->j", Z, images), image @ Z
         sums, total = images.sum(axis=0), float(image.sum())
         # Q^-1 y = 2 Q^-1 z - Q^-1 1, along which y'x = sqrt(n) is met with kappa = a / 2.
@@ -273,25 +269,6 @@ class OneAgainstRest:
         right = Z * (a / scale) - kappa / scale
         return Fields(x, float((root / scale).sum()), roughness, right)
 
-    def _images_of(self, Z: NDArray) -> NDArray:
-        """Q^-1 Z; by linearity from the last labels, so that few changes cost few iterations."""
-        if self._members is None or self._images is None:
-            self._images = self.operator.solve(0.0, Z, rtol=self.rtol).x
-        else:
-            change = Z - self._members
-            squares = np.einsum("ij,ij->j", change, change)
-            moved = np.flatnonzero(squares)
-            if moved.size:
-                # Residuals are asked for relative to the members, not to what has changed.
-                share = float(np.sqrt((squares / Z.sum(axis=0))[moved].max()))
-                images = self._images.copy()
-                images[:, moved] += self.operator.solve(
-                    0.0, change[:, moved], rtol=min(self.rtol / share, 0.1)
-                ).x
-                self._images = images
-        self._members = Z
-        return self._images
-
 
 # ------------------------------------------------------------------ refinement
 
@@ -314,35 +291,7 @@ def reassigned(x: NDArray, labels: NDArray) -> tuple[NDArray, int]:
         new = np.where(empty[labels], labels, new)
 
 
-@dataclass(frozen=True)
-class JointlyRefined:
-    """Labels that have settled (or the last ones), with the way there.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Read off the last fields.
-    fields : Fields
-        The last fields.
-    agreement : tuple of float
-        Of all fields on the way; it never falls.
-    visited : tuple of ndarray
-        Labels at the start and after each step.
-    settled : bool
-        Whether the last step moved at most two labels in a thousand.
-    n_held : int
-        Clusters that the last step would have left without rows, and that kept theirs.
-    """
-
-    labels: NDArray
-    fields: Fields
-    agreement: tuple[float, ...]
-    visited: tuple[NDArray, ...]
-    settled: bool
-    n_held: int
-
-
-def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20) -> JointlyRefined:
+def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20) -> Refined:
     r"""Move every row to the cluster whose field is largest there, until the labels settle.
 
     Fields are compared at the same roughness, :math:`x_j'Qx_j = 1`. The agreement
@@ -360,9 +309,6 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
     and the first inequality may fail: fields that do not raise the agreement, for that reason or
     by the accuracy of the solves, are not taken but end the run.
 
-    As in `refine`, labels are read off beyond the fields from the third step on, because borders
-    creep, and where that does not raise the agreement the plain step is taken.
-
     Parameters
     ----------
     step : OneAgainstRest
@@ -370,37 +316,9 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
     labels : ndarray of shape (n,)
         Labels at the start, 0 to k - 1, none of them unused.
     max_iter : int, default=20
-        Most steps.
+        Maximum number of steps.
     """
-    fields = step(labels)
-    new, n_held = reassigned(fields.x, labels)
-    agreement, visited = [fields.agreement], [labels, new]
-    settled = _is_settled(new, labels)
-    last: NDArray | None = None
-    beta = 0.0
-    for _ in range(max_iter - 1):
-        if settled:
-            break
-        beyond = new
-        if last is not None and beta:
-            beyond = reassigned(fields.x + beta * (fields.x - last), new)[0]
-        found = step(beyond)
-        if found.agreement > fields.agreement:
-            last, fields = fields.x, found
-            new, n_held = reassigned(fields.x, beyond)
-            agreement.append(fields.agreement)
-            visited.append(new)
-            settled = _is_settled(new, beyond)
-            beta = min(max(1.0, 2 * beta), MAX_BETA)
-        elif beta:
-            beta = 0.0
-        else:
-            settled = True  # not even the plain step gains
-    return JointlyRefined(new, fields, tuple(agreement), tuple(visited), settled, n_held)
-
-
-def _is_settled(new: NDArray, labels: NDArray) -> bool:
-    return bool(np.sum(new != labels) <= SETTLED * labels.size)
+    return repeat_step(step, labels, reassigned, max_iter)
 
 
 def cluster_jointly(
@@ -437,13 +355,13 @@ def cluster_jointly(
             "fields": best.fields.residual(problem.operator),
         },
         status=status,
-        n_iter=len(best.agreement),
+        n_iter=len(best.merits),
         history=history,
         labels=best.labels,
         field=best.fields.x,
         h=best.fields.x / np.linalg.norm(best.fields.x, axis=0),
         start=start,
-        agreement=best.agreement,
+        agreement=best.merits,
         n_moved=int(np.sum(start != best.labels)),
         n_held=best.n_held,
         n_missed=n_missed,

@@ -1,9 +1,11 @@
-"""The fast way: the paper's first step, taken again from its own labels until they stay."""
+"""The default mode: the paper's first step, taken again from its own labels until they stay."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,11 @@ class SmoothField:
     roughness: float
     right: NDArray
 
+    @property
+    def merit(self) -> float:
+        """What steps raise: minus the roughness."""
+        return -self.roughness
+
     def residual(self, operator: SPDOperator) -> float:
         """Recompute ``|Q x - right| / |right|`` from Q itself."""
         return float(
@@ -43,26 +50,47 @@ class SmoothField:
         )
 
 
-@dataclass(frozen=True)
-class Refined:
-    """Labels that have settled (or the last ones), with the way there.
+class InverseImages:
+    """Images Q^-1 B of labels B, a column or several, that change little from one to the next.
 
-    Attributes
+    By linearity they are those of the last labels and of what has changed, so that few changes
+    cost few iterations.
+
+    Parameters
     ----------
-    y : ndarray of shape (n,)
-        Signs of the last field.
-    field : SmoothField
-        The last field.
-    roughness : tuple of float
-        ``x'Qx`` of every field on the way; it never rises.
-    settled : bool
-        Whether the last step moved at most two labels in a thousand.
+    operator : SPDOperator
+        Q.
+    rtol : float
+        Relative residual of the solves.
     """
 
-    y: NDArray
-    field: SmoothField
-    roughness: tuple[float, ...]
-    settled: bool
+    def __init__(self, operator: SPDOperator, rtol: float):
+        self.operator, self.rtol = operator, rtol
+        self._last: tuple[NDArray, NDArray] | None = None
+
+    @cached_property
+    def of_ones(self) -> NDArray:
+        """Q^-1 1."""
+        return self._solve(np.ones(self.operator.n), self.rtol)
+
+    def _solve(self, B: NDArray, rtol: float) -> NDArray:
+        return self.operator.solve(0.0, B, rtol=rtol).x
+
+    def __call__(self, B: NDArray) -> NDArray:
+        """Return Q^-1 B."""
+        if self._last is None:
+            images = self._solve(B, self.rtol)
+        else:
+            change, images = B - self._last[0], self._last[1]
+            norms = np.linalg.norm(change, axis=0)
+            moved = norms > 0
+            if moved.any():
+                # Residuals are asked for relative to the labels, not to what has changed.
+                share = float(np.max((norms / np.linalg.norm(B, axis=0))[moved]))
+                images = images.copy()
+                images[:, moved] += self._solve(change[:, moved], min(self.rtol / share, 0.1))
+        self._last = B.copy(), images
+        return images
 
 
 class FirstStep:
@@ -73,7 +101,7 @@ class FirstStep:
     .. math:: \min_x x'Qx \quad \text{s.t.} \quad y'x = \sqrt n, \; |1'x| \le b,
 
     solved by :math:`x = a Q^{-1} y - \kappa Q^{-1} 1`. Later steps of the algorithm only rescale
-    magnitudes. `Q^{-1} 1` is computed once, and new labels cost one solve for what has changed.
+    magnitudes. New labels cost one solve for what has changed.
 
     Parameters
     ----------
@@ -86,23 +114,12 @@ class FirstStep:
     """
 
     def __init__(self, operator: SPDOperator, balance: float, *, rtol: float = 1e-8):
-        self.operator = operator
         self.balance = balance
-        self.rtol = rtol
-        self._labels: NDArray | None = None
-        self._image: NDArray | None = None
-
-    @cached_property
-    def ones_image(self) -> NDArray:
-        """Q^-1 1."""
-        return self._solve(np.ones(self.operator.n), self.rtol)
-
-    def _solve(self, b: NDArray, rtol: float) -> NDArray:
-        return self.operator.solve(0.0, b, rtol=rtol).x
+        self._images = InverseImages(operator, rtol)
 
     def __call__(self, y: NDArray) -> SmoothField:
         """Return the smoothest field that agrees with the labels y (-1 and 1)."""
-        Z1, Zy = self.ones_image, self._image_of(y)
+        Z1, Zy = self._images.of_ones, self._images(y[:, None])[:, 0]
         root = np.sqrt(y.size)
         # Q^-1 is symmetric and y'Z1 = 1'Zy, but for the accuracy of the solves: with both of them
         # the constraints hold exactly all the same.
@@ -124,16 +141,88 @@ class FirstStep:
         x = a * Zy - kappa * Z1
         return SmoothField(x, float(a * root - kappa * x.sum()), a * y - kappa)
 
-    def _image_of(self, y: NDArray) -> NDArray:
-        """Q^-1 y; by linearity from the last labels, so that few changes cost few iterations."""
-        if self._labels is None or self._image is None:
-            self._image = self._solve(y, self.rtol)
-        elif not np.array_equal(y, self._labels):
-            change = y - self._labels
-            share = float(np.linalg.norm(change)) / np.sqrt(y.size)
-            self._image = self._image + self._solve(change, min(self.rtol / share, 0.1))
-        self._labels = y.copy()
-        return self._image
+
+@dataclass(frozen=True)
+class Refined:
+    """Labels that have settled (or the last ones), with the way there.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Read off the last fields.
+    fields : SmoothField or Fields
+        The last fields.
+    merits : tuple of float
+        Merit of all fields on the way; it never falls.
+    visited : tuple of ndarray
+        Labels at the start and after each step.
+    settled : bool
+        Whether the last step moved at most two labels in a thousand.
+    n_held : int
+        Clusters that the last step would have left without rows, and that kept theirs.
+    """
+
+    labels: NDArray
+    fields: Any
+    merits: tuple[float, ...]
+    visited: tuple[NDArray, ...]
+    settled: bool
+    n_held: int
+
+
+def repeat_step(
+    step: Callable[[NDArray], Any],
+    labels: NDArray,
+    read: Callable[[NDArray, NDArray], tuple[NDArray, int]],
+    max_iter: int,
+) -> Refined:
+    r"""Repeat labels -> fields -> labels until the labels settle, with a merit that never falls.
+
+    The border between the clusters creeps: many steps move it by about as much each. From the
+    third step on labels are therefore read off beyond the fields, at :math:`x + \beta (x -
+    x_{last})` with :math:`\beta = 1, 2, 4, \ldots`; where that does not raise the merit the plain
+    step is taken instead, so that nothing is lost but a solve.
+
+    Parameters
+    ----------
+    step : callable
+        From labels to their fields, with `x` and `merit`.
+    labels : ndarray of shape (n,)
+        Labels at the start.
+    read : callable
+        From x and the labels before to new labels, and how many clusters had to be held.
+    max_iter : int
+        Maximum number of steps.
+    """
+    fields = step(labels)
+    new, n_held = read(fields.x, labels)
+    merits, visited = [fields.merit], [labels, new]
+    settled = _is_settled(new, labels)
+    last: NDArray | None = None
+    beta = 0.0
+    for _ in range(max_iter - 1):
+        if settled:
+            break
+        beyond = new
+        if last is not None and beta:
+            beyond = read(fields.x + beta * (fields.x - last), new)[0]
+        found = step(beyond)
+        if found.merit > fields.merit:
+            last, fields = fields.x, found
+            new, n_held = read(fields.x, beyond)
+            merits.append(fields.merit)
+            visited.append(new)
+            settled = _is_settled(new, beyond)
+            beta = min(max(1.0, 2 * beta), MAX_BETA)
+        elif beta:
+            beta = 0.0
+        else:
+            settled = True  # not even the plain step gains, but for rounding
+    return Refined(new, fields, tuple(merits), tuple(visited), settled, n_held)
+
+
+def _is_settled(new: NDArray, labels: NDArray) -> bool:
+    return bool(np.sum(new != labels) <= SETTLED * labels.size)
 
 
 def refine(step: FirstStep, y: NDArray, *, max_iter: int = 20) -> Refined:
@@ -144,11 +233,6 @@ def refine(step: FirstStep, y: NDArray, *, max_iter: int = 20) -> Refined:
     smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
     positive semi-definite :math:`\tilde K = Q^{-1} - Q^{-1}11'Q^{-1} / 1'Q^{-1}1`.
 
-    The border between the clusters creeps: many steps move it by about as much each. From the
-    third step on labels are therefore read off beyond the field, at :math:`x + \beta (x -
-    x_{last})` with :math:`\beta = 1, 2, 4, \ldots`; where that does not lower the roughness the
-    plain step is taken instead, so that nothing is lost but a solve.
-
     Parameters
     ----------
     step : FirstStep
@@ -156,29 +240,6 @@ def refine(step: FirstStep, y: NDArray, *, max_iter: int = 20) -> Refined:
     y : ndarray of shape (n,)
         Labels at the start, -1 and 1.
     max_iter : int, default=20
-        Most steps; 1 is the paper's.
+        Maximum number of steps; 1 is the paper's.
     """
-    best = step(y)
-    roughness = [best.roughness]
-    last: NDArray | None = None
-    beta = 0.0
-    settled = _is_settled(best, y)
-    for _ in range(max_iter - 1):
-        if settled:
-            break
-        y = signs(best.x if last is None or not beta else best.x + beta * (best.x - last))
-        field = step(y)
-        if field.roughness < best.roughness:
-            last, best = best.x, field
-            roughness.append(best.roughness)
-            settled = _is_settled(best, y)
-            beta = min(max(1.0, 2 * beta), MAX_BETA)
-        elif beta:
-            beta = 0.0
-        else:
-            settled = True  # not even the plain step gains, but for rounding
-    return Refined(signs(best.x), best, tuple(roughness), settled)
-
-
-def _is_settled(field: SmoothField, y: NDArray) -> bool:
-    return bool(np.sum(signs(field.x) != y) <= SETTLED * y.size)
+    return repeat_step(step, y, lambda x, _: (signs(x), 0), max_iter)

@@ -24,24 +24,21 @@ from volmar.volume.multiway import (
     cluster_jointly,
     n_multiway_pairs,
 )
-from volmar.volume.pairwise import pairwise_operator
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.refinement import FirstStep
 from volmar.volume.starts import candidates, is_tied, n_pairs_needed
 from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
 
 __all__ = ["SoftLabelMVC", "VolumeResult"]
 
-MODES = ("fast", "paper", "aistats")
+MODES = ("default", "paper", "aistats")
 MATRICES = ("laplacian", "kernel")
 MULTIWAY = ("joint", "recursive")
 # Parameters of two clusters that say nothing about more at once, with their defaults.
 TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
 # AISTATS 2011, section 5: the balance.
 AISTATS_BALANCE = 1e-7
-# Accuracy of the field where it is computed by iteration, and of eigenvectors: the start needs
-# rough ones only, because the refinement moves what they got wrong.
-FIELD_RTOL = 1e-3
+# Accuracy of eigenvectors: a start that is refined needs rough ones only, because the refinement
+# moves what they got wrong.
 EXACT_TOL = 1e-6
 ROUGH_TOL = 3e-3
 # More than two clusters at once: their eigenvalues bound the normalised cut and are accurate
@@ -74,9 +71,9 @@ class SoftLabelMVC(Clusterer):
     up to ten eigenvectors, with each quadratic program solved in closed form. With the paper's
     settings it is one linear solve in disguise: the first step returns the smoothest field x that
     agrees with the start, ``min x'Qx`` subject to ``y'x = sqrt(n)``, ``|1'x| <= b``, and all
-    later steps only rescale magnitudes. ``mode="fast"`` computes that field directly, repeats the
-    step from the field's own signs until at most two labels in a thousand move (roughness ``x'Qx``
-    never rises on the way), and solves for h exactly with those labels.
+    later steps only rescale magnitudes. ``mode="default"`` computes that field directly, repeats
+    the step from the field's own signs until at most two labels in a thousand move (roughness
+    ``x'Qx`` never rises on the way), and solves for h exactly with those labels.
 
     More clusters are found at once (``multiway="joint"``), beyond the papers. From the k-means
     clusters of the k smallest eigenvectors of Q (rows of unit length), the field of each cluster
@@ -91,13 +88,13 @@ class SoftLabelMVC(Clusterer):
         is tested by the distances of rows to its border (see `volmar.evidence.split_test` and
         `tree_`).
     affinity : str, callable or Similarity, optional
-        How similar rows are: "density_scaling" (default of the fast mode: locally scaled and
+        How similar rows are: "density_scaling" (default of the default mode: locally scaled and
         weighted by the density, see `volmar.graphs.density_scaling_similarity`), "local_scaling"
         (the same without the density), "gaussian" (default of the paper mode,
         ``sigma="mean/10"``), "cosine_knn" (default of the AISTATS mode), "nearest_neighbors",
         "precomputed", a function of two blocks of rows, or a recipe such as
         ``GaussianSimilarity(sigma="mean/4")`` (see `volmar.graphs`). Named ones come without
-        self-loops in the fast mode; in the paper modes they are the paper's (dense, with
+        self-loops in the default mode; in the paper modes they are the paper's (dense, with
         :math:`W_{ii} = 1`, but for the k-NN graphs). Recipes and matrices are used as given.
     sigma : float or str, optional
         Width of the Gaussian similarity, a number or a rule such as "mean/4".
@@ -112,30 +109,30 @@ class SoftLabelMVC(Clusterer):
         AISTATS mode, 0 for each field of more than two clusters at once); sqrt(n) and above leave
         it free, by which all but one of many clusters would lose their rows.
     n_candidates : int, optional
-        Eigenvectors to start from, from the second on. None is 1 in the fast and the AISTATS mode
-        and the paper's rule in the paper mode (all within 1e-4 of the second eigenvalue, at most
-        ten). The lowest objective wins. In the fast mode objectives are compared at reg =
-        sqrt(n): at the paper's 0.01 they would be a measure of balance alone. More candidates
-        are a prior for clusters of equal size: they help where the sizes are equal, and hurt
-        where they are not.
+        Number of eigenvectors to start from, from the second on. If not given, 1 in the default
+        and the AISTATS mode and the paper's rule in the paper mode (all within 1e-4 of the second
+        eigenvalue, at most ten). The lowest objective wins. In the default mode objectives are
+        compared at reg = sqrt(n): at the paper's 0.01 they would be a measure of balance alone.
+        More candidates are a prior for clusters of equal size: they help where the sizes are
+        equal, and hurt where they are not.
     Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable, default="laplacian"
         The matrix of pairwise information. "laplacian" is :math:`L_{sym} + I/n` (without the shift
         in the AISTATS mode), "kernel" is :math:`nI - W`, used by the paper for Isolet. A symmetric
         positive definite matrix of the training rows, or a function of the similarities W that
         returns one, is used as given.
-    mode : {"fast", "paper", "aistats"}, default="fast"
+    mode : {"default", "paper", "aistats"}, default="default"
         "paper" is JMLR 2013, "aistats" its first version (Q without shift, another start of the
         multiplier and stopping rule, one candidate).
     multiway : {"joint", "recursive"}, default="joint"
-        How more than two clusters are found: all at once, which only the fast mode can (and `reg`,
-        `n_candidates` and `tol` say nothing about), or by splitting in two again and again, in any
+        How more than two clusters are found: all at once, in the default mode only (and `reg`,
+        `n_candidates` and `tol` have no effect), or by splitting in two again and again, in any
         mode. Try the latter where the graph falls into more small components than clusters: the
         eigenvectors that the joint way starts from tell those apart and nothing else.
     tol : float, default=1e-6
-        Stopping threshold of the paper modes; accuracy of the norm of h in the fast mode.
+        Stopping threshold of the paper modes; accuracy of the norm of h in the default mode.
     max_iter : int, optional
-        Most steps of the quadratic programming (100 if not given), or of the repetition in the
-        fast mode (20 if not given; 1 stops at the paper's labels).
+        Maximum number of steps of the quadratic programming (default 100), or of the repetition
+        in the default mode (default 20; 1 stops at the paper's labels).
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -177,6 +174,9 @@ class SoftLabelMVC(Clusterer):
         the fields, `gap` is the normalised cut less the sum of the smallest eigenvalues of
         :math:`L_{sym}`, which no k clusters can undercut (NaN for another Q), `history` has the
         cut of the start and of every step, `agreement` what the steps raise.
+    problem_ : VolumeProblem
+        Q, `reg` and the balance; only of two clusters. ``result_.check(problem_)`` computes the
+        residuals again.
     tree_ : SplitTree
         The splits, with ``multiway="recursive"`` and more than two clusters; `h_`, `field_`,
         `eigenvalues_`, `balance_` and `n_moved_` are then those of its nodes' models.
@@ -215,7 +215,7 @@ class SoftLabelMVC(Clusterer):
     >>> model = SoftLabelMVC().fit(X)
     >>> clustering_error(y, model.labels_)
     0.0
-    >>> model.result_.is_stationary(1e-6)
+    >>> model.result_.check(model.problem_).is_stationary(1e-6)
     True
 
     Three pairs of moons side by side, six clusters:
@@ -229,7 +229,6 @@ class SoftLabelMVC(Clusterer):
     (900, 6)
     """
 
-    _max_clusters = None
     _fitted: Any
     _is_tied: bool | None
 
@@ -244,7 +243,7 @@ class SoftLabelMVC(Clusterer):
         balance: float | None = None,
         n_candidates: int | None = None,
         Q: Any = "laplacian",
-        mode: str = "fast",
+        mode: str = "default",
         multiway: str = "joint",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -267,6 +266,14 @@ class SoftLabelMVC(Clusterer):
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
+
+    @property
+    def problem_(self) -> VolumeProblem:
+        """The problem of two clusters that was solved; see the class."""
+        check_is_fitted(self, "result_")
+        if isinstance(self.result_, VolumeResult):
+            return self._fitted.problem
+        raise AttributeError(f"problem_ is that of two clusters, not {self.n_clusters}.")
 
     @property
     def degenerate_(self) -> bool:
@@ -315,20 +322,17 @@ class SoftLabelMVC(Clusterer):
                     "multiway='joint'."
                 )
             return
-        if self.mode != "fast":
+        if self.mode != "default":
             raise ValueError(
                 f"mode={self.mode!r} has no rule for more than two clusters at once, got {given}. "
-                "Use mode='fast', or multiway='recursive'."
+                "Use mode='default', or multiway='recursive'."
             )
         for name, default in TWO_WAY.items():
             if getattr(self, name) != default:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} says nothing about more than two clusters at "
-                    f"once, got {given}. Leave it out, or use multiway='recursive'."
+                    f"{name}={getattr(self, name)!r} has no effect with {given}. Leave it out, or "
+                    "use multiway='recursive'."
                 )
-
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
 
     def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
         graph = self._build_graph(X)
@@ -360,18 +364,13 @@ class SoftLabelMVC(Clusterer):
         if balance is None:
             balance = AISTATS_BALANCE if self.mode == "aistats" else 1.0 / operator.n
         problem = VolumeProblem(operator, float(self.reg), float(balance))
-        step = FirstStep(operator, problem.balance, rtol=FIELD_RTOL)
-        tol = EXACT_TOL
-        if self.mode == "fast":
-            if trivial is not None:
-                _ = step.ones_image  # first: what it factorises serves the eigenvectors too
-            tol = EXACT_TOL if self.max_iter == 1 else ROUGH_TOL
-        n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "fast")
-        pairs = operator.smallest_eigenpairs(n_pairs, tol=tol)
+        is_refined = self.mode == "default" and self.max_iter != 1
+        n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "default")
+        pairs = operator.smallest_eigenpairs(n_pairs, tol=ROUGH_TOL if is_refined else EXACT_TOL)
         if trivial is None:
             self._check_definite(operator, pairs)
         starts = candidates(pairs, trivial=trivial, n_candidates=n_candidates)
-        return TwoWayProblem(graph, problem, pairs, starts, step, is_laplacian=trivial is not None)
+        return TwoWayProblem(graph, problem, pairs, starts, is_laplacian=trivial is not None)
 
     def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
         """Refuse a given Q, or n I - W, that is not positive definite."""
@@ -389,7 +388,7 @@ class SoftLabelMVC(Clusterer):
     def _build_graph(self, X: Any) -> Graph:
         affinity = self.affinity
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
-        if self.mode == "fast":
+        if self.mode == "default":
             return build_graph(X, "density_scaling" if affinity is None else affinity, **given)
         affinity = PAPER_AFFINITY[self.mode] if affinity is None else affinity
         if not isinstance(affinity, str) or affinity not in PAPER_SIMILARITY:
@@ -405,7 +404,7 @@ class SoftLabelMVC(Clusterer):
 
     def _operator(self, graph: Graph) -> tuple[SPDOperator, NDArray | None]:
         """Q, and its trivial eigenvector where that is known."""
-        operator = pairwise_operator(graph, self.Q, shift=0.0 if self.mode == "aistats" else None)
+        operator = graph.operator(self.Q, shift=0.0 if self.mode == "aistats" else None)
         is_laplacian = isinstance(self.Q, str) and self.Q == "laplacian"
         return operator, np.sqrt(graph.degrees) if is_laplacian else None
 

@@ -1,4 +1,4 @@
-"""Two clusters from all candidates: by the papers' algorithm, or the fast way."""
+"""Two clusters from all candidates: by the papers' algorithm, or by its first step repeated."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from volmar.volume.starts import Candidates
 AISTATS_ETA = -1e-3
 MAX_REFINE = 20
 MAX_SQP = 100
+# Accuracy of the field where it is computed by iteration.
+FIELD_RTOL = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,16 +53,12 @@ class VolumeResult(SoftResponses):
 
 @dataclass(frozen=True)
 class TwoWayProblem:
-    """What all candidates share.
-
-    `is_laplacian` says whether Q is L_sym, perhaps with a shift.
-    """
+    """What all candidates share; `is_laplacian`: whether Q is L_sym, perhaps with a shift."""
 
     graph: Graph
     problem: VolumeProblem
     pairs: EigenPairs
     starts: Candidates
-    step: FirstStep
     is_laplacian: bool
 
     @property
@@ -89,15 +87,15 @@ def cluster_in_two(
     ----------
     given : TwoWayProblem
         Problem and candidates.
-    mode : {"fast", "paper", "aistats"}
+    mode : {"default", "paper", "aistats"}
         How.
     tol : float
         Stopping threshold of the papers' algorithm; accuracy of the norm of h otherwise.
     max_iter : int or None
-        Most steps; 100 of the papers' algorithm and 20 of the fast way if not given.
+        Maximum number of steps; if not given, 100 of the papers' algorithm, 20 of the default.
     """
-    if mode == "fast":
-        chosen, found = _fast(given, tol, max_iter)
+    if mode == "default":
+        chosen, found = _repeated(given, tol, max_iter)
     else:
         chosen, found = _paper(given, tol, max_iter or MAX_SQP, aistats=mode == "aistats")
     start = given.starts.labels(chosen)
@@ -134,24 +132,25 @@ def _paper(
     return min(enumerate(found), key=lambda pair: pair[1].objective)
 
 
-def _fast(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[int, SoftResponses]:
+def _repeated(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[int, SoftResponses]:
     """First step and its repetition from every candidate, then h for the best labels."""
     problem, starts = given.problem, given.starts
+    step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL)
     refined = [
-        refine(given.step, starts.labels(j), max_iter=max_iter or MAX_REFINE)
+        refine(step, starts.labels(j), max_iter=max_iter or MAX_REFINE)
         for j in range(starts.values.size)
     ]
     chosen = 0
     if len(refined) > 1:
-        chosen = int(np.argmin([_natural_objective(problem, one.y) for one in refined]))
+        chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
-    found = alternate(problem, best.y, given.pairs.values, tol=tol)
-    moved = not np.array_equal(signs(found.h), best.y)
+    found = alternate(problem, best.labels, given.pairs.values, tol=tol)
+    moved = not np.array_equal(signs(found.h), best.labels)
     return chosen, dataclasses.replace(
         found,
-        field=found.h if moved else best.field.x,
-        field_residual=np.nan if moved else best.field.residual(problem.operator),
-        n_iter=len(best.roughness),
+        field=found.h if moved else best.fields.x,
+        field_residual=np.nan if moved else best.fields.residual(problem.operator),
+        n_iter=len(best.merits),
         status=found.status if best.settled or max_iter == 1 else Status.MAX_ITER,
     )
 

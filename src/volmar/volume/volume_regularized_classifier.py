@@ -17,7 +17,6 @@ from volmar.graphs.graph import build_graph
 from volmar.operators import SPDOperator
 from volmar.solvers import Status
 from volmar.volume.avr import AVRProblem, AVRResult, solve_avr, solve_one_against_rest
-from volmar.volume.pairwise import pairwise_operator
 
 __all__ = ["VolumeRegularizedClassifier"]
 
@@ -197,7 +196,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
             )
         classes, codes = encode_labels(y)
         graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)
-        result = self._solve(pairwise_operator(graph, self.Q), signed_labels(codes, classes.size))
+        result = self._solve(graph.operator(self.Q), signed_labels(codes, classes.size))
         self.classes_ = classes
         self.h_ = result.h
         self.transduction_ = self._classes_of(result.h)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.rows import RowVector, drawn_rows
+from volmar.rows import drawn_rows, first_beyond
 
 __all__ = ["Field", "KernelRows", "Pilot", "drawn", "far_mean", "rbf", "shifted", "squares"]
 
@@ -244,12 +244,7 @@ def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, 
         index = drawn_rows(n, shares, PILOT_ROWS, rng)
         return index, np.full(index.size, n / index.size if shares is None else 1.0)
     targets = rng.random(PILOT_ROWS)
-    if isinstance(shares, RowVector):
-        found = shares.first_beyond(targets)
-    else:
-        found = np.searchsorted(np.cumsum(shares), targets, side="right")
-        found = np.minimum(found, np.flatnonzero(shares)[-1])
-    index, counts = np.unique(found, return_counts=True)
+    index, counts = np.unique(first_beyond(shares, targets), return_counts=True)
     return index, counts / (PILOT_ROWS * shares[index])
 
 

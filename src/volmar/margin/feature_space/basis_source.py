@@ -26,7 +26,7 @@ from volmar.margin.feature_space.basis_search import (
 )
 from volmar.margin.feature_space.block_images import BlockImages, HeldRows, KernelFeatures
 from volmar.margin.feature_space.sources import CutSource
-from volmar.rows import BlockRows, BlockTable
+from volmar.rows import is_in_memory, mapped_scores
 
 __all__ = ["BasisExpansion", "BasisSource", "Projection"]
 
@@ -96,14 +96,7 @@ class BasisExpansion:
         """Evaluate f at the rows of X, dense, CSR or in blocks: shape (n,), in their dtype."""
         vectors = self.vectors if self.offset is None else self.vectors - self.offset
         features = KernelFeatures(vectors, self.means, self.gamma, self.offset)
-        if isinstance(X, BlockTable):
-            return BlockRows(X.mapped(features)).scores(self.coefficients)
-        coefficients = self.coefficients.astype(X.dtype)
-        f = np.empty(X.shape[0], dtype=X.dtype)
-        step = max(1, KERNEL_BLOCK // (len(vectors) + X.shape[1]))
-        for start in range(0, X.shape[0], step):
-            f[start : start + step] = features.transform(X[start : start + step]) @ coefficients
-        return f
+        return mapped_scores(features, X, self.coefficients)
 
 
 class BasisSource(CutSource):
@@ -190,16 +183,16 @@ class BasisSource(CutSource):
         self.offset = far_mean(few)
         self._images: _Images | BlockImages
         entries: Callable[[Any], NDArray]
-        if isinstance(X, BlockTable):
-            rows = KernelRows(shifted(few, self.offset), self.gamma)
-            self._images = BlockImages(X, self.gamma, self.offset, shares)
-            entries = HeldRows(X, index).entries
-        else:
+        if is_in_memory(X):
             rows = KernelRows(shifted(X, self.offset), self.gamma)
             self._images = _Images(rows, shares)
             if index.size < self.n_rows:
                 rows = KernelRows(rows.X[index], self.gamma)
             entries = itemgetter(index)
+        else:
+            rows = KernelRows(shifted(few, self.offset), self.gamma)
+            self._images = BlockImages(X, self.gamma, self.offset, shares)
+            entries = HeldRows(X, index).entries
         few_shares = None if shares is None else shares[index]
         self._pilot = Pilot(rows, index, inverse, few_shares, random, entries)
         self._basis = _Basis(X.shape[1], self.gamma)

@@ -12,7 +12,7 @@ from volmar._memory import require_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.feature_space.views import ExactKernelView, FeatureView
-from volmar.rows import BlockTable, NystroemMap, drawn_rows, features_of
+from volmar.rows import NystroemMap, drawn_rows, features_of
 
 __all__ = ["KernelView"]
 
@@ -52,12 +52,6 @@ class KernelView(KernelMixin):
         """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
         n_counted = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         count = min(n_landmarks, n_counted)
-        if not isinstance(X, BlockTable):
-            require_memory(
-                2.0 * X.dtype.itemsize * X.shape[0] * count,
-                f"{count} features of {X.shape[0]} rows",
-                "Use fewer landmarks, or cluster a sample and use predict for the rest.",
-            )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             landmarks=drawn_rows(X.shape[0], weights, count, rng),

@@ -13,7 +13,7 @@ from scipy import sparse
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
-from volmar.rows import BlockTable, MappedRows, as_rows, features_of, take_rows
+from volmar.rows import as_rows, features_of, mapped_scores, take_rows
 
 __all__ = ["ExactKernelView", "FeatureView", "Hyperplane", "LinearView", "View"]
 
@@ -146,9 +146,7 @@ class FeatureHyperplane(Hyperplane):
 
     def __call__(self, X: Any) -> NDArray:
         """Return z(x)'coef + intercept, tile by tile."""
-        if isinstance(X, BlockTable):
-            return self.linear(features_of(self.feature_map, X))
-        f = MappedRows(X, self.feature_map).scores(self.linear.coef)
+        f = mapped_scores(self.feature_map, X, self.linear.coef)
         return f + f.dtype.type(self.linear.intercept)
 
 

@@ -41,13 +41,8 @@ class JointClusterer(MarginClusterer):
     Its views can change the weights of their rows (`View.reweighted`).
     """
 
-    _max_clusters = None
-
     multiway: str
     min_cluster_size: Any
-
-    def _is_recursive(self) -> bool:
-        return self.multiway == "recursive"
 
     def _is_joint(self) -> bool:
         many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2

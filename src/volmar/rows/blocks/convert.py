@@ -55,13 +55,13 @@ def as_table(X: Any) -> BlockTable:
     return BlockTable(Blocks(X))
 
 
-def as_beside(table: BlockTable, array: Any, name: str) -> RowVector:
+def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector:
     """Return an array with an entry for each row as a vector over the rows of a table.
 
     Parameters
     ----------
-    table : BlockTable
-        The rows.
+    table : BlockTable or RowVector
+        The rows, or another vector over them.
     array : dask array, dask Series or array of shape (n,)
         Put into the same blocks where it is not.
     name : str
@@ -73,6 +73,7 @@ def as_beside(table: BlockTable, array: Any, name: str) -> RowVector:
     """
     import dask.array as da
 
+    table = table.table if isinstance(table, RowVector) else table
     if isinstance(array, RowVector):
         if array.table.rows_of is not table.rows_of:
             raise ValueError(f"{name} is a vector over other rows than those of X.")

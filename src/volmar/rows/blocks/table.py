@@ -15,7 +15,7 @@ from volmar.rows.blocks.sums import Picked, Wanted
 from volmar.rows.blocks.tile import View
 from volmar.rows.blocks.vector import RowVector, row_numbers
 
-__all__ = ["BlockTable"]
+__all__ = ["BlockTable", "CountedTable"]
 
 # Figures of earlier passes that are kept, at most, since algorithms ask for some of them again.
 KEPT_BYTES = 64 * 2**20
@@ -222,6 +222,27 @@ class BlockTable:
     def as_dask(self, recipe: Recipe) -> Any:
         """Return what a recipe computes as a dask array."""
         return self.rows_of.as_dask(recipe)
+
+
+class CountedTable(BlockTable):
+    """The rows of positive weight of a table, by their numbers among these.
+
+    For what picks rows, such as the choice of landmarks; sums are asked of the table itself.
+    """
+
+    def __init__(self, table: BlockTable, weights: RowVector):
+        super().__init__(table.rows_of, table.view.feature_map)
+        self._table, self._counted = table, weights > 0
+        self.n_rows = int(np.count_nonzero(weights))
+        self.shape = (self.n_rows, table.shape[1])
+
+    def __getitem__(self, numbers: Any) -> np.ndarray:
+        """Return rows by their numbers among those of positive weight, or by a slice."""
+        if isinstance(numbers, slice):
+            numbers = np.arange(*numbers.indices(self.n_rows))
+        if self.n_rows < self._table.n_rows:
+            numbers = self._counted.first_beyond(np.asarray(numbers))
+        return self._table[numbers]
 
 
 class Chain:

@@ -1,31 +1,25 @@
-"""Bandwidth rules, similarities, their extensions and the check of precomputed matrices."""
+"""Named similarities: formulas, symmetries, extensions to new points, bad input."""
 
 import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from helpers.points import build, dense, points, quick, seeds
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsTransformer, kneighbors_graph
 
 from volmar import _memory, graphs
 from volmar.graphs import (
-    check_similarity,
     cosine_knn_similarity,
-    distance_range,
     gaussian_similarity,
     local_scaling_similarity,
     make_similarity,
-    mean_distance,
-    resolve_sigma,
-    rms_distance,
 )
 from volmar.graphs import local_scaling as local_scaling_module
 
-quick = settings(deadline=None, max_examples=25)
-seeds = st.integers(0, 2**32 - 1)
 RECIPES = [
     ("gaussian", {"sigma": "mean/2"}),
     ("local_scaling", {"n_neighbors": 4, "graph": "dense"}),
@@ -33,88 +27,6 @@ RECIPES = [
     ("cosine_knn", {"n_neighbors": 4}),
     ("cosine_knn", {"n_neighbors": 4, "mutual": True}),
 ]
-
-
-def points(seed, n=40, d=3):
-    return np.random.default_rng(seed).random((n, d))
-
-
-def dense(W):
-    return W.toarray() if sp.issparse(W) else W
-
-
-def build(affinity, params, X):
-    return dense(make_similarity(affinity, **params).build(X)[0])
-
-
-# Bandwidth rules
-
-
-@pytest.mark.parametrize("n", [2, 17, 1500])
-def test_distance_statistics_agree_with_all_pairs(n):
-    X = points(n, n=n, d=5) + 100.0
-    distances = pdist(X)
-    assert mean_distance(X) == pytest.approx(distances.mean(), rel=1e-10)
-    assert distance_range(X) == pytest.approx(distances.max() - distances.min(), abs=1e-6)
-    assert rms_distance(X) == pytest.approx(np.sqrt((cdist(X, X) ** 2).mean()), rel=1e-10)
-
-
-@pytest.mark.parametrize("statistic", [mean_distance, distance_range, rms_distance])
-def test_distance_statistics_take_sparse_and_float32(statistic):
-    X = points(0) * (points(1) > 0.5)
-    assert statistic(sp.csr_matrix(X)) == pytest.approx(statistic(X), rel=1e-7)
-    assert statistic(X.astype(np.float32)) == pytest.approx(statistic(X), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rule", "statistic", "factor"),
-    [
-        ("mean", mean_distance, 1.0),
-        ("mean/10", mean_distance, 0.1),
-        ("2*mean", mean_distance, 2.0),
-        (" 0.5 * mean / 2 ", mean_distance, 0.25),
-        ("4*rms", rms_distance, 4.0),
-        ("rms", rms_distance, 1.0),
-        ("0.3*range", distance_range, 0.3),
-        ("range/10", distance_range, 0.1),
-        ("1e-1*range", distance_range, 0.1),
-    ],
-)
-def test_sigma_rules(rule, statistic, factor):
-    X = points(0)
-    assert resolve_sigma(X, rule) == pytest.approx(factor * statistic(X))
-
-
-def test_sigma_numbers_pass_through():
-    assert resolve_sigma(points(0), 3) == 3.0
-    assert resolve_sigma(points(0), np.float32(0.5)) == 0.5
-
-
-@pytest.mark.parametrize(
-    "sigma",
-    [0, -1.0, np.nan, np.inf, True, None, "median", "mean*2", "0*mean", "mean/0", "mean/-2", "",
-     "__import__('os')", "mean+1", "1e999*mean", [1.0]],
-)  # fmt: skip
-def test_bad_sigma_is_named(sigma):
-    with pytest.raises(ValueError, match="sigma must be a positive number or a rule"):
-        resolve_sigma(points(0), sigma)
-    with pytest.raises(ValueError, match="sigma must be"):
-        make_similarity("gaussian", sigma=sigma)
-
-
-@pytest.mark.parametrize("rule", ["mean", "rms/2", "range"])
-@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
-def test_sigma_rule_on_constant_data(rule, wrap):
-    with pytest.raises(ValueError, match=r"same point\. Give sigma as a number"):
-        resolve_sigma(wrap(np.full((5, 2), 0.1)), rule)
-
-
-def test_range_of_two_points_is_refused():
-    with pytest.raises(ValueError, match="range of two points is zero"):
-        resolve_sigma([[0.0], [1.0]], "range")
-
-
-# Formulas
 
 
 def test_gaussian_formula():
@@ -175,9 +87,6 @@ def test_union_contains_the_mutual_graph_and_more():
     union, mutual = (cosine_knn_similarity(X, n_neighbors=5, mutual=m) for m in (False, True))
     assert mutual.nnz < 50 * 5 < union.nnz
     assert abs(union.multiply(mutual > 0) - mutual).max() == 0
-
-
-# Properties
 
 
 @pytest.mark.parametrize(("affinity", "params"), RECIPES)
@@ -254,9 +163,6 @@ def test_caller_arrays_are_left_alone():
     np.testing.assert_array_equal(X, before)
 
 
-# Duplicates and extreme widths
-
-
 @pytest.mark.parametrize("graph", ["dense", "knn"])
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
 def test_duplicates_take_the_distance_to_the_next_different_point(graph, wrap):
@@ -283,9 +189,6 @@ def test_extreme_widths_stay_finite(sigma, dtype):
     X = points(0, n=5).astype(dtype)
     expected = np.eye(5) if sigma < 1 else np.ones((5, 5))
     np.testing.assert_array_equal(gaussian_similarity(X, sigma=sigma), expected)
-
-
-# Extensions
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
@@ -371,9 +274,6 @@ def test_extension_keeps_the_training_dtype():
         assert extension.weights(points(1)).dtype == np.float32
 
 
-# Memory
-
-
 def test_dense_similarities_are_refused_before_they_are_allocated(monkeypatch):
     X = points(0, n=3000)
     monkeypatch.setattr(_memory, "available_memory", lambda: 3000 * 3000 * 8)
@@ -389,9 +289,6 @@ def test_extension_is_refused_before_it_is_allocated(monkeypatch, affinity, para
     monkeypatch.setattr(_memory, "available_memory", lambda: 100)
     with pytest.raises(MemoryError, match=r"40 new points to 40 training.*smaller batches"):
         extension(points(1))
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(("affinity", "params"), RECIPES)
@@ -450,9 +347,6 @@ def test_tiny_rows_have_a_cosine():
     )
 
 
-# make_similarity
-
-
 def test_unknown_names_list_the_valid_ones():
     with pytest.raises(ValueError, match="cosine_knn, nearest_neighbors; got 'rbf'"):
         make_similarity("rbf")
@@ -482,46 +376,3 @@ def test_neighbors_argument_reaches_the_search():
 
 def test_public_names_exist():
     assert all(hasattr(graphs, name) for name in graphs.__all__)
-
-
-# Precomputed similarities
-
-
-@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_matrix, sp.csr_array])
-def test_precomputed_is_used_as_given(wrap):
-    W = gaussian_similarity(points(0))
-    np.fill_diagonal(W, 3.0)
-    np.testing.assert_array_equal(dense(check_similarity(wrap(W))), W)
-
-
-def test_rounding_asymmetry_is_averaged_away():
-    W = gaussian_similarity(points(0))
-    W[2, 5] += 1e-12
-    for wrapped in (W, sp.csr_array(W)):
-        checked = dense(check_similarity(wrapped))
-        np.testing.assert_array_equal(checked, checked.T)
-        np.testing.assert_allclose(checked, W, rtol=1e-10)
-
-
-@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
-def test_bad_precomputed_matrices(wrap):
-    W = gaussian_similarity(points(0, n=600))
-    W[2, 5] += 0.25
-    with pytest.raises(ValueError, match=r"W\[2, 5\] and W\[5, 2\] differ by 0\.25.*0\.5 \* \(W"):
-        check_similarity(wrap(W))
-    with pytest.raises(ValueError, match=r"shape \(600, 3\)"):
-        check_similarity(wrap(W[:, :3]))
-    with pytest.raises(ValueError, match=r"smallest -0\.5.*nonnegative"):
-        check_similarity(wrap(np.array([[1.0, -0.5], [-0.5, 1.0]])))
-    with pytest.raises(ValueError, match="W contains NaN"):
-        check_similarity(wrap(np.array([[1.0, np.nan], [np.nan, 1.0]])))
-    with pytest.raises(ValueError, match="minimum of 2"):
-        check_similarity(wrap(np.array([[1.0]])))
-
-
-def test_check_leaves_a_messy_sparse_matrix_alone():
-    W = sp.csr_array(
-        (np.array([1.0, 1.0, 2.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2)
-    )
-    np.testing.assert_array_equal(check_similarity(W).toarray(), [[0.0, 2.0], [2.0, 0.0]])
-    assert W.nnz == 3

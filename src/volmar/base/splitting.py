@@ -1,0 +1,170 @@
+"""Splits of a clusterer for two: of a part of the rows, tested, started in a valley, merged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import has_fit_parameter
+
+from volmar._clones import silent_clone
+from volmar.base.numbering import cluster_order
+from volmar.base.recursion import RecursiveResult
+from volmar.base.tree import SplitTree
+from volmar.base.warn import warn_user
+from volmar.evidence import (
+    LINEAR,
+    HeldOutTest,
+    LinearCells,
+    held_out_test,
+    make_split,
+    merged_labels,
+    walk_candidate,
+)
+from volmar.solvers import Result, Status
+
+__all__ = [
+    "CellSplit",
+    "confirmed_split",
+    "fit_in_two",
+    "groups_test",
+    "merge_leaves",
+    "warn_of_tree",
+]
+
+# Clusters with a p-value up to this may be several, and are not merged.
+ONE_GROUP = 0.5
+# Share of the smaller side in which a fit may differ from the valley that it started from.
+NEAR = 0.1
+
+
+class CellSplit:
+    """A node of a tree that was split by `volmar.evidence.LinearCells`.
+
+    Attributes
+    ----------
+    cells : LinearCells
+        The cells.
+    labels_ : ndarray of shape (n,)
+        Sides of the rows of the node, 0 or 1.
+    result_ : Result
+        That of a split without an objective.
+    coef_, intercept_ : ndarray of shape (1, d) and (1,)
+        The hyperplane; only where there are two cells.
+    """
+
+    def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):
+        self.cells, self.labels_ = cells, labels
+        self.result_ = Result(objective=0.0)
+        if cells.sides.size == 2:
+            second = int(cells.sides[1])
+            self.coef_ = (cells.coef[second] - cells.coef[1 - second])[None, :]
+            self.intercept_ = cells.decision_function(np.zeros_like(self.coef_))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return scores of rows, positive on the second side."""
+        return self.cells.decision_function(X)
+
+
+def fit_in_two(model: Any, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
+    """Fit a copy of a clusterer for two to a part of the rows."""
+    copy = silent_clone(model).set_params(n_clusters=2, random_state=seed, **params)
+    if not has_fit_parameter(copy, "sample_weight"):
+        return copy.fit(X)
+    return copy.fit(X, sample_weight=weights)
+
+
+def groups_test(
+    model: Any, X: Any, weights: NDArray | None, level: float, seed: int
+) -> HeldOutTest:
+    """Test on held-out rows whether X has more than one group; a row counts once."""
+    if weights is not None:
+        X = X[np.flatnonzero(weights > 0)]
+    candidates = LINEAR
+    if not model._splits_by_hyperplanes():
+        candidates = (walk_candidate(lambda rows, s: model._fit_part(rows, None, s)),)
+    return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
+
+
+def confirmed_split(
+    model: Any, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
+) -> Any:
+    """Fit the split that held-out rows have confirmed.
+
+    Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
+    stays there, or else the cells on the two sides of the valley.
+    """
+    if not model._splits_by_hyperplanes():
+        return model._fit_part(X, weights, seed)
+    counted = X if weights is None else X[np.flatnonzero(weights > 0)]
+    by_direction = LINEAR[outcome.candidate].has_one_border
+    cells = make_split(counted, np.random.default_rng(seed), by_direction=by_direction)
+    if cells is None:
+        return None
+    sides = cells.predict(X)
+    if cluster_order(sides, weights, 2)[0] == 1:
+        cells = cells.swapped()
+        sides = cells.predict(X)
+    own = model._fit_from(X, weights, seed, sides)
+    if own is not None and _is_near(own.labels_, sides):
+        return own
+    return CellSplit(cells, sides)
+
+
+def _is_near(labels: NDArray, sides: NDArray) -> bool:
+    """Whether two splits differ in few rows, compared with the smaller side."""
+    apart = np.count_nonzero(labels.astype(bool) != sides.astype(bool))
+    smaller = min(np.count_nonzero(sides), np.count_nonzero(sides == 0))
+    return bool(min(apart, sides.size - apart) <= NEAR * smaller)
+
+
+def merge_leaves(
+    tree: SplitTree, X: Any, weights: NDArray | None, result: RecursiveResult
+) -> RecursiveResult:
+    """Give clusters of the tree one label where there is no valley between them.
+
+    Only those that look like one group themselves: the middle of several groups that were not
+    told apart has no valley towards the next one.
+    """
+    leaves = tree.leaves()
+    if len(leaves) < 3:
+        return result
+    apart = set(tree.siblings())
+    for one, other in combinations(leaves, 2):
+        if min(one.p_value, other.p_value) <= ONE_GROUP:
+            apart.add((int(one.label or 0), int(other.label or 0)))
+    counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
+    rng = np.random.default_rng(0)
+    new = merged_labels(X[counted], result.labels[counted], rng, apart=apart)
+    tree.relabel(new)
+    return replace(result, labels=new[result.labels])
+
+
+def warn_of_tree(
+    tree: SplitTree, result: RecursiveResult, n_clusters: Any, max_clusters: int | None
+) -> None:
+    """Warn of splits that are missing, or that ended early."""
+    n_found = tree.n_leaves
+    if not isinstance(n_clusters, str) and n_found < n_clusters:
+        reasons = {leaf.reason for leaf in tree.leaves()}
+        why = f"none of them can be split ({'; '.join(sorted(reasons))}). Lower n_clusters."
+        if "" in reasons:
+            why = "a callback ended the fit before the others were split off."
+        warn_user(
+            f"Found {n_found} clusters where n_clusters={n_clusters}: {why}", ConvergenceWarning
+        )
+    if result.n_left:
+        warn_user(
+            f"max_clusters={max_clusters} ended the splits, and {result.n_left} of the {n_found} "
+            "clusters could be split further (see tree_). Raise max_clusters, or leave it out."
+        )
+    if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
+        warn_user(
+            f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
+            f"{result.warnings[0]} All warnings are in result_.warnings.",
+            ConvergenceWarning,
+        )

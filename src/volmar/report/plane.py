@@ -1,0 +1,225 @@
+"""The scatter plot of a page: a sample of the rows in the plane that shows the split best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, svds
+
+from volmar._checks import fix_signs
+from volmar.report.drivers import MAX_DENSE, dense, linear_direction, sampled
+from volmar.report.outcome import Outcome
+from volmar.report.text import as_number, shortened
+
+__all__ = [
+    "MAX_POINTS",
+    "Plane",
+    "component_name",
+    "components",
+    "limits",
+    "plane",
+    "scatter",
+    "ticks",
+]
+
+# Rows that are drawn.
+MAX_POINTS = 3000
+# Below this many columns (or rows) principal components come from LAPACK.
+SMALL = 300
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Where a sample of the rows is drawn, and what the two axes are."""
+
+    rows: NDArray
+    x: NDArray
+    y: NDArray
+    names: tuple[str, str]
+    is_score: bool
+
+
+def plane(outcome: Outcome, lead: NDArray) -> Plane:
+    """Return the view in which the split is seen best: own direction, columns or components."""
+    n, d = outcome.X.shape
+    rows = sampled(n, MAX_POINTS, outcome.seed)
+    inside = outcome.X[rows]
+    names = [str(name) for name in outcome.feature_names]
+    coef = linear_direction(outcome)
+    two = outcome.k == 2 and np.ptp(lead) > 0
+    if d == 1:
+        jitter = np.random.default_rng(outcome.seed).uniform(-1.0, 1.0, rows.size)
+        return Plane(rows, dense(inside)[:, 0], jitter, (names[0], "spread at random"), False)
+    if d == 2 and (coef is None or not two):
+        points = dense(inside)
+        return Plane(rows, points[:, 0], points[:, 1], (names[0], names[1]), False)
+    inside, units = _without_units(outcome, inside)
+    if coef is not None and two:
+        rest, share = components(inside, 1, without=coef * units)
+        axes = ("Direction of the split (decision score)", _component("rest", share[0]))
+        return Plane(rows, lead[rows], rest[:, 0], axes, True)
+    if two:
+        points, share = components(inside, 1)
+        axes = ("Decision score", _component("rows", share[0]))
+        return Plane(rows, lead[rows], points[:, 0], axes, True)
+    points, share = components(inside, 2)
+    axes = (component_name(1, share[0]), component_name(2, share[1]))
+    return Plane(rows, points[:, 0], points[:, 1], axes, False)
+
+
+def _without_units(outcome: Outcome, X: Any) -> tuple[Any, NDArray]:
+    """Return rows in which no column counts by its unit, and what their columns are measured in.
+
+    Prepared columns stay as they are, and so do sparse ones, which are counts of one kind.
+    """
+    units = np.ones(X.shape[1])
+    if outcome.scales is not None or outcome.offsets is not None or sparse.issparse(X):
+        return X, units
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(axis=0)
+    usable = np.isfinite(spread) & (spread > 0)
+    units[usable] = spread[usable]
+    return X / units, units
+
+
+def _component(of: str, share: float) -> str:
+    return f"Main direction of the {of} ({100 * share:.0f} % of variance)"
+
+
+def component_name(number: int, share: float) -> str:
+    """Return the name of an axis."""
+    return f"Principal component {number} ({100 * share:.0f} % of variance)"
+
+
+def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray, NDArray]:
+    """Return the leading k principal components of rows, and their shares of the variance.
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Rows, dense or sparse; sparse ones are centred implicitly.
+    k : int
+        How many; columns of zeros stand for those that do not exist.
+    without : ndarray of shape (d,), optional
+        Direction that is taken out first.
+    """
+    n, d = X.shape
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    unit = None if without is None else without / np.linalg.norm(without)
+
+    def off(v: NDArray) -> NDArray:
+        v = np.ravel(v)
+        return v if unit is None else v - unit * (unit @ v)
+
+    if min(n, d) <= 2 * k or (min(n, d) <= SMALL and n * d <= MAX_DENSE):
+        Z = dense(X) - mean
+        Z = Z if unit is None else Z - np.outer(Z @ unit, unit)
+        total = float(np.einsum("ij,ij->", Z, Z))
+        left, values, _ = np.linalg.svd(Z, full_matrices=False)
+        left, values = left[:, :k], values[:k]
+    else:
+        operator = LinearOperator(
+            X.shape,
+            matvec=lambda v: X @ off(v) - mean @ off(v),
+            rmatvec=lambda u: off(X.T @ np.ravel(u) - mean * np.sum(u)),
+            dtype=np.float64,
+        )
+        start = np.random.default_rng(0).normal(size=min(n, d))
+        left, values, _ = svds(operator, k=k, v0=start)
+        left, values = left[:, ::-1], values[::-1]
+        square = X.multiply(X).sum() if sparse.issparse(X) else np.einsum("ij,ij->", X, X)
+        total = float(square) - n * float(mean @ mean)
+        if unit is not None:
+            along = X @ unit - mean @ unit
+            total -= float(along @ along)
+    points = np.zeros((n, k))
+    points[:, : values.size] = left * values
+    share = np.zeros(k)
+    if total > 0:
+        share[: values.size] = np.minimum(values**2 / total, 1.0)
+    return fix_signs(points), share
+
+
+def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list]:
+    """Return the drawing, in per cent of its width and height, and the points by themselves."""
+    view = plane(outcome, lead)
+    x, x_ticks, beyond_x = _on_axis(view.x, include=0.0 if view.is_score else None)
+    y, y_ticks, beyond_y = _on_axis(view.y)
+    rows = view.rows
+    distance = np.abs(lead[rows])
+    typical = float(np.median(np.abs(lead))) if outcome.k > 1 else 0.0
+    opacity = np.full(rows.size, 0.7)
+    if typical > 0:
+        opacity = 0.25 + 0.65 * np.minimum(distance / typical, 1.0)
+    groups: list[list[tuple[str, str, str]]] = [[] for _ in range(outcome.k)]
+    points: list[list[Any]] = []
+    for i, row in enumerate(rows):
+        at = (round(float(x[i]), 2), round(100 - float(y[i]), 2))
+        code = int(codes[row])
+        groups[code].append((f"{at[0]:g}", f"{at[1]:g}", f"{opacity[i]:.2f}".lstrip("0")))
+        score = as_number(float(lead[row])) if outcome.k > 1 else ""
+        points.append([*at, code, score, shortened(str(outcome.ids[row]))])
+    drawing = {
+        "groups": groups,
+        "x_ticks": x_ticks,
+        "y_ticks": [(round(100 - at, 3), text) for at, text in y_ticks],
+        "x_name": shortened(view.names[0]),
+        "y_name": shortened(view.names[1]),
+        "border": _position(0.0, view.x) if view.is_score else None,
+        "n_drawn": rows.size,
+        "n_beyond": int(np.sum(beyond_x | beyond_y)),
+        "radius": "small" if rows.size > 800 else "large",
+    }
+    return drawing, points
+
+
+def _range(values: NDArray, include: float | None) -> tuple[float, float]:
+    low, high = limits(values)
+    if include is not None:
+        low, high = min(low, include), max(high, include)
+    pad = 0.03 * (high - low)
+    return low - pad, high + pad
+
+
+def _position(value: float, values: NDArray) -> float:
+    low, high = _range(values, value)
+    return round(100 * (value - low) / (high - low), 2)
+
+
+def _on_axis(
+    values: NDArray, include: float | None = None
+) -> tuple[NDArray, list[tuple[float, str]], NDArray]:
+    low, high = _range(values, include)
+    at = 100 * (values - low) / (high - low)
+    beyond = (at < 0) | (at > 100)
+    marks = [
+        (round(100 * (tick - low) / (high - low), 3), as_number(tick, 6))
+        for tick in ticks(low, high)
+    ]
+    return np.clip(at, 0, 100), marks, beyond
+
+
+def limits(values: NDArray) -> tuple[float, float]:
+    """Return the range to draw: all, or the middle 98 % and as much again on either side."""
+    low, high = float(values.min()), float(values.max())
+    first, last = (float(v) for v in np.quantile(values, [0.01, 0.99]))
+    if last > first:
+        low, high = max(low, 2 * first - last), min(high, 2 * last - first)
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
+        width = max(abs(low), 1.0)
+        return low - width, high + width
+    return low, high
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers between two."""
+    rough = (high - low) / about
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * min((m for m in (1, 2, 5, 10) if m * power >= rough), default=10)
+    first = int(np.ceil(low / step - 1e-9))
+    last = int(np.floor(high / step + 1e-9))
+    return [float(f"{i * step:.10g}") for i in range(first, last + 1)]

@@ -1,0 +1,65 @@
+"""Numbers and names as the text of a page."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["as_count", "as_mean", "as_number", "as_percent", "listed", "shortened", "signed"]
+
+# Longest name or id that is shown whole.
+LONGEST = 120
+
+
+def as_count(value: float) -> str:
+    """Return a whole number with commas."""
+    return f"{int(value):,}"
+
+
+def as_number(value: float | None, digits: int = 3, *, pad: bool = False) -> str:
+    """Round to a few digits, with a true minus sign; a dash for what is no number.
+
+    `pad` keeps zeros at the end, so that the numbers of a column look alike.
+    """
+    if value is None or not np.isfinite(value):
+        return "–"
+    if value == 0 or abs(value) < 1e-12:
+        return "0"
+    if 1e-4 <= abs(value) < 1e7:
+        places = max(digits - 1 - int(np.floor(np.log10(abs(value)))), 0)
+        text = f"{value:,.{places}f}"
+        text = text if pad or "." not in text else text.rstrip("0").rstrip(".")
+    else:
+        text = f"{value:.{digits - 1}e}"
+    return text.replace("-", "−")
+
+
+def as_mean(value: float, spread: float) -> str:
+    """Return a mean with the decimals that its column's standard deviation is worth."""
+    if not 1e-7 < spread < 1e7 or abs(value) >= 1e7:
+        return as_number(value)
+    # From 2/3 on a spread counts as 1, so that standardised columns have the same decimals.
+    places = int(np.clip(2 - np.floor(np.log10(1.5 * spread)), 0, 9))
+    # Adding 0 turns -0.0 into 0.0.
+    return f"{round(value, places) + 0.0:,.{places}f}".replace("-", "−")
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text that no page breaks on."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def listed(words: list[str]) -> str:
+    """Return "a, b and c"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def as_percent(share: float) -> str:
+    """Return a share in per cent, with a decimal where it is small."""
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+
+
+def signed(value: float) -> str:
+    """Return a number of two digits with its sign."""
+    return ("+" if value > 0 else "") + as_number(value, 2, pad=True)

@@ -1,0 +1,168 @@
+"""More than two clusters: starts by k-means, and leaves of a tree refined by discriminants."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.base.splitting import CellSplit
+from volmar.metrics import separation_along
+from volmar.rows import Standardized, drawn_rows
+from volmar.separation.discriminants import pooled_separation, refine_clusters
+from volmar.separation.gep import RegularizedCorrelation, SeparationResult
+from volmar.separation.problem import SeparationRows
+from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.starts import has_one_unit
+
+__all__ = [
+    "hyperplane_in_valley",
+    "is_wide",
+    "k_means_labels",
+    "k_means_starts",
+    "refine_leaves",
+    "scaled",
+]
+
+# Rows and restarts of k-means, a start of more than two clusters.
+MEANS_ROWS, MEANS_STARTS = 4000, 3
+# Share of its rows that each cluster of "auto" keeps where all compete for all rows.
+KEPT = 0.8
+# With more columns than this, and than rows, clusters of "auto" are those of the tree.
+WIDE = 500
+# Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
+JUDGED_REG = 0.1
+
+
+def is_wide(X: Any) -> bool:
+    """Return whether the covariance matrix of the columns is much larger than the rows."""
+    return bool(X.shape[1] > max(X.shape[0], WIDE))
+
+
+def scaled(X: Any, scale: NDArray) -> Any:
+    """Return rows in other units, not moved: k-means does not depend on the origin."""
+    rows = X.multiply(scale).tocsr() if sparse.issparse(X) else X * scale
+    return rows.astype(X.dtype, copy=False)
+
+
+def k_means_labels(
+    X: Any, k: int, weights: NDArray | None, *, n_init: int, seed: int, chosen: Any = None
+) -> NDArray:
+    """Return the labels of k-means; with few different rows some of the k may be missing.
+
+    `chosen` are the rows that the centres are found from, all if it is None.
+    """
+    model = KMeans(k, n_init=n_init, random_state=seed)
+    with warnings.catch_warnings():
+        # The caller counts the clusters itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if chosen is None:
+            return model.fit_predict(X, sample_weight=weights)
+        few = None if weights is None else weights[chosen]
+        return model.fit(X[chosen], sample_weight=few).predict(X)
+
+
+def k_means_starts(X: Any, z: Standardized, k: int, seed: int) -> list[NDArray]:
+    """Return the labels of k-means on X as it is given, and on standardised rows.
+
+    Centres are those of a sample. A start with fewer than k clusters is left out, and so is the
+    second where all features have one unit.
+    """
+    weights = z.rows.weights
+    rng = np.random.default_rng(seed)
+    chosen = drawn_rows(X.shape[0], weights, MEANS_ROWS, rng)
+    seed = int(rng.integers(2**31 - 1))
+    starts: list[NDArray] = []
+    for own_units in (True, False):
+        if starts and has_one_unit(z):
+            break
+        rows = X if own_units else scaled(X, 1.0 / z.scale)
+        labels = k_means_labels(rows, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
+        if np.count_nonzero(np.bincount(labels, weights, k)) == k:
+            starts.append(labels.astype(np.int64))
+    return starts
+
+
+def refine_leaves(
+    rows: SeparationRows,
+    reg: float,
+    starts: Sequence[NDArray],
+    k: int,
+    *,
+    max_iter: int,
+    tol: float,
+    keeps: bool,
+) -> MultiwaySeparationResult | None:
+    """Let all clusters compete for all rows by their discriminants, and take the best start.
+
+    Parameters
+    ----------
+    rows : SeparationRows
+        The rows.
+    reg : float
+        Regularisation of the discriminants.
+    starts : sequence of ndarray of shape (n,)
+        Labels 0 to k - 1, first those of the leaves of a tree, whose numbers the clusters get.
+    k : int
+        Number of clusters.
+    max_iter, tol
+        Of `refine_clusters`.
+    keeps : bool
+        Whether the leaves are the answer where one would lose many of its rows.
+
+    Returns
+    -------
+    MultiwaySeparationResult or None
+        None where the leaves themselves are the answer.
+    """
+    z, leaves = rows.z, starts[0]
+    regularized = RegularizedCorrelation(z.correlation, reg)
+    found = [
+        refine_clusters(
+            z, regularized, labels, k, min_weight=rows.min_weight, max_iter=max_iter, tol=tol
+        )
+        for labels in starts
+    ]
+    results = [result for result in found if result.history]
+    if not results or (keeps and not _are_kept(leaves, results[0].labels, k)):
+        return None
+    judge = RegularizedCorrelation(z.correlation, JUDGED_REG)
+    best = max(results, key=lambda one: pooled_separation(z, judge, one.labels, k))
+    return best.renumbered(_matched(leaves, best.labels, z.rows.weights, k))
+
+
+def _are_kept(labels: NDArray, refined: NDArray, k: int) -> bool:
+    """Whether each of k clusters still has most of its rows, and few others."""
+    both = np.bincount(labels[labels == refined], minlength=k)
+    larger = np.maximum(np.bincount(labels, minlength=k), np.bincount(refined, minlength=k))
+    return bool((both >= KEPT * larger).all())
+
+
+def _matched(leaves: NDArray, labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+    """Return for each of k leaves of the tree the cluster that has most of its rows."""
+    shared = np.bincount(leaves * k + labels, weights, minlength=k * k).reshape(k, k)
+    return linear_sum_assignment(shared, maximize=True)[1]
+
+
+def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> SeparationResult:
+    """Return the result of a hyperplane that lies in a valley, and not at the bound's best.
+
+    The bound prefers clusters of equal size, and would leave a small one.
+    """
+    normal = split.coef_[0]
+    w = (normal * z.scale)[z.kept]
+    labels = split.labels_.astype(bool)
+    return SeparationResult(
+        objective=-separation_along(z.scores(w), labels, z.rows.weights),
+        labels=labels,
+        w=w,
+        threshold=-float(split.intercept_[0]) - float(normal @ z.mean),
+        reg=reg,
+    )
