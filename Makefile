@@ -11,8 +11,8 @@ NAME   ?=
 QUICK  := $(addprefix tests/, \
   base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py datasets \
   diagnostics/test_describe_clusters.py evidence/test_evidence.py graphs margin/test_margin_engine.py metrics models \
-  operators plots report/test_cluster_report.py rows/test_rows.py separation/test_mspc.py solvers \
-  table_clusterer/test_table_clusterer.py tables/test_tables_read.py volume/test_volume_solvers.py test_house.py) \
+  operators plots report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_mspc.py solvers \
+  table_clusterer/test_table_clusterer.py tables/test_tables_read.py volume/test_alternation.py volume/test_sqp.py test_house.py) \
   reproduction/tests/test_paper_verdict.py
 
 .PHONY: demo test quick coverage oldest lint bench house docs reproduce reproduction clean

@@ -13,7 +13,7 @@ import volmar
 
 # Folders of a person's machine (a made-up /home/me is none), and hosts of package registries.
 OF_A_MACHINE = re.compile(
-    r"(?<![\w.])/(?:work|root|home(?!/me/)|Users|opt|mnt)/[\w.]|\b[A-Z]:\\\\?Users\b"
+    r"(?<![\w.])/(?:work|root|home(?!/me\b)|Users|opt|mnt)/[\w.]|\b[A-Z]:\\\\?Users\b"
 )
 OF_A_REGISTRY = re.compile(r"\b(?:pypi|pythonhosted|anaconda)\.(?:org|com|io)\b")
 
