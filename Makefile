@@ -9,11 +9,14 @@ NAME   ?=
 
 # What make quick runs: the cheap tests of every room, less than 90 seconds on two cores.
 QUICK  := $(addprefix tests/, \
-  base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py datasets \
-  diagnostics/test_describe_clusters.py evidence/test_evidence.py graphs margin/test_margin_engine.py metrics models \
-  operators plots report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_mspc.py solvers \
-  table_clusterer/test_table_clusterer.py tables/test_tables_read.py volume/test_alternation.py volume/test_sqp.py test_house.py) \
-  reproduction/tests/test_paper_verdict.py
+  base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
+  diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py graphs margin/test_cpmmc.py \
+  margin/test_margin_engine.py metrics/test_metrics.py models/test_models.py operators/test_operators.py plots \
+  report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_minimax_probability_machine.py \
+  separation/test_mspc.py solvers/test_cutting_plane_qp.py solvers/test_minimax_probability.py \
+  table_clusterer/test_table_clusterer.py tables/test_preparation.py tables/test_tables_read.py volume/test_alternation.py \
+  volume/test_sqp.py test_house.py test_map.py test_repository.py) \
+  reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
 
 .PHONY: demo test quick coverage oldest lint bench house docs reproduce reproduction clean
 
