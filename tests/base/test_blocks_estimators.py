@@ -18,7 +18,7 @@ from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.base import Clusterer
 from volmar.distributed import checkpoint, report_passes
 from volmar.metrics import clustering_error
-from volmar.rows import as_beside, as_rows, as_table, is_dask, standardized
+from volmar.rows import as_beside, as_rows, as_table, constant_vector, is_dask, standardized
 from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
 from volmar.table_clusterer import clusterer_names
 
@@ -699,7 +699,7 @@ def test_labels_of_a_cut_are_those_that_were_counted(kind, dtype):
 
 def test_scans_without_a_cut():
     z = standardized(as_rows(X))
-    labels = z.rows.full(False, bool)
+    labels = constant_vector(z.rows, False, bool)
     scan = HistogramScan(z, 0.6 * len(X))
     assert scan.cut(np.ones(4), labels, 1.0).kappa2 == -np.inf
     assert scan.cut(np.zeros(4), labels, 1.0).kappa2 == -np.inf

@@ -44,6 +44,10 @@ def test_objective_falls_to_a_fixed_point(seed):
     assert set(result.labels) == set(range(k))
     exact = cost(problem.K, result.labels, problem.weights)
     assert result.objective == pytest.approx(exact, abs=1e-9)
+    checked = result.check(problem)
+    assert checked.objective == pytest.approx(result.objective, rel=1e-9, abs=1e-9)
+    assert checked.is_stationary(0.0)
+    assert not checked.is_certified(1.0)  # no bound says how far from the best labels it is
     again = kernel_kmeans(problem, result.labels, k)
     np.testing.assert_array_equal(again.labels, result.labels)
 

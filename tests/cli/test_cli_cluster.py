@@ -353,13 +353,13 @@ def test_labels_by_the_suffix_of_the_file(invoke, people, tmp_path, suffix):
 
 
 def test_settings():
-    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
+    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "each_row=true"]
     assert parse_settings(given) == {
         "C": 2,
         "kernel": "rbf",
         "anneal": (1.2, 3),
         "init": None,
-        "row_balance": True,
+        "each_row": True,
     }
 
 

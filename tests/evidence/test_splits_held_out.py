@@ -2,51 +2,26 @@
 
 import numpy as np
 import pytest
+from helpers.groups import groups, outcome, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import combine_pvalues
-from sklearn.cluster import KMeans
-from sklearn.datasets import make_moons
-from sklearn.metrics import adjusted_rand_score
 
-from volmar import SoftLabelMVC
 from volmar.evidence import (
     DIRECTION,
-    LINEAR,
-    Border,
     Candidate,
     combine_p_values,
-    fitted_border,
-    held_out_test,
-    walk_candidate,
 )
 from volmar.evidence.modes.humps import HumpTest
 from volmar.evidence.splits import held_out as module
-from volmar.evidence.splits.curved import MOST_WALKS
 from volmar.evidence.splits.held_out import PAIR, fisher_p_value
-
-
-def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):
-    """Normal rows; the first share of them is moved along the second feature."""
-    X = np.random.default_rng(seed).normal(size=(n, d))
-    X[: round(share * n), 1] += distance
-    return X
-
-
-def ring(n=400, seed=0, noise=0.1):
-    rng = np.random.default_rng(seed)
-    angle = rng.uniform(0, 2 * np.pi, n)
-    return np.column_stack([np.cos(angle), np.sin(angle)]) + noise * rng.normal(size=(n, 2))
-
-
-def outcome(X, candidates=LINEAR, seed=0, **options):
-    options = {"level": 0.05, **options}
-    return held_out_test(X, candidates, rng=np.random.default_rng(seed), **options)
 
 
 class Axis:
     """Scores by one column."""
+
+    most_rows = None
 
     def __init__(self, column, sign=1.0):
         self.column, self.sign = column, sign
@@ -100,6 +75,8 @@ def test_seen_and_held_out_rows_never_overlap(n, convert):
     seen, scored = [], []
 
     class Recorder:
+        most_rows = None
+
         def scores(self, rows):
             dense = rows.toarray() if sparse.issparse(rows) else rows
             scored.append(dense[:, 0])
@@ -129,7 +106,7 @@ def test_the_search_sees_the_rows_of_its_half_only():
 
     def learn(half, rng):
         found = DIRECTION.learn(half, np.random.default_rng(0))
-        learnt.append(found.w)
+        learnt.append(found.scores(np.eye(4)))
         return found
 
     order = np.random.default_rng(3).permutation(200)
@@ -445,110 +422,3 @@ def test_a_small_group_is_found():
         for s in range(10)
     )
     assert found >= 8
-
-
-# ---------------------------------------------------------------------- curved borders
-
-
-def two_rings(seed=0):
-    rng = np.random.default_rng(seed)
-    return np.vstack([ring(200, seed, 0.05), 3.0 * ring(200, seed + 99, 0.02)])[
-        rng.permutation(400)
-    ]
-
-
-def test_a_walk_is_learnt_on_the_seen_rows():
-    seen = []
-
-    class Radius:
-        def __init__(self, rows):
-            self.labels_ = (np.linalg.norm(rows, axis=1) > 2).astype(int)
-
-    def fit(rows, seed):
-        seen.append((rows.shape, seed))
-        return Radius(rows)
-
-    found = outcome(two_rings(), [walk_candidate(fit)], n_splits=1)
-    assert found.p_value <= 0.05
-    assert [shape for shape, _ in seen] == [(200, 2)] * 2
-    assert seen[0][1] != seen[1][1]
-    inner = np.linalg.norm(two_rings(), axis=1) < 2
-    side = found.scores > 0
-    assert max(np.mean(side == inner), np.mean(side != inner)) > 0.95
-
-
-def test_a_half_that_cannot_be_fitted_counts_against_the_split():
-    def refuse(rows, seed):
-        raise ValueError
-
-    found = outcome(groups(100), [walk_candidate(refuse)])
-    assert found.p_value == 1.0
-    assert found.separation == 0.0
-
-
-def test_a_walk_of_noise_is_no_split():
-    def fit(rows, seed):
-        return KMeans(2, n_init=1, random_state=seed).fit(rows)
-
-    rejected = 0
-    for seed in range(10):
-        X = np.random.default_rng(seed).normal(size=(300, 3))
-        rejected += outcome(X, [walk_candidate(fit)], seed=seed).p_value <= 0.05
-    assert rejected <= 2
-    assert outcome(groups(300), [walk_candidate(fit)]).p_value <= 0.05
-
-
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_the_border_of_two_clusters(convert):
-    """Noise belongs to neither; distances are positive on the second side."""
-    X = groups(200, distance=10.0)
-    labels = np.where(np.arange(200) < 100, 7, 3)
-    labels[5] = -1
-    rng = np.random.default_rng(0)
-    border = fitted_border(labels, convert(X), np.zeros(4), rng, name="Some")
-    assert isinstance(border, Border)
-    distances = border.distances(X)
-    np.testing.assert_array_equal(distances[labels >= 0] > 0, (labels == 7)[labels >= 0])
-    far = fitted_border(
-        labels, convert(X), np.zeros(4), rng, name="Some", transform=lambda rows: 5.0 * rows
-    )
-    np.testing.assert_allclose(far.distances(5.0 * X), 5.0 * distances, rtol=1e-6)
-
-
-def test_three_clusters_have_no_border():
-    X = groups(60)
-    with pytest.raises(ValueError, match=r"estimator Some found 3 clusters.*Use n_clusters=2"):
-        fitted_border(np.arange(60) % 3, X, np.zeros(4), np.random.default_rng(0), name="Some")
-
-
-def test_many_rows_in_many_dimensions_do_not_make_a_curved_valley():
-    """Walks that start near the border lead sideways: only so many rows are asked."""
-    rejected = 0
-    for seed in range(3):
-        draw = np.random.default_rng(60 + seed)
-        X = draw.normal(size=(4000, 10))
-        candidate = walk_candidate(lambda rows, s: KMeans(2, n_init=1, random_state=s).fit(rows))
-        found = held_out_test(X, (candidate,), level=0.05, rng=draw)
-        assert found.scores.shape == (MOST_WALKS,)
-        assert found.sides.shape == (2, MOST_WALKS)
-        rejected += found.p_value <= 0.05
-    assert rejected == 0
-
-
-def test_a_sample_of_walks_sees_a_gap():
-    X, y = make_moons(3000, noise=0.08, random_state=0)
-    model = SoftLabelMVC("auto", random_state=0).fit(X)
-    assert model.tree_.n_leaves == 2
-    assert adjusted_rand_score(y, model.labels_) > 0.98
-
-
-def test_groups_in_more_columns_than_rows():
-    """In as many dimensions as rows every split looks perfect, so fewer are searched."""
-    rng = np.random.default_rng(3)
-    y = np.arange(120) % 3
-    X = rng.normal(size=(120, 1500))
-    X[:, :300] += rng.normal(size=(3, 300))[y]
-    outcome = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
-    assert outcome.p_value <= 0.05
-    noise = rng.normal(size=(120, 1500))
-    assert held_out_test(noise, LINEAR, level=0.05, rng=np.random.default_rng(0)).p_value > 0.05

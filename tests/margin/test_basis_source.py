@@ -9,13 +9,13 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 
+from volmar.margin.engine.cut_pool import CutPool
 from volmar.margin.engine.descent import maximise_margin
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.working_set import WorkingCuts
 from volmar.margin.feature_space import basis_search
-from volmar.margin.feature_space.basis_source import BasisSource
-from volmar.margin.feature_space.sources import KernelSource
+from volmar.margin.feature_space.basis import BasisSpace
+from volmar.margin.feature_space.kernel import KernelSpace
 
 KINDS = ["split", "single"]
 
@@ -55,7 +55,7 @@ def fit(source, y, C=2.0, shares=None, **options):
 
 def share_caught(source, X, y, gamma):
     """Length of the projection of the cut of all rows over its length."""
-    exact = KernelSource(rbf_kernel(X, gamma=gamma))
+    exact = KernelSpace(rbf_kernel(X, gamma=gamma))
     whole = exact.vector(y / y.size)
     caught = source.vector(y / y.size)
     return float(np.sqrt(source.inner(caught, [caught])[0] / exact.inner(whole, [whole])[0]))
@@ -68,8 +68,8 @@ def test_projections_are_those_of_the_explicit_expansion(kind, weighted):
     shares = np.random.default_rng(1).random(y.size) if weighted else np.ones(y.size)
     shares /= shares.sum()
     gamma = 0.2
-    source = BasisSource(
-        X, gamma=gamma, shares=shares if weighted else None, basis=kind, random_state=0
+    source = BasisSpace(
+        X, gamma=gamma, weights=shares if weighted else None, basis=kind, random_state=0
     )
     cuts = [y * shares * (np.random.default_rng(k).random(y.size) < 0.6) for k in range(4)]
     projections = [source.vector(v) for v in cuts]
@@ -93,7 +93,7 @@ def test_projections_are_those_of_the_explicit_expansion(kind, weighted):
 
 def test_earlier_cuts_are_projected_onto_later_vectors():
     X, y = two_clouds()
-    source = BasisSource(X, gamma=0.5, random_state=0)
+    source = BasisSpace(X, gamma=0.5, random_state=0)
     first = source.vector(cut_of(y, 1.0))
     before, version = source.inner(first, [first])[0], source.version
     w = source.combination([first], np.ones(1))
@@ -113,11 +113,11 @@ def test_earlier_cuts_are_projected_onto_later_vectors():
 def test_two_vectors_catch_what_one_cannot(ratio, least):
     X, y = digits()
     gamma = gamma_of(X, ratio)
-    split = share_caught(BasisSource(X, gamma=gamma, random_state=0), X, y, gamma)
-    single = BasisSource(X, gamma=gamma, basis="single", random_state=0)
+    split = share_caught(BasisSpace(X, gamma=gamma, random_state=0), X, y, gamma)
+    single = BasisSpace(X, gamma=gamma, basis="single", random_state=0)
     assert least < split <= 1.0
     assert share_caught(single, X, y, gamma) < split - 0.02
-    more = BasisSource(X, gamma=gamma, n_basis=3, random_state=0, min_gain=0.0)
+    more = BasisSpace(X, gamma=gamma, n_basis=3, random_state=0, min_gain=0.0)
     assert share_caught(more, X, y, gamma) > split
     assert more.version == 6
 
@@ -125,7 +125,7 @@ def test_two_vectors_catch_what_one_cannot(ratio, least):
 def test_a_vector_of_one_cut_is_a_fixed_point_of_mean_shift():
     X, y = digits()
     gamma = gamma_of(X, 0.5)
-    source = BasisSource(X, gamma=gamma, random_state=0)
+    source = BasisSpace(X, gamma=gamma, random_state=0)
     source.vector(y / y.size)
     for b, side in zip(source.vectors, (y > 0, y < 0), strict=True):
         k = rbf_kernel(X[side], b[None], gamma=gamma)[:, 0]
@@ -135,7 +135,7 @@ def test_a_vector_of_one_cut_is_a_fixed_point_of_mean_shift():
 @pytest.mark.parametrize("signs", ["positive", "mixed"])
 def test_searches_never_lower_the_field(signs, monkeypatch):
     X, y = two_clouds(n=80)
-    source = BasisSource(X, gamma=0.5, random_state=0)
+    source = BasisSpace(X, gamma=0.5, random_state=0)
     pilot = source._pilot
     r = np.abs(y) if signs == "positive" else y + 0.1
     field = pilot.field(r / y.size)
@@ -157,7 +157,7 @@ def test_the_divergence_of_algorithm_4_is_caught_and_counted():
     reach = np.linalg.norm(X - centre, axis=1).max() + 3 / np.sqrt(2 * gamma)
     diverged = []
     for seed in range(12):
-        source = BasisSource(X, gamma=gamma, basis="single", random_state=seed)
+        source = BasisSpace(X, gamma=gamma, basis="single", random_state=seed)
         a = source.vector(y / y.size)
         diverged.append(source.n_diverged)
         assert np.isfinite(source.vectors).all()
@@ -165,7 +165,7 @@ def test_the_divergence_of_algorithm_4_is_caught_and_counted():
         assert source.inner(a, [a])[0] > 0
     assert sum(count > 0 for count in diverged) >= 4
     assert max(diverged) <= 1 + basis_search.MAX_RESTARTS
-    split = BasisSource(X, gamma=gamma, random_state=0)
+    split = BasisSpace(X, gamma=gamma, random_state=0)
     split.vector(y / y.size)
     assert split.n_diverged == 0
 
@@ -174,7 +174,7 @@ def test_the_best_point_seen_is_the_last_resort(monkeypatch):
     # Between two equal points with opposite signs the field of eq. 47 vanishes.
     X, y = np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0])
     monkeypatch.setattr(basis_search, "N_AVERAGED", 2)
-    source = BasisSource(X, gamma=0.01, basis="single", random_state=0)
+    source = BasisSpace(X, gamma=0.01, basis="single", random_state=0)
     source.vector(y / 2)
     assert source.n_diverged == 1 + basis_search.MAX_RESTARTS
     assert np.isfinite(source.vectors).all()
@@ -185,7 +185,7 @@ def test_sparse_rows_are_those_of_the_dense_ones(kind):
     X, y = two_clouds(seed=3)
     X = np.where(np.abs(X) > 0.6, X, 0.0)
     sources = [
-        BasisSource(rows, gamma=0.3, basis=kind, random_state=0)
+        BasisSpace(rows, gamma=0.3, basis=kind, random_state=0)
         for rows in (X, sparse.csr_array(X))
     ]
     results = [fit(source, y) for source in sources]
@@ -203,7 +203,7 @@ def test_float32_is_near_float64(offset):
     X = (X + offset).astype(np.float32).astype(np.float64)
     results = {}
     for dtype in (np.float32, np.float64):
-        source = BasisSource(X.astype(dtype), gamma=0.1, random_state=0)
+        source = BasisSpace(X.astype(dtype), gamma=0.1, random_state=0)
         found = fit(source, y)
         assert found.scores.dtype == source.scores(found.normal).dtype == dtype
         results[dtype] = found
@@ -219,8 +219,8 @@ def test_float32_is_near_float64(offset):
 
 def test_rows_far_from_the_origin_lose_nothing():
     X, y = two_clouds()
-    near = BasisSource(X, gamma=0.3, random_state=0)
-    away = BasisSource(X + 1e5, gamma=0.3, random_state=0)
+    near = BasisSpace(X, gamma=0.3, random_state=0)
+    away = BasisSpace(X + 1e5, gamma=0.3, random_state=0)
     assert near.offset is None
     assert away.offset is not None
     a, b = (fit(source, y) for source in (near, away))
@@ -236,8 +236,8 @@ def test_a_weight_of_two_is_a_row_given_twice():
     copies[:2] = 1
     twice, labels = np.repeat(X, copies, axis=0), np.repeat(y, copies)
     shares = copies / copies.sum()
-    one = BasisSource(X, gamma=0.3, shares=shares, max_basis=40, random_state=0)
-    two = BasisSource(twice, gamma=0.3, max_basis=40, random_state=0)
+    one = BasisSpace(X, gamma=0.3, weights=shares, max_basis=40, random_state=0)
+    two = BasisSpace(twice, gamma=0.3, max_basis=40, random_state=0)
     # The same starts: they are drawn by row number.
     one._pilot.starts, two._pilot.starts = (X[copies > 0][:5] for _ in range(2))
     for source in (one, two):
@@ -253,7 +253,7 @@ def test_duplicated_and_nearly_duplicated_rows(kind):
     X, y = two_clouds(n=40)
     X = np.vstack([X, X, X + 1e-9])
     y = np.tile(y, 3)
-    source = BasisSource(X, gamma=0.05, basis=kind, min_gain=0.0, random_state=0)
+    source = BasisSpace(X, gamma=0.05, basis=kind, min_gain=0.0, random_state=0)
     source.add(X)
     assert source.version < 60
     cuts = [source.vector(cut_of(y, share, seed)) for seed, share in enumerate([1, 0.5, 0.2])]
@@ -265,14 +265,14 @@ def test_duplicated_and_nearly_duplicated_rows(kind):
 
 def test_constant_rows_and_one_sided_labels_have_no_margin():
     y = np.array([1.0, -1.0, 1.0, -1.0])
-    source = BasisSource(np.ones((4, 2)), gamma=1.0, random_state=0)
+    source = BasisSpace(np.ones((4, 2)), gamma=1.0, random_state=0)
     a = source.vector(y / 4)
     np.testing.assert_allclose(source.scores(a), 0.0, atol=1e-15)
     X, _ = two_clouds(n=30)
-    source = BasisSource(X, gamma=1.0, random_state=0)
+    source = BasisSpace(X, gamma=1.0, random_state=0)
     a = source.vector(np.full(30, 1 / 30))
     assert source.inner(a, [a])[0] < 1e-15
-    nothing = BasisSource(X, gamma=1.0, random_state=0)
+    nothing = BasisSpace(X, gamma=1.0, random_state=0)
     empty = nothing.vector(np.zeros(30))
     np.testing.assert_array_equal(nothing.scores(empty), 0.0)
     np.testing.assert_array_equal(nothing.expansion(empty)(X), 0.0)
@@ -280,7 +280,7 @@ def test_constant_rows_and_one_sided_labels_have_no_margin():
 
 def test_the_expansion_gives_the_scores_of_the_training_rows():
     X, y = two_clouds(n=300)
-    source = BasisSource(X, gamma=0.2, random_state=0)
+    source = BasisSpace(X, gamma=0.2, random_state=0)
     found = fit(source, y)
     f = source.expansion(found.normal)
     assert f.vectors.shape == (source.version, X.shape[1])
@@ -291,7 +291,7 @@ def test_the_expansion_gives_the_scores_of_the_training_rows():
 
 def test_a_full_basis_asks_for_no_further_pass():
     X, y = two_clouds()
-    source = BasisSource(X, gamma=0.5, max_basis=3, random_state=0)
+    source = BasisSpace(X, gamma=0.5, max_basis=3, random_state=0)
     cuts = [source.vector(cut_of(y, 0.5, seed)) for seed in range(5)]
     assert source.version == source.n_passes == len(source.vectors) == 3
     assert gram(source, cuts).shape == (5, 5)
@@ -304,9 +304,9 @@ def test_searches_on_a_sample_catch_as_much(monkeypatch):
     X, y = two_clouds(n=3000)
     gamma = gamma_of(X, 0.7)
     monkeypatch.setattr(basis_search, "PILOT_ROWS", 400)
-    some = BasisSource(X, gamma=gamma, random_state=0)
+    some = BasisSpace(X, gamma=gamma, random_state=0)
     monkeypatch.setattr(basis_search, "PILOT_ROWS", 3000)
-    every = BasisSource(X, gamma=gamma, random_state=0)
+    every = BasisSpace(X, gamma=gamma, random_state=0)
     assert some._pilot.index.size == 400
     lengths = []
     for source in (some, every):
@@ -317,22 +317,22 @@ def test_searches_on_a_sample_catch_as_much(monkeypatch):
     np.testing.assert_allclose(lengths[0], lengths[1], rtol=0.02)
     shares = np.where(np.arange(3000) < 30, 0.02, 0.4 / 2970)
     monkeypatch.setattr(basis_search, "PILOT_ROWS", 400)
-    heavy = BasisSource(X, gamma=gamma, shares=shares, random_state=0)
+    heavy = BasisSpace(X, gamma=gamma, weights=shares, random_state=0)
     assert np.isin(np.arange(30), heavy._pilot.index).mean() > 0.9
     np.testing.assert_allclose(heavy._pilot.restricted(shares).sum(), 1.0, atol=0.1)
 
 
 def test_the_gram_matrix_of_the_working_set_follows_the_basis():
     X, y = two_clouds()
-    problem = MarginProblem(BasisSource(X, gamma=0.5, random_state=0), HingeLoss())
-    cuts = WorkingCuts(problem)
+    problem = MarginProblem(BasisSpace(X, gamma=0.5, random_state=0), HingeLoss())
+    cuts = CutPool(problem)
     rng = np.random.default_rng(0)
     for share in (1.0, 0.5, 0.2):
         chosen = rng.random(y.size) < share
         violated = HingeLoss().violated(y, np.where(chosen, 0.0, y), 0.5)
         cuts.add(problem.cut(y, violated))
         vectors = [cut.a for cut in cuts.cuts]
-        np.testing.assert_allclose(cuts.gram, gram(problem.source, vectors), rtol=1e-12)
+        np.testing.assert_allclose(cuts.gram, gram(problem.space, vectors), rtol=1e-12)
 
 
 @pytest.mark.parametrize("C", [1.5, 5.0])
@@ -341,11 +341,11 @@ def test_with_all_rows_as_basis_the_engine_finds_what_the_kernel_matrix_gives(C)
     X, y = X[:120], y[:120]
     gamma = gamma_of(X, 0.4)
     start = np.where(X @ np.random.default_rng(0).normal(size=64) > 0, 1.0, -1.0)
-    source = BasisSource(X, gamma=gamma, max_basis=120, random_state=0)
+    source = BasisSpace(X, gamma=gamma, max_basis=120, random_state=0)
     source.add(X)
     assert source.version == 120
     ours = fit(source, start, C=C, tol=1e-4)
-    exact = fit(KernelSource(rbf_kernel(X, gamma=gamma)), start, C=C, tol=1e-4)
+    exact = fit(KernelSpace(rbf_kernel(X, gamma=gamma)), start, C=C, tol=1e-4)
     np.testing.assert_allclose(ours.objective, exact.objective, rtol=1e-5)
     np.testing.assert_array_equal(ours.labels, exact.labels)
 
@@ -354,7 +354,7 @@ def test_with_all_rows_as_basis_the_engine_finds_what_the_kernel_matrix_gives(C)
 def test_the_bound_holds_for_every_hyperplane_in_the_span(kind):
     X, y = digits()
     gamma, C, tau = gamma_of(X, 1.0), 2.0, 0.05
-    source = BasisSource(X, gamma=gamma, basis=kind, random_state=0)
+    source = BasisSpace(X, gamma=gamma, basis=kind, random_state=0)
     start = np.where(X @ np.random.default_rng(0).normal(size=64) > 0, 1.0, -1.0)
     found = maximise_margin(MarginProblem(source, HingeLoss(), tau=tau), start, C=C)
     assert found.status.ok
@@ -378,7 +378,7 @@ def test_the_bound_holds_for_every_hyperplane_in_the_span(kind):
 def test_one_cut_of_all_rows_is_the_paper_at_large_scale():
     # At C = 1 only c = 1 has weight: SKMMC with eta = 1.
     X, y = digits()
-    source = BasisSource(X, gamma=gamma_of(X, 1.0), random_state=0)
+    source = BasisSpace(X, gamma=gamma_of(X, 1.0), random_state=0)
     problem = MarginProblem(source, HingeLoss(), tau=0.0)
     found = maximise_margin(problem, y, C=1.0)
     assert found.status.ok
@@ -400,4 +400,4 @@ def test_one_cut_of_all_rows_is_the_paper_at_large_scale():
 )
 def test_bad_parameters(options, message):
     with pytest.raises(ValueError, match=message):
-        BasisSource(np.eye(3), **{"gamma": 1.0, **options})
+        BasisSpace(np.eye(3), **{"gamma": 1.0, **options})

@@ -11,15 +11,15 @@ from scipy import sparse
 from sklearn.metrics import normalized_mutual_info_score, rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
+from volmar.margin.engine.cut_pool import IDLE_FOR, CutPool
 from volmar.margin.engine.descent import maximise_margin
 from volmar.margin.engine.losses import HingeLoss, Violated
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside, relabelling_outside
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.working_set import IDLE_FOR, WorkingCuts
-from volmar.margin.feature_space.sources import KernelSource, LinearSource
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
 from volmar.metrics import pair_f_measure
-from volmar.rows import as_rows
 from volmar.solvers import Status
 
 # The balance boxes of the problem: half width and unit.
@@ -52,10 +52,10 @@ def make(X, kind="linear", weights=None, **options):
     if kind == "rbf" and options.get("balance") == "absolute":
         options["tau"] /= 30  # these scores are small, and rows must stay on both sides
     if kind == "linear":
-        source, Z = LinearSource(as_rows(X, sample_weight=weights)), X - p @ X
+        source, Z = LinearSpace(X, weights), X - p @ X
     else:
         K = rbf_kernel(X, gamma=0.2)
-        source, Z = KernelSource(K, shares), centred_factor(K, p)
+        source, Z = KernelSpace(K, shares), centred_factor(K, p)
     return MarginProblem(source, HingeLoss(shares), **options), Z, p
 
 
@@ -91,7 +91,7 @@ def test_relabelling_by_sign_never_raises_the_hinge(f, seed, rho):
     rng = np.random.default_rng(seed)
     f = np.array(f)
     y = rng.choice([-1.0, 1.0], f.size)
-    problem = MarginProblem(KernelSource(np.eye(f.size)), HingeLoss())
+    problem = MarginProblem(KernelSpace(np.eye(f.size)), HingeLoss())
     for loss in (HingeLoss(), HingeLoss(rng.dirichlet(np.ones(f.size)))):
         relabelled = loss.violated(problem.labels(f), f, rho).xi
         assert relabelled <= loss.violated(y, f, rho).xi + 1e-15
@@ -127,10 +127,10 @@ def test_sources_are_the_centred_rows(rng, kind, weighted):
     p = shares_of(len(X), weights)
     Z = X - p @ X
     if kind == "kernel":
-        source = KernelSource(X @ X.T, p if weighted else None)
+        source = KernelSpace(X @ X.T, p if weighted else None)
     else:
         rows = {"dense": X, "csr": sparse.csr_array(X), "float32": X.astype(np.float32)}[kind]
-        source = LinearSource(as_rows(rows, sample_weight=weights))
+        source = LinearSpace(rows, weights)
     tol = 1e-5 if kind == "float32" else 1e-11
     v = rng.standard_normal((3, len(X)))
     vectors = [source.vector(one.astype(source.dtype)) for one in v]
@@ -167,7 +167,7 @@ def test_working_cuts_keep_their_gram_matrix_and_drop_idle_cuts(rng):
     X = two_groups(rng)
     problem, _, _ = make(X)
     y = signs(X[:, 0] > 1)
-    cuts = WorkingCuts(problem)
+    cuts = CutPool(problem)
     for share in (1.0, 0.5, 0.02):
         cuts.add(problem.cut(y, Violated(rng.random(len(X)) < share, share, np.nan)))
     A = np.array([cut.a for cut in cuts.cuts])
@@ -290,9 +290,9 @@ def test_linear_is_kernel_is_csr(rng):
     X = two_groups(rng, shift=5.0) + 1.0
     labels = X[:, 0] > 3.0
     sources = [
-        LinearSource(as_rows(X)),
-        LinearSource(as_rows(sparse.csr_array(X))),
-        KernelSource(X @ X.T),
+        LinearSpace(X),
+        LinearSpace(sparse.csr_array(X)),
+        KernelSpace(X @ X.T),
     ]
     # Rows at the margin itself are in a cut or not by rounding: a small tol ends at one point.
     results = [
@@ -424,7 +424,7 @@ def test_theorem_1_all_cuts_hold_with_the_larger_slack(rng, loss, delta, thresho
     n, C = 8, 3.0
     X = rng.standard_normal((n, 2)) + np.repeat([[0.0], [3.0]], [3, 5], axis=0)
     hinge, Z, _ = make(X, threshold=threshold, tau=0.05)
-    problem = MarginProblem(hinge.source, loss, hinge.tau, threshold, hinge.balance)
+    problem = MarginProblem(hinge.space, loss, hinge.tau, threshold, hinge.balance)
     result = cutting_planes_outside(problem, X[:, 0] > 1.5, C=C, cut_tol=cut_tol)
     assert result.status is Status.CONVERGED
     f, y = Z @ result.normal + result.t, signs(result.labels)

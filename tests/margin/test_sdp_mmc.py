@@ -1,4 +1,4 @@
-"""SDPMMC and its triangle constraints: cvxpy, brute force over labels, certificates, edges."""
+"""SDPMMC: bounds, equation 22, rounding, unequal groups, edges."""
 
 import itertools
 import warnings
@@ -6,6 +6,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+from helpers.cvxpy_references import equation_22, kernel
 from scipy import linalg, sparse
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -16,15 +17,7 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import mean_distance
 from volmar.margin import SDPMMCProblem
 from volmar.metrics import clustering_error
-from volmar.solvers import Status, solve_elliptope_saddle, solve_elliptope_triangles
-
-
-def kernel(make, n, gamma=2.0, center=False):
-    K = rbf_kernel(make(n, random_state=0)[0], gamma=gamma)
-    if center:
-        H = np.eye(n) - 1 / n
-        K = H @ K @ H
-    return (K + K.T) / 2
+from volmar.solvers import Status, solve_elliptope_saddle
 
 
 def groups(rng, n=30, apart=6.0):
@@ -37,45 +30,6 @@ def quietly(model, X):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.fit(X)
-
-
-def triangles(M):
-    """Both kinds of Xu's constraints, for all triples of different rows."""
-    i, j, k = np.array(list(itertools.permutations(range(M.shape[0]), 3))).T
-    return [M[i, j] + M[j, k] + M[i, k] + 1, M[i, j] - M[j, k] - M[i, k] + 1]
-
-
-def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=None):
-    """Eq. 22 with `box` where it prints C; with a variable eta, AISTATS eq. 10 with Q = K."""
-    n = len(K)
-    M = cp.Variable((n, n), PSD=True)
-    mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
-    t = cp.Variable()
-    column = cp.reshape(1 - mu + nu, (n, 1), order="C")
-    constraints = [cp.diag(M) == 1]
-    if eta is None:
-        top, corner = cp.multiply(K, M), t - 2 * box * cp.sum(mu)
-    else:
-        multiplier = cp.Variable()
-        constraints.append(multiplier == eta)
-        top = cp.multiply(K, M) - multiplier * np.eye(n)
-        corner = t + multiplier - 2 * box * cp.sum(mu)
-    corner = cp.reshape(corner, (1, 1), order="C")
-    constraints.append(cp.bmat([[top, column], [column.T, corner]]) >> 0)
-    if balance is not None and row_balance:
-        constraints.append(cp.abs(cp.sum(M, axis=1)) <= balance)
-    elif balance is not None:
-        constraints.append(cp.sum(M) <= n * balance)
-    if triangle:
-        constraints += [slack >= 0 for slack in triangles(M)]
-    program = cp.Problem(cp.Minimize(t), constraints)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
-        program.solve(solver=cp.CLARABEL)
-    return program.value
-
-
-# The scale of eq. 22, from labels
 
 
 def machines(K, C, balance=None):
@@ -102,7 +56,7 @@ def test_no_labels_are_below_the_bound(C, apart, rng):
     problem = SDPMMCProblem(K, C / 2)
     for y, value in values.items():
         assert problem.machine(np.array(y)).value == pytest.approx(value, rel=1e-5)
-    relaxed = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=1.0, max_iter=3000)
+    relaxed = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, max_row_sum=1.0, max_iter=3000)
     assert relaxed.lower_bound <= min(values.values()) * (1 + 1e-7)
     assert relaxed.gap <= 1e-3 * relaxed.objective
     model = quietly(
@@ -121,15 +75,12 @@ def test_the_bound_is_tight_and_the_printed_scale_is_not_one():
     K = rbf_kernel(X, gamma=1.0) + 0.01 * np.eye(6)
     C = 0.1
     best = min(machines(K, C, balance=0.0).values())
-    right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=0.0)
+    right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, max_row_sum=0.0)
     assert right.objective == pytest.approx(best, rel=1e-5)
-    printed = solve_elliptope_saddle(K, C=C, unit_norm=False, balance=0.0)
+    printed = solve_elliptope_saddle(K, C=C, unit_norm=False, max_row_sum=0.0)
     assert printed.lower_bound > 1.2 * best  # no bound at all
     doubled = min(machines(K, 2 * C, balance=0.0).values())
     assert printed.objective == pytest.approx(doubled, rel=1e-5)
-
-
-# Agreement with Clarabel
 
 
 @pytest.mark.parametrize(
@@ -149,8 +100,8 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
         K,
         C=box,
         unit_norm=False,
-        balance=balance,
-        balance_of="rows" if row_balance else "mean",
+        max_row_sum=balance,
+        each_row=row_balance,
         tol=1e-6,
         max_iter=3000,
     )
@@ -160,8 +111,8 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
     model = SDPMMC(
         kernel="precomputed",
         C=2 * box,
-        balance=balance,
-        row_balance=row_balance,
+        max_row_sum=balance,
+        each_row=row_balance,
         center=center,
         tol=1e-6,
         random_state=0,
@@ -169,63 +120,6 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
     quietly(model, K)  # centred twice is centred
     assert model.objective_ == pytest.approx(value, rel=1e-5)
     assert model.result_.gap <= 1e-4 * value
-
-
-@pytest.mark.parametrize(
-    ("make", "n", "balance", "row_balance", "center"),
-    [
-        (make_two_moons, 12, None, False, True),
-        (make_two_circles, 15, 1.0, True, True),
-        (make_two_circles, 15, 0.2, False, True),
-        (make_two_gaussians, 12, 1.0, True, True),
-        (make_two_gaussians, 12, 1.0, False, False),
-        (make_two_gaussians, 14, None, False, False),
-    ],
-)
-def test_triangles_against_clarabel(make, n, balance, row_balance, center):
-    K = kernel(make, n, center=center)
-    of = "rows" if row_balance else "mean"
-    found = solve_elliptope_triangles(K, C=0.5, balance=balance, balance_of=of)
-    value = equation_22(K, 0.5, balance, row_balance=row_balance, triangle=True)
-    assert found.objective == pytest.approx(value, rel=1e-5)
-    assert found.gap <= 1e-5 * value
-    M = found.factor @ found.factor.T
-    np.testing.assert_allclose(M.diagonal(), 1.0)
-    assert min(slack.min() for slack in triangles(M)) >= -1e-9
-    if balance is not None:
-        sums = M.sum(axis=1)
-        assert (np.abs(sums).max() if row_balance else sums.mean()) <= balance + 1e-9
-
-
-@pytest.mark.parametrize("of", ["mean", "rows"])
-def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
-    """The dual value from the published multipliers alone, and at labels that obey them."""
-    K = kernel(make_two_moons, 12, center=True)
-    found = solve_elliptope_triangles(K, C=0.5, balance=1.0, balance_of=of, max_iter=400)
-    free = solve_elliptope_saddle(K, C=0.5, unit_norm=False, balance=1.0, balance_of=of)
-    assert found.triangle_multipliers.min() >= 0
-    assert found.triangle_multipliers.max() > 1e-3
-    assert found.lower_bound > free.objective  # the constraints count here
-    n = len(K)
-    G = K * np.outer(found.a, found.a)
-    s, shift = found.balance_multipliers, found.triangle_multipliers
-    G -= (s[:, None] + s) / 2
-    signs = [(1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1)]
-    for t, (i, j, k) in enumerate(itertools.combinations(range(n), 3)):
-        for sign, weight in zip(signs, shift[:, t], strict=True):
-            for size, (p, q) in zip(sign, [(i, j), (j, k), (i, k)], strict=True):
-                G[p, q] += weight * size / 2
-                G[q, p] += weight * size / 2
-    y = cp.Variable(n)
-    program = cp.Problem(cp.Minimize(cp.sum(y)), [cp.diag(y) >> (G + G.T) / 2])
-    program.solve(solver=cp.CLARABEL)
-    bound = 2 * found.a.sum() - program.value - np.abs(s).sum() - shift.sum()
-    assert found.lower_bound <= bound + 1e-4
-    assert bound <= found.objective + 1e-6
-    problem, rng = SDPMMCProblem(K, 0.5), np.random.default_rng(0)
-    for _ in range(30):
-        labels = rng.permutation(np.repeat([-1.0, 1.0], n // 2))
-        assert problem.machine(labels).value >= found.lower_bound
 
 
 def test_few_rows_and_many_with_triangles(rng):
@@ -238,11 +132,8 @@ def test_few_rows_and_many_with_triangles(rng):
         assert model.result_.gap <= 1e-3
     with pytest.raises(ValueError, match="at most 60 rows, got 61"):
         SDPMMC(triangle=True).fit(groups(rng, 61)[0])
-    with pytest.raises(ValueError, match="balance=0 contradicts the triangle constraints"):
-        SDPMMC(triangle=True, balance=0.0).fit(groups(rng, 3)[0])
-
-
-# AISTATS theorem 2
+    with pytest.raises(ValueError, match="max_row_sum=0 contradicts the triangle constraints"):
+        SDPMMC(triangle=True, max_row_sum=0.0).fit(groups(rng, 3)[0])
 
 
 def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
@@ -258,9 +149,6 @@ def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
     assert equation_22(K, 1.0, eta=-1.0) != pytest.approx(margin, rel=1e-2)
     paper = quietly(SDPMMC(kernel="precomputed", mode="paper", random_state=0), K)
     assert paper.objective_ == pytest.approx(margin, rel=1e-5)
-
-
-# Labels
 
 
 @pytest.mark.parametrize("make", [make_two_gaussians, make_two_circles])
@@ -320,9 +208,6 @@ def test_scores_are_in_units_of_the_margin(center, rng):
         assert model.intercept_ == 0.0
 
 
-# Equal answers
-
-
 def test_precomputed_sparse_and_single_precision(rng):
     X, _ = groups(rng)
     new, _ = groups(rng, 10)
@@ -352,9 +237,6 @@ def test_the_origin_of_a_linear_kernel_does_not_matter(rng):
     )
 
 
-# What says less than it seems to
-
-
 def test_degenerate_data(rng):
     X, y = groups(rng, 20)
     twice = SDPMMC(random_state=0).fit(np.vstack([X, X]))
@@ -382,7 +264,7 @@ def test_a_far_from_two_groups_matrix_is_warned_of_but_certified():
     X = np.repeat([[0.0, 0.0], [4.0, 0.0], [2.0, 3.4]], 10, axis=0)
     X = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
     with pytest.warns(UserWarning, match=r"far from two groups.*may be one choice of several"):
-        model = SDPMMC(balance=1.0, random_state=0).fit(X)
+        model = SDPMMC(max_row_sum=1.0, random_state=0).fit(X)
     assert model.result_.spread > 0.5
     assert model.result_.status is Status.CONVERGED
     assert model.result_.is_certified(1e-5)
@@ -399,7 +281,7 @@ def unequal(name):
 def test_balance_closes_the_gap_on_unequal_groups(name):
     """Of iris the last digit depends on the seed: there the gap, not the status, is asked for."""
     X = unequal(name)
-    model = quietly(SDPMMC(balance=1.0, random_state=0), X)
+    model = quietly(SDPMMC(max_row_sum=1.0, random_state=0), X)
     result = model.result_
     assert result.gap <= 5e-4 * result.objective
     if name != "iris":
@@ -407,7 +289,7 @@ def test_balance_closes_the_gap_on_unequal_groups(name):
         assert result.is_certified(1e-5)
     V = result.factor
     assert np.sum(V.sum(axis=0) ** 2) <= len(X) * (1 + 1e-5 * len(X))
-    free = quietly(SDPMMC(balance=None, random_state=0), X).result_
+    free = quietly(SDPMMC(max_row_sum=None, random_state=0), X).result_
     assert free.lower_bound <= result.objective * (1 + 1e-9)
     problem, rng = model._problem(X, None).problem, np.random.default_rng(0)
     for _ in range(5):
@@ -427,8 +309,8 @@ def test_the_defaults_close_the_gap_on_unequal_groups(name):
 def test_a_bound_is_never_below_that_without_balance():
     """Few iterations: the problem without balance comes first, and its bound is kept."""
     X = load_iris().data
-    free = SDPMMC(balance=None, random_state=0).fit(X).result_
-    few = quietly(SDPMMC(balance=1.0, max_iter=400, random_state=0), X).result_
+    free = SDPMMC(max_row_sum=None, random_state=0).fit(X).result_
+    few = quietly(SDPMMC(max_row_sum=1.0, max_iter=400, random_state=0), X).result_
     assert few.status is Status.MAX_ITER
     assert few.lower_bound >= free.lower_bound * (1 - 1e-5)
     assert few.gap <= 0.01 * few.objective
@@ -450,8 +332,8 @@ def test_random_rounding_keeps_the_balance_of_the_centred_one():
         sizes = [
             abs(np.diff(np.bincount(quietly(model, X).labels_))[0])
             for model in (
-                SDPMMC(balance=balance, random_state=0),
-                SDPMMC(balance=balance, rounding="random", random_state=0),
+                SDPMMC(max_row_sum=balance, random_state=0),
+                SDPMMC(max_row_sum=balance, rounding="random", random_state=0),
             )
         ]
         assert sizes[1] <= sizes[0]
@@ -469,7 +351,7 @@ def test_rounding_is_not_taken_for_an_indefinite_kernel(shift, rng):
 def test_an_iteration_limit_keeps_the_certificate(rng):
     X, _ = groups(rng)
     with pytest.warns(
-        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol, or balance"
+        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol, or max_row_sum"
     ) as seen:
         model = SDPMMC(max_iter=2, random_state=0).fit(X)
     assert seen[0].filename == __file__
@@ -483,7 +365,7 @@ def test_unequal_groups_without_balance(rng):
     """Centring alone keeps the rows from one cluster, where the printed problem does not."""
     X = np.vstack([rng.normal(-2, 1, (40, 3)), rng.normal(2, 1, (30, 3))])
     y = np.repeat([0, 1], [40, 30])
-    model = SDPMMC(balance=None, random_state=0).fit(X)
+    model = SDPMMC(max_row_sum=None, random_state=0).fit(X)
     assert clustering_error(y, model.labels_) == 0.0
     assert model.result_.is_certified(1e-5)
     # With the default balance, which has one multiplier, no warning and no gap either.
@@ -494,21 +376,18 @@ def test_unequal_groups_without_balance(rng):
     assert M.mean() > 0.9  # next to all ones
 
 
-# Bad input
-
-
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
         ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
-        ({"balance": -1.0}, ValueError, "balance must be at least 0"),
+        ({"max_row_sum": -1.0}, ValueError, "max_row_sum must be at least 0"),
         ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
         ({"rounding": "best"}, ValueError, "rounding must be one of"),
         ({"triangle": "yes"}, TypeError, "triangle must be True or False, got 'yes'"),
-        ({"row_balance": None}, TypeError, "row_balance must be True or False, got None"),
+        ({"each_row": None}, TypeError, "each_row must be True or False, got None"),
         ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
         ({"center": 1}, TypeError, "center must be True or False, got 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),

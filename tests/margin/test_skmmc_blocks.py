@@ -16,7 +16,7 @@ from volmar.margin.engine.descent import maximise_margin
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space import basis_search
-from volmar.margin.feature_space.basis_source import BasisSource
+from volmar.margin.feature_space.basis import BasisSpace
 from volmar.margin.feature_space.block_images import GROUP, BlockImages, HeldRows
 from volmar.rows import as_table
 
@@ -297,7 +297,7 @@ def test_vectors_are_computed_at_the_rows_that_are_here():
 
 def test_what_is_asked_for_ahead_leaves_the_basis_alone():
     X, y = clouds()
-    source = BasisSource(as_table(in_blocks(X)), gamma=0.05, random_state=0)
+    source = BasisSpace(as_table(in_blocks(X)), gamma=0.05, random_state=0)
     labels = source._images.table.beside(da.from_array(np.where(y, 1.0, -1.0), chunks=1300))
     source.prefetch(lambda: source.vector(labels / N))
     assert source.version == source.n_passes == 0
@@ -308,8 +308,8 @@ def test_what_is_asked_for_ahead_leaves_the_basis_alone():
 
 def test_one_pass_projects_all_cuts_onto_new_vectors():
     X, y = clouds()
-    source = BasisSource(as_table(in_blocks(X)), gamma=0.3, random_state=0)
-    exact = BasisSource(X, gamma=0.3, random_state=0)
+    source = BasisSpace(as_table(in_blocks(X)), gamma=0.3, random_state=0)
+    exact = BasisSpace(X, gamma=0.3, random_state=0)
     signs = np.where(y, 1.0, -1.0)
     cuts, grams, numbers = [], [], []
     for part in (signs, signs * (X[:, 0] > 0.5), signs * (X[:, 1] > 0.5)):
@@ -366,7 +366,7 @@ def test_sums_over_pilot_rows_have_the_expectation_of_those_over_all(monkeypatch
 
 def test_the_engine_on_blocks_is_certified():
     X, y = clouds()
-    source = BasisSource(as_table(in_blocks(X)), gamma=0.05, random_state=0)
+    source = BasisSpace(as_table(in_blocks(X)), gamma=0.05, random_state=0)
     start = source._images.table.beside(da.from_array(y, chunks=1300))
     found = maximise_margin(MarginProblem(source, HingeLoss(), tau=0.05), start, C=2.0)
     assert found.status.ok

@@ -34,7 +34,8 @@ from volmar.margin.engine.unequal_sizes import (
     shares_of_sides,
     unequal_start,
 )
-from volmar.margin.feature_space.views import ExactKernelView, FeatureView, LinearView
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
 from volmar.metrics import clustering_error
 from volmar.models import load_model, save_model
 from volmar.rows import NystroemMap
@@ -45,10 +46,10 @@ HALVED = {
     KernelCPMMC: {"balance": 0.05},
     SKMMC: {"balance": 0.05},
     MultivariateMMC: {"balance": 0.05},
-    LGMMC: {"balance": 0.5},
+    LGMMC: {"max_label_mean": 0.5},
     IterSVR: {"min_cluster_size": 0.3},
     GMMC: {"balance_weight": 1e4},
-    SDPMMC: {"balance": 1.0},
+    SDPMMC: {"max_row_sum": 1.0},
 }
 WEIGHTED = [CPMMC, KernelCPMMC, SKMMC, LGMMC, IterSVR]
 
@@ -280,8 +281,8 @@ def test_labels_given_in_blocks():
 
 def start_of(X, labels):
     """Return halves from these labels, and what their own sizes lead to."""
-    view = LinearView(X)
-    problem = MarginProblem(view.source, HingeLoss(), tau=0.05)
+    view = LinearSpace(X)
+    problem = MarginProblem(view, HingeLoss(), tau=0.05)
     even = maximise_margin(problem, labels, C=1.2 / 0.95, tol=0.1)
     return even, unequal_start(view, labels, None, even)
 
@@ -342,12 +343,12 @@ def test_equal_weights_are_equal_and_keep_the_total(rng):
 
 def test_lengths_of_kernels():
     X, _ = blobs(n=30)
-    assert not LinearView(X).has_equal_lengths
-    assert ExactKernelView(rbf_kernel(X), None).has_equal_lengths
-    assert not ExactKernelView(X @ X.T, None).has_equal_lengths
+    assert not LinearSpace(X).has_equal_lengths
+    assert KernelSpace(rbf_kernel(X)).has_equal_lengths
+    assert not KernelSpace(X @ X.T).has_equal_lengths
     for kernel, expected in (("rbf", True), ("polynomial", False), (rbf_kernel, False)):
         landmarks = NystroemMap(kernel, landmarks=np.arange(10)).fit(X)
-        view = FeatureView(landmarks, landmarks.transform(X))
+        view = LandmarkSpace(landmarks, landmarks.transform(X))
         assert view.has_equal_lengths == expected
         assert view.sampled(np.arange(20)).has_equal_lengths == expected
 
@@ -360,12 +361,14 @@ def test_rows_that_are_all_the_same_are_refused_as_before(kind):
 
 def test_bad_balance():
     X, _ = blobs(n=20)
-    for kind in (CPMMC, KernelCPMMC, SKMMC, MultivariateMMC, LGMMC):
+    for kind in (CPMMC, KernelCPMMC, SKMMC, MultivariateMMC):
         with pytest.raises(ValueError, match="balance must be at least 0"):
             kind(balance=-0.1).fit(X)
         with pytest.raises(ValueError, match="balance=1 allows all"):
             kind(balance=1.0).fit(X)
-    with pytest.raises(ValueError, match="balance must be one of 'auto'"):
-        SDPMMC(balance="even").fit(X)
+    with pytest.raises(ValueError, match="max_label_mean=1 allows all"):
+        LGMMC(max_label_mean=1.0).fit(X)
+    with pytest.raises(ValueError, match="max_row_sum must be one of 'auto'"):
+        SDPMMC(max_row_sum="even").fit(X)
     with pytest.raises(ValueError, match="Leave it out; min_cluster_size"):
         CPMMC(3, balance=0.05).fit(X)

@@ -24,9 +24,13 @@ from volmar.rows import (
     as_beside,
     as_rows,
     as_table,
+    bin_sums,
+    centered_with_moments,
+    constant_vector,
     drawn_rows,
     in_one_pass,
     is_dask,
+    mask_key,
     prefetch,
 )
 from volmar.rows.blocks import tile as tile_module
@@ -460,13 +464,13 @@ def sources_agree(blocks, rows, rng):
         assert blocks.mean_squared_norm() == pytest.approx(rows.mean_squared_norm(), rel=1e-5)
         for labels in (None, mask):
             given = None if labels is None else mask_here
-            one = blocks.binned(w, -1.5, 1.0, 9, given)
-            two = rows.binned(w, -1.5, 1.0, 9, labels)
+            one = bin_sums(blocks, w, -1.5, 1.0, 9, given)
+            two = bin_sums(rows, w, -1.5, 1.0, 9, labels)
             for a, b in zip(one, two, strict=True):
                 close(a, b, dtype)
             assert one.rows.sum() == n
-        centred, about = blocks.centered_with_moments()
-        expected, about_mean = rows.centered_with_moments()
+        centred, about = centered_with_moments(blocks)
+        expected, about_mean = centered_with_moments(rows)
         close(centred.offset, expected.offset, dtype)
         moments_agree(about, about_mean, dtype)
         # and again, of the centred rows
@@ -533,7 +537,7 @@ def test_bins_by_brute_force(n, sizes, seed, bins):
     labels = rng.random(n) < 0.5
     weights[0] = 1.0
     rows = as_rows(in_blocks(X, sizes), sample_weight=weights)
-    found = rows.binned(w, -2.0, 2.0, bins, as_beside(rows.table, labels, "labels"))
+    found = bin_sums(rows, w, -2.0, 2.0, bins, as_beside(rows.table, labels, "labels"))
     p, edges = X @ w, np.linspace(-2.0, 2.0, bins + 1)
     edges[0], edges[-1] = -np.inf, np.inf
     for b in range(bins):
@@ -548,7 +552,7 @@ def test_bins_by_brute_force(n, sizes, seed, bins):
 def test_edges_over_empty_bins_are_cut_in_the_middle():
     """As all cuts, those between two rows: a new row is given to the nearer side."""
     rows = DenseRows(np.array([[-1.0], [-0.9], [0.9], [1.0]]))
-    bins = rows.binned(np.ones(1), -2.0, 2.0, 100)
+    bins = bin_sums(rows, np.ones(1), -2.0, 2.0, 100)
     found = edge_split(bins, np.linspace(-2.0, 2.0, 101), 2.0, 1.0)
     assert abs(found.threshold) < 0.05
 
@@ -559,7 +563,7 @@ def test_signatures_tell_sets_apart():
     different = {mask.tobytes() for mask in masks}
     for sizes in ((12,), (5,), (1,)):
         rows = as_rows(in_blocks(X, sizes))
-        found = [rows.signature(as_beside(rows.table, mask, "mask")) for mask in masks[:12]]
+        found = [mask_key(as_beside(rows.table, mask, "mask")) for mask in masks[:12]]
         assert len(set(found)) == len({mask.tobytes() for mask in masks[:12]})
         if sizes == (12,):
             first = found
@@ -575,9 +579,9 @@ def test_sources_refuse_arrays():
     with pytest.raises(TypeError, match="mask must be a vector over these rows"):
         rows.moments(np.ones(24, dtype=bool))
     with pytest.raises(ValueError, match="mask must be boolean, got dtype float64"):
-        rows.moments(rows.full(1.0, float))
+        rows.moments(constant_vector(rows, 1.0, float))
     with pytest.raises(TypeError, match="labels must be a vector"):
-        rows.binned(np.ones(5), 0.0, 1.0, 3, np.ones(24, dtype=bool))
+        bin_sums(rows, np.ones(5), 0.0, 1.0, 3, np.ones(24, dtype=bool))
     with pytest.raises(ValueError, match=r"w must have the shape \(5,\)"):
         rows.scores(np.ones(4))
 
@@ -630,7 +634,7 @@ def test_float32_far_from_zero():
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(500, 3)) + 1e4).astype(np.float32)
     rows = as_rows(in_blocks(X, (120,)))
-    centred, about = rows.centered_with_moments()
+    centred, about = centered_with_moments(rows)
     exact = X.astype(np.float64)
     np.testing.assert_allclose(rows.mean(), exact.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(about.covariance(), np.cov(exact.T, bias=True), atol=1e-5)
@@ -738,10 +742,10 @@ def test_one_pass_brings_everything_together():
             rows.moments(v > 0.5, center=np.zeros(5)).weight,
             rows.mean_squared_norm(),
             rows.combine(v)[0],
-            rows.binned(np.ones(5), -1.0, 1.0, 4, v > 0.5).rows[0],
-            rows.signature(v > 0.5),
+            bin_sums(rows, np.ones(5), -1.0, 1.0, 4, v > 0.5).rows[0],
+            mask_key(v > 0.5),
             v.distinct()[0].size,
-            rows.centered_with_moments()[1].weight,
+            centered_with_moments(rows)[1].weight,
         )
 
     def prefetched():
@@ -814,7 +818,7 @@ def test_stand_ins_do_not_stay():
     X, rng = data()
     rows = as_rows(in_blocks(X), sample_weight=rng.random(24) + 0.5)
     rows.first_guess()
-    rows.prefetch(lambda: (rows.mean(), rows.centered_with_moments()))
+    rows.prefetch(lambda: (rows.mean(), centered_with_moments(rows)))
     dense = DenseRows(X, sample_weight=rows.weights.to_dask().compute())
     close(rows.mean(), dense.mean())
     assert rows.total_weight == pytest.approx(dense.total_weight)
@@ -836,7 +840,7 @@ def test_only_the_blocks_that_hold_them_are_read():
 def test_figures_are_handed_out_as_copies():
     X, _ = data()
     rows = as_rows(in_blocks(X))
-    v = rows.full(1.0, float)
+    v = constant_vector(rows, 1.0, float)
     for figure in (rows.mean, lambda: rows.combine(v), lambda: rows.table[[1, 2]]):
         before = figure().copy()
         figure()[:] = -1.0

@@ -1,6 +1,7 @@
 """The elliptope saddle solver: Clarabel's value, a dual bound that is one, two groups from M."""
 
 import warnings
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +14,9 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope_problem import ElliptopeProblem
 from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
+from volmar.solvers.unit_rows import unit_rows
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 
@@ -76,8 +79,8 @@ def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance, of):
         reg=reg,
         C=C,
         unit_norm=unit_norm,
-        balance=balance,
-        balance_of=of or "mean",
+        max_row_sum=balance,
+        each_row=of == "rows",
         max_iter=2000,
     )
     value, _ = printed_program(Q, reg, C, unit_norm, balance, of)
@@ -102,20 +105,18 @@ def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance, of):
 def test_no_balance_at_all_is_the_same_of_rows_and_of_their_mean(unit_norm):
     """M is positive semi-definite: 1'M1 <= 0 is M1 = 0."""
     Q = similarity("moons", 20) + np.eye(20) / 20
-    settings = {"balance": 0.0, "unit_norm": unit_norm, "max_iter": 3000}
-    mean = solve_elliptope_saddle(Q, balance_of="mean", **settings)
-    rows = solve_elliptope_saddle(Q, balance_of="rows", **settings)
+    settings = {"max_row_sum": 0.0, "unit_norm": unit_norm, "max_iter": 3000}
+    mean = solve_elliptope_saddle(Q, each_row=False, **settings)
+    rows = solve_elliptope_saddle(Q, each_row=True, **settings)
     value, _ = printed_program(Q, 1.0, 1.0, unit_norm, 0.0, "rows")
     for found in (mean, rows):
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(value, rel=1e-4)  # Clarabel's last digits
     assert mean.objective == pytest.approx(rows.objective, rel=1e-5)
     # A hair of freedom for the mean is next to none: |M1|^2 <= n 1'M1.
-    near = solve_elliptope_saddle(Q, **{**settings, "balance": 1e-4}).objective
+    near = solve_elliptope_saddle(Q, **{**settings, "max_row_sum": 1e-4}).objective
     assert near == pytest.approx(mean.objective, rel=1e-3)
     assert near <= mean.objective
-    with pytest.raises(ValueError, match="balance_of must be one of 'mean', 'rows', got 'row'"):
-        solve_elliptope_saddle(Q, balance_of="row")
 
 
 def test_the_lower_bound_holds_for_every_labelling(rng):
@@ -123,7 +124,7 @@ def test_the_lower_bound_holds_for_every_labelling(rng):
     n = 30
     Q = similarity("moons", n) + np.eye(n) / n
     for balance, of in ((None, "mean"), (2.0, "mean"), (2.0, "rows")):
-        found = solve_elliptope_saddle(Q, balance=balance, balance_of=of, max_iter=150)
+        found = solve_elliptope_saddle(Q, max_row_sum=balance, each_row=of == "rows", max_iter=150)
         inner = BoxQP(n, 1.0, unit_norm=True)
         for _ in range(50):
             y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
@@ -185,34 +186,52 @@ def test_sparse_and_dense_agree():
     X, _ = make_two_moons(120, random_state=0)
     W = local_scaling_similarity(X, n_neighbors=6, graph="knn")
     Q = sparse.csr_matrix(W + sparse.identity(120) / 120)
-    one = solve_elliptope_saddle(Q, balance=1.0, tol=1e-5)
-    two = solve_elliptope_saddle(Q.toarray(), balance=1.0, tol=1e-5)
+    one = solve_elliptope_saddle(Q, max_row_sum=1.0, tol=1e-5)
+    two = solve_elliptope_saddle(Q.toarray(), max_row_sum=1.0, tol=1e-5)
     assert one.objective == pytest.approx(two.objective, rel=1e-4)
     assert one.lower_bound <= two.objective * (1 + 1e-9)
     assert two.lower_bound <= one.objective * (1 + 1e-9)
 
 
 def test_the_large_certificate_is_the_small_one(monkeypatch):
-    from volmar.solvers import elliptope
+    from volmar.solvers import elliptope_problem
 
     Q = similarity("moons", 60) + np.eye(60) / 60
     small = solve_elliptope_saddle(Q, max_iter=50)
-    monkeypatch.setattr(elliptope, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(elliptope_problem, "DENSE_UP_TO", 10)
     large = solve_elliptope_saddle(Q, max_iter=50)
     assert large.lower_bound == pytest.approx(small.lower_bound, rel=1e-4)
 
 
+@pytest.mark.parametrize("unit_norm", [True, False])
+@pytest.mark.parametrize(("max_row_sum", "each_row"), [(None, False), (1.0, False), (2.0, True)])
+def test_the_problem_itself_certifies_the_result(rng, unit_norm, max_row_sum, each_row):
+    Q = similarity("moons", 30) + np.eye(30) / 30
+    options = {"unit_norm": unit_norm, "max_row_sum": max_row_sum, "each_row": each_row}
+    found = solve_elliptope_saddle(Q, max_iter=400, **options)
+    again = found.check(ElliptopeProblem(Q, **options))
+    assert again.objective == pytest.approx(found.objective, rel=1e-9)
+    assert again.gap == pytest.approx(found.gap, abs=1e-9 * abs(found.objective))
+    for name, residual in found.residuals.items():
+        assert again.residuals[name] == pytest.approx(residual, abs=1e-8), name
+    # Of a dual point that is spoilt the problem knows.
+    spoilt = replace(found, bound_y=found.bound_y - 0.1)
+    assert spoilt.check(ElliptopeProblem(Q, **options)).gap >= found.gap - 1e-9
+    elsewhere = replace(found, factor=unit_rows(rng.standard_normal(found.factor.shape)))
+    assert elsewhere.check(ElliptopeProblem(Q, **options)).gap > found.gap + 1e-6
+
+
 def test_spent_iterations_and_history_are_told():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    found = solve_elliptope_saddle(Q, balance=1.0)
+    found = solve_elliptope_saddle(Q, max_row_sum=1.0)
     assert 0 < found.n_iter <= 1000
     assert found.history[-1] == pytest.approx(found.objective, abs=found.gap)
-    assert len(solve_elliptope_saddle(Q, balance=1.0, max_iter=10).history) == 1
+    assert len(solve_elliptope_saddle(Q, max_row_sum=1.0, max_iter=10).history) == 1
 
 
 def test_a_box_beyond_one_is_the_box_of_one():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    one, huge = (solve_elliptope_saddle(Q, C=C, balance=1.0) for C in (1.0, 1e300))
+    one, huge = (solve_elliptope_saddle(Q, C=C, max_row_sum=1.0) for C in (1.0, 1e300))
     assert huge.objective == one.objective
     np.testing.assert_array_equal(huge.a, one.a)
 
@@ -235,7 +254,7 @@ def test_what_is_refused_has_no_negative_eta(balance):
     Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(10) / 10
     weights = np.geomspace(0.3, 30, 40)
     refused = [
-        solve_elliptope_saddle(Q, reg=reg, balance=balance).status is Status.DEGENERATE
+        solve_elliptope_saddle(Q, reg=reg, max_row_sum=balance).status is Status.DEGENERATE
         for reg in weights
     ]
     first = int(np.argmax(refused))
@@ -264,11 +283,11 @@ def test_random_rounding_passes_over_what_is_less_balanced(rng):
 @pytest.mark.parametrize("reg", [1.0, 1e-3])
 def test_the_relative_gap_is_of_what_the_matrix_can_change(reg):
     Q = similarity("moons", 20) + np.eye(20) / 20
-    found = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5)
+    found = solve_elliptope_saddle(Q, reg=reg, max_row_sum=1.0, tol=1e-5)
     reference = min(found.objective, reg * found.a @ np.abs(Q) @ found.a)
     assert found.residuals["relative gap"] == pytest.approx(found.gap / reference)
     assert found.is_certified(1e-5)
-    short = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5, max_iter=20)
+    short = solve_elliptope_saddle(Q, reg=reg, max_row_sum=1.0, tol=1e-5, max_iter=20)
     assert not short.is_certified(0.5 * short.residuals["relative gap"])
 
 
@@ -280,14 +299,19 @@ def test_a_smoothed_singular_problem_against_clarabel():
     K = H @ gaussian_similarity(X, sigma="mean", self_loops=True) @ H
     for balance in (0.3, 1.0):
         found = solve_elliptope_saddle(
-            K, C=0.5, unit_norm=False, balance=balance, tol=1e-5, max_iter=3000
+            K, C=0.5, unit_norm=False, max_row_sum=balance, tol=1e-5, max_iter=3000
         )
         value, _ = printed_program(K, 1.0, 0.5, False, balance, "mean")
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(value, rel=3e-5)
         assert found.lower_bound <= value * (1 + 1e-6)
         sparser = solve_elliptope_saddle(
-            sparse.csr_matrix(K), C=0.5, unit_norm=False, balance=balance, tol=1e-5, max_iter=3000
+            sparse.csr_matrix(K),
+            C=0.5,
+            unit_norm=False,
+            max_row_sum=balance,
+            tol=1e-5,
+            max_iter=3000,
         )
         assert sparser.objective == pytest.approx(value, rel=3e-5)
 

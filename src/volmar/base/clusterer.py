@@ -45,7 +45,7 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import RowSource, as_rows, drawn_rows, is_dask
+from volmar.rows import RowSource, as_rows, constant_vector, drawn_rows, is_dask
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -218,7 +218,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         elif auto:
             self._fit_tree(X, weights, range(n_samples - 1))
         elif self.n_clusters < self._min_clusters:
-            labels = as_rows(X).full(0, np.int64)
+            labels = constant_vector(as_rows(X), 0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
         elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))

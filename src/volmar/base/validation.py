@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from volmar._checks import (
 
 __all__ = [
     "check_choice",
+    "check_cluster_size",
     "check_count",
     "check_flag",
     "check_magnitude",
@@ -37,6 +39,14 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
             f"n_samples={n_samples}. Lower n_clusters."
         )
     return n_clusters
+
+
+def check_cluster_size(size: Any) -> None:
+    """Refuse a `min_cluster_size` that is neither a count nor a fraction of at most 0.5."""
+    if isinstance(size, Integral):
+        check_count("min_cluster_size", size)
+    else:
+        check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
 
 
 def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters: int) -> NDArray:

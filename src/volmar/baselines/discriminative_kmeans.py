@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, sparse
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
+from scipy import linalg
 
 from volmar._memory import require_memory
-from volmar.base import Result, Status, WeightedClusterer
-from volmar.base.clusterer import two_column_scores
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
-from volmar.rows import Standardized, as_rows, standardized
+from volmar.base import Result, Status
+from volmar.base.validation import check_choice
+from volmar.baselines.projected_kmeans import (
+    ProjectedKMeans,
+    drawn_centres,
+    kmeans_labels,
+    projected,
+    regular_cholesky,
+    varying,
+    weighted_means,
+    would_move,
+)
+from volmar.rows import Standardized
+from volmar.solvers.result import Certificate
 
 # ---------------------------------------------------------------------------------- problem
-
-
-def varying(X: Any, weights: NDArray | None) -> Standardized:
-    """Return X in standard deviations; refuse rows that are all equal."""
-    z = standardized(as_rows(X, sample_weight=weights))
-    if z.kept.size == 0:
-        raise ValueError(
-            "all rows of X (of positive weight) are equal: there is nothing to tell clusters "
-            "apart. Use n_clusters=1."
-        )
-    return z
-
-
-def projected(X: Any, mean: NDArray, A: NDArray) -> NDArray:
-    """(X - 1 mean') A in the dtype of X.
-
-    Dense X is moved first, by the mean as rounded to its dtype: float32 rows far from zero keep
-    the digits of their spread. Sparse X stays sparse.
-    """
-    A = A.astype(X.dtype)
-    pivot = np.zeros(mean.size, dtype=X.dtype)
-    if not sparse.issparse(X):
-        pivot = mean.astype(X.dtype)
-        X = X - pivot
-    points: NDArray = X @ A
-    points -= ((mean - pivot) @ A).astype(A.dtype)
-    return points
-
-
-def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
-    """Lower Cholesky factor of a matrix of near unit diagonal, refused where it is singular."""
-    lower, info = linalg.lapack.dpotrf(matrix, lower=1, clean=1)
-    reciprocal_condition = 0.0
-    if info == 0:
-        norm = np.abs(matrix).sum(axis=0).max()
-        reciprocal_condition, _ = linalg.lapack.dpocon(lower, norm, uplo="L")
-    # The entries are sums of products in the precision of the data.
-    if reciprocal_condition < matrix.shape[0] * np.finfo(dtype).eps:
-        raise ValueError(
-            f"reg={reg:g} leaves the covariance of X singular in {np.dtype(dtype)}: features "
-            "depend on each other, or there are fewer rows than features. Raise reg."
-        )
-    return lower
 
 
 def whitening(z: Standardized, reg: float) -> NDArray:
@@ -83,6 +46,28 @@ def whitening(z: Standardized, reg: float) -> NDArray:
     return A
 
 
+@dataclass(frozen=True)
+class WhitenedProblem:
+    """K-means on the whitened rows Y = (X - 1 mean') A."""
+
+    Y: NDArray
+    weights: NDArray
+    mean: NDArray
+    A: NDArray
+    n_clusters: int
+
+    def certificate(self, labels: NDArray) -> Certificate:
+        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        centres, _ = weighted_means(self.Y, labels, self.weights, self.n_clusters)
+        weighs = self.weights > 0
+        deviations = self.Y[weighs] - centres[labels[weighs]]
+        squared = np.einsum("ij,ij->i", deviations, deviations)
+        total = self.weights.sum()
+        objective = float(self.weights[weighs] @ squared / total)
+        moves = would_move(self.Y, centres, labels)
+        return Certificate(objective, {"moves": float(self.weights[moves].sum() / total)})
+
+
 # ----------------------------------------------------------------------------------- solver
 
 
@@ -90,123 +75,31 @@ def whitening(z: Standardized, reg: float) -> NDArray:
 class DiscriminativeKMeansResult(Result):
     """Labels and whitened means; the residual "moves" is zero at a fixed point."""
 
+    _solution: ClassVar = ("labels",)
     _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     centers: NDArray = field(default_factory=lambda: np.empty((0, 0)))
 
 
-def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArray:
-    """Rows drawn by k-means++, shape (at most n_clusters, d): fewer if no more differ.
-
-    Rows are drawn by the inverse of the cumulated weights along their order in a random direction.
-    That order does not depend on how the rows are sorted, and equal rows stand side by side in it:
-    permuted rows, or a row written twice instead of weighted twice, get the same start from the
-    same seed. (scikit-learn's k-means++ has neither property.)
-    """
-    rng = np.random.default_rng(seed)
-    direction = rng.standard_normal(X.shape[1]).astype(X.dtype)
-    order = np.argsort(X @ direction, kind="stable")
-    nearest = np.ones(X.shape[0])
-    drawn: list[int] = []
-    for _ in range(n_clusters):
-        cumulated = np.cumsum((weights * nearest)[order])
-        if cumulated[-1] <= 0:
-            break
-        draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
-        drawn.append(int(order[draw]))
-        row = X[drawn[-1:]]
-        squared = euclidean_distances(X, row, squared=True).ravel().astype(np.float64)
-        squared[drawn[-1]] = 0.0
-        nearest = np.minimum(nearest, squared) if len(drawn) > 1 else squared
-    centres = X[drawn]
-    return centres.toarray() if sparse.issparse(centres) else centres
-
-
-def kmeans_labels(
-    X: Any, centres: NDArray, weights: NDArray, max_iter: int
-) -> tuple[NDArray, int, bool]:
-    """Labels of k-means from `centres`, its iterations, and whether no row moves any more.
-
-    A cluster that runs empty is given the farthest row by scikit-learn.
-    """
-    model = KMeans(len(centres), init=centres, n_init=1, max_iter=max_iter, tol=0.0)
-    with warnings.catch_warnings():  # fewer different rows than clusters: said by the estimator
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, sample_weight=weights)
-    return model.labels_.astype(np.int64), model.n_iter_, model.n_iter_ < max_iter
-
-
-def weighted_means(
-    points: NDArray, labels: NDArray, weights: NDArray, n_clusters: int
-) -> tuple[NDArray, NDArray]:
-    """Means, shape (k, p), and weights of the clusters; the mean of a weightless one is NaN."""
-    members = sparse.csr_array(
-        (weights, (labels, np.arange(labels.size))), shape=(n_clusters, labels.size)
-    )
-    mass = np.bincount(labels, weights, n_clusters)
-    means = np.full((n_clusters, points.shape[1]), np.nan)
-    np.divide(members @ points, mass[:, None], out=means, where=mass[:, None] > 0)
-    return means, mass
-
-
-def distance_scores(points: NDArray, centres: NDArray) -> NDArray:
-    """Negative squared distance of points to centres, less the points' own norms, shape (n, k).
-
-    No point goes to a centre of NaN, that of a cluster without weight.
-    """
-    known = np.nan_to_num(centres, nan=0.0)
-    scores = 2.0 * (points @ known.T.astype(points.dtype)) - np.einsum("kp,kp->k", known, known)
-    scores[:, np.isnan(centres[:, 0])] = -np.inf
-    return scores
-
-
-def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
-    """Rows that lie nearer to another centre than to their own, by more than rounding."""
-    scores = distance_scores(points, centres)
-    own = scores[np.arange(labels.size), labels]
-    size = float(np.nanmax(np.abs(centres), initial=0.0) * np.abs(points).max(initial=0.0))
-    slack = 10 * points.shape[1] * np.finfo(points.dtype).eps * size
-    return scores.max(axis=1) > own + slack
-
-
-def in_order(labels: NDArray) -> NDArray:
-    """Labels with the numbers of empty clusters closed up."""
-    return np.unique(labels, return_inverse=True)[1]
-
-
-def warn_of_equal_rows(n_clusters: int, found: int) -> None:
-    """Say that fewer clusters than asked for were found."""
-    warnings.warn(
-        f"only {found} of n_clusters={n_clusters} clusters were found: X has fewer different rows "
-        "of positive weight than that. Lower n_clusters.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
 def discriminative_kmeans(
-    Y: NDArray, weights: NDArray, centres: NDArray, n_clusters: int, *, max_iter: int = 300
+    problem: WhitenedProblem, centres: NDArray, *, max_iter: int = 300
 ) -> DiscriminativeKMeansResult:
-    """Run k-means on whitened rows Y from `centres`, and certify its labels."""
+    """Run k-means on whitened rows from `centres`, and certify its labels."""
+    Y, weights = problem.Y, problem.weights
     labels, n_iter, converged = kmeans_labels(Y, centres, weights, max_iter)
-    labels = in_order(labels)
-    centres, mass = weighted_means(Y, labels, weights, n_clusters)
-    weighs = weights > 0
-    deviations = Y[weighs] - centres[labels[weighs]]
-    squared = np.einsum("ij,ij->i", deviations, deviations)
-    objective = float(weights[weighs] @ squared / weights.sum())
-    moves = would_move(Y, centres, labels)
-    share = float(weights[moves].sum() / weights.sum())
-    status = Status.CONVERGED if converged or share == 0 else Status.MAX_ITER
+    centres, mass = weighted_means(Y, labels, weights, problem.n_clusters)
+    certificate = problem.certificate(labels)
+    status = Status.MAX_ITER
     if np.any(mass == 0):
         status = Status.DEGENERATE
+    elif converged or certificate.residuals["moves"] == 0:
+        status = Status.CONVERGED
     return DiscriminativeKMeansResult(
-        objective=objective,
-        residuals={"moves": share},
+        **vars(certificate),
         status=status,
         n_iter=n_iter,
-        history=(objective,),
+        history=(certificate.objective,),
         labels=labels,
         centers=centres,
     )
@@ -215,16 +108,7 @@ def discriminative_kmeans(
 # -------------------------------------------------------------------------------- estimator
 
 
-class Whitened(NamedTuple):
-    """The rows of a fit, whitened to Y = (X - 1 mean') A, with their weights."""
-
-    Y: NDArray
-    weights: NDArray
-    mean: NDArray
-    A: NDArray
-
-
-class DiscriminativeKMeans(WeightedClusterer):
+class DiscriminativeKMeans(ProjectedKMeans):
     r"""Discriminative k-means (Ye, Zhao and Wu 2007), the method Dis-KM of the MSPC paper.
 
     Kernel k-means with the kernel :math:`I - (I + XX'/\lambda)^{-1}` of the centred rows X. By
@@ -251,7 +135,7 @@ class DiscriminativeKMeans(WeightedClusterer):
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
-        Most iterations of a start.
+        Maximum number of iterations of a start.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -339,19 +223,13 @@ class DiscriminativeKMeans(WeightedClusterer):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0)
-        check_count("n_init", self.n_init)
-        check_count("max_iter", self.max_iter)
+        super()._check_parameters()
         if isinstance(self.init, str):
             check_choice("init", self.init, ["k-means++"])
 
-    def _n_starts(self) -> int:
-        return self.n_init if isinstance(self.init, str) else 1
-
-    def _problem(self, X: Any, weights: NDArray | None) -> Whitened:
-        if not isinstance(self.init, str):
-            check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+    def _problem(self, X: Any, weights: NDArray | None) -> WhitenedProblem:
         n, d = X.shape
+        self._given_labels(n)  # refused before anything is computed
         require_memory(
             4.0 * X.dtype.itemsize * n * d,
             f"the dense whitened copy of {n} rows of {d} features",
@@ -361,25 +239,17 @@ class DiscriminativeKMeans(WeightedClusterer):
         z = varying(X, weights)
         A = whitening(z, self.reg)
         weights = np.ones(n) if weights is None else weights
-        return Whitened(projected(X, z.mean, A), weights, z.mean, A)
+        return WhitenedProblem(projected(X, z.mean, A), weights, z.mean, A, self.n_clusters)
 
-    def _run(self, problem: Whitened, seed: int) -> DiscriminativeKMeansResult:
+    def _run(self, problem: WhitenedProblem, seed: int) -> DiscriminativeKMeansResult:
         Y, weights = problem.Y, problem.weights
-        if isinstance(self.init, str):
+        labels = self._given_labels(len(Y))
+        if labels is None:
             centres = drawn_centres(Y, self.n_clusters, weights, seed)
         else:
-            labels = check_start_labels("init", self.init, len(Y), self.n_clusters)
             centres, mass = weighted_means(Y, labels, weights, self.n_clusters)
             centres = centres[mass > 0]
-        return discriminative_kmeans(Y, weights, centres, self.n_clusters, max_iter=self.max_iter)
+        return discriminative_kmeans(problem, centres, max_iter=self.max_iter)
 
-    def _publish(self, problem: Whitened, result: DiscriminativeKMeansResult) -> None:
-        self.components_: NDArray = problem.A.T.copy()
-        self.mean_: NDArray = problem.mean
-        self.cluster_centers_: NDArray = result.centers
-        if result.status is Status.DEGENERATE:
-            warn_of_equal_rows(self.n_clusters, np.unique(result.labels).size)
-
-    def _scores(self, X: Any) -> NDArray:
-        points = projected(X, self.mean_, self.components_.T)
-        return two_column_scores(distance_scores(points, self.cluster_centers_))
+    def _publish(self, problem: WhitenedProblem, result: DiscriminativeKMeansResult) -> None:
+        self._set_projection(problem.A.T.copy(), problem.mean, result)

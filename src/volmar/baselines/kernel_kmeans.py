@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +17,8 @@ from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_start_labels
+from volmar.base.warn import warn_user
+from volmar.solvers.result import Certificate
 
 # ---------------------------------------------------------------------------------- problem
 
@@ -60,8 +61,25 @@ class KernelProblem:
         weighs = self.weights > 0  # a cluster of weightless rows has no mean and costs nothing
         return float(self.weights[weighs] @ own[weighs])
 
+    @property
+    def rounding(self) -> float:
+        """Change of the objective that is rounding."""
+        scale = float(self.weights @ np.abs(self.K.diagonal()))
+        return float(10 * np.finfo(self.K.dtype).eps * scale)
 
-class Prepared(NamedTuple):
+    def moves(self, costs: NDArray, labels: NDArray) -> float:
+        """Share of the weight that lies nearer to another mean, by more than rounding."""
+        total = max(self.weights.sum(), 1e-300)
+        moves = _nearest(costs, labels, self.rounding / total) != labels
+        return float(self.weights[moves].sum() / self.weights.sum())
+
+    def certificate(self, labels: NDArray) -> Certificate:
+        """Compute the objective and the share of weight that would move."""
+        costs = self.costs(self.sums(labels, int(labels.max()) + 1), labels)
+        return Certificate(self.objective(costs, labels), {"moves": self.moves(costs, labels)})
+
+
+class KernelMeansInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: KernelProblem
@@ -74,6 +92,8 @@ class Prepared(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class KernelKMeansResult(Result):
     """Labels of a run of Lloyd's iteration; the residual "moves" is zero at a fixed point."""
+
+    _solution: ClassVar = ("labels",)
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -90,8 +110,7 @@ def kernel_kmeans(
     S = problem.sums(labels, n_clusters)
     costs = problem.costs(S, labels)
     objective = problem.objective(costs, labels)
-    scale = float(problem.weights @ np.abs(problem.K.diagonal()))
-    tiny = 10 * np.finfo(problem.K.dtype).eps * scale
+    tiny = problem.rounding
     history = [objective]
     nearness = tiny / max(problem.weights.sum(), 1e-300)
     status, n_iter = Status.MAX_ITER, 0
@@ -115,10 +134,9 @@ def kernel_kmeans(
         status = Status.DEGENERATE
     # Rows without weight move nothing, and so need not have moved themselves.
     labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
-    moves = _nearest(costs, labels, nearness) != labels
     return KernelKMeansResult(
         objective=objective,
-        residuals={"moves": float(problem.weights[moves].sum() / problem.weights.sum())},
+        residuals={"moves": problem.moves(costs, labels)},
         status=status,
         n_iter=n_iter,
         history=tuple(history),
@@ -248,7 +266,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
-        Most iterations of a start.
+        Maximum number of iterations of a start.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -359,7 +377,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     def _n_starts(self) -> int:
         return self.n_init if isinstance(self.init, str) else 1
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+    def _problem(self, X: Any, weights: NDArray | None) -> KernelMeansInputs:
         n = X.shape[0]
         if not isinstance(self.init, str):
             check_start_labels("init", self.init, n, self.n_clusters)
@@ -371,9 +389,9 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         )
         K, expansion = self._kernel_matrix(X, weights)
         problem = KernelProblem(K, np.ones(n) if weights is None else weights)
-        return Prepared(problem, expansion)
+        return KernelMeansInputs(problem, expansion)
 
-    def _run(self, prepared: Prepared, seed: int) -> KernelKMeansResult:
+    def _run(self, prepared: KernelMeansInputs, seed: int) -> KernelKMeansResult:
         problem = prepared.problem
         if isinstance(self.init, str):
             kind = "k-means++" if self.init == "auto" else self.init
@@ -382,7 +400,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
 
-    def _publish(self, prepared: Prepared, result: KernelKMeansResult) -> None:
+    def _publish(self, prepared: KernelMeansInputs, result: KernelKMeansResult) -> None:
         problem = prepared.problem
         self._expansion = prepared.expansion
         n = result.labels.size
@@ -392,12 +410,11 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
         self._mean_weights = means
         if result.status is Status.DEGENERATE:
-            warnings.warn(
+            warn_user(
                 f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: "
                 "rows that look the same were put into different clusters. Lower n_clusters, or "
                 "check the kernel's parameters.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
         self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight

@@ -10,30 +10,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from volmar._checks import fix_signs
-from volmar.base import Result, Status, WeightedClusterer
-from volmar.base.clusterer import two_column_scores
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
-from volmar.baselines.discriminative_kmeans import (
-    distance_scores,
+from volmar.base import Result, Status
+from volmar.base.validation import check_choice, check_number
+from volmar.baselines.projected_kmeans import (
+    ProjectedKMeans,
     drawn_centres,
-    in_order,
     kmeans_labels,
-    projected,
     regular_cholesky,
     varying,
-    warn_of_equal_rows,
     would_move,
 )
 from volmar.rows import Standardized
+from volmar.solvers.result import Certificate
 
-# Most iterations of a k-means, on the features for a start or in the subspace.
+# Maximum number of iterations of a k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
 
 # ---------------------------------------------------------------------------------- problem
 
 
 @dataclass(frozen=True)
-class Subspace:
+class DiscriminantSubspace:
     """Discriminant directions of a labelling, in standardised coordinates.
 
     Attributes
@@ -68,7 +65,7 @@ class LDAProblem:
     lower: NDArray
     mean: NDArray
 
-    def subspace(self, labels: NDArray, n_clusters: int) -> Subspace:
+    def subspace(self, labels: NDArray, n_clusters: int) -> DiscriminantSubspace:
         """Solve S_b w = rho (S_w + reg I) w for its min(k - 1, p) largest rho.
 
         With R = S_w + S_b and L L' = R + reg I it is B u = e u for u = L'w, B = L^-1 S_b L^-T and
@@ -92,11 +89,21 @@ class LDAProblem:
         centres = means.T @ W
         centres[mass == 0] = np.nan
         rounding = 10 * n_clusters * eps / within.min()
-        return Subspace(W, centres, float(np.log(within).sum()), float(rounding))
+        return DiscriminantSubspace(W, centres, float(np.log(within).sum()), float(rounding))
 
-    def points(self, space: Subspace) -> NDArray:
+    def points(self, space: DiscriminantSubspace) -> NDArray:
         """Rows in the subspace, shape (n, m)."""
         return np.column_stack([self.z.scores(w) for w in space.W.T])
+
+    def certificate(
+        self, labels: NDArray, space: DiscriminantSubspace | None = None
+    ) -> Certificate:
+        """Compute the objective, and the share of weight that lies nearer to another mean."""
+        if space is None:
+            space = self.subspace(labels, int(labels.max()) + 1)
+        moves = would_move(self.points(space), space.centres, labels)
+        share = float(self.weights[moves].sum() / self.weights.sum())
+        return Certificate(space.objective, {"moves": share})
 
 
 # ----------------------------------------------------------------------------------- solver
@@ -116,6 +123,7 @@ class LDAKMeansResult(Result):
         Their means in the subspace.
     """
 
+    _solution: ClassVar = ("labels",)
     _per_cluster: ClassVar = {"centers": 0}
 
     labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -152,7 +160,6 @@ def lda_kmeans(
             break
         known = space.centres[~np.isnan(space.centres[:, 0])]
         proposed, _, _ = kmeans_labels(points, known, problem.weights, KMEANS_ITERATIONS)
-        proposed = in_order(proposed)
         next_space = problem.subspace(proposed, n_clusters)
         if next_space.objective >= space.objective:
             risen = next_space.objective > space.objective + space.rounding
@@ -162,10 +169,8 @@ def lda_kmeans(
         history.append(space.objective)
     if np.isnan(space.centres).any():
         status = Status.DEGENERATE
-    moves = would_move(problem.points(space), space.centres, labels)
     return LDAKMeansResult(
-        objective=space.objective,
-        residuals={"moves": float(problem.weights[moves].sum() / total)},
+        **vars(problem.certificate(labels, space)),
         status=status,
         n_iter=n_iter,
         history=tuple(history),
@@ -178,7 +183,7 @@ def lda_kmeans(
 # -------------------------------------------------------------------------------- estimator
 
 
-class LDAKMeans(WeightedClusterer):
+class LDAKMeans(ProjectedKMeans):
     r"""Linear discriminant analysis and k-means in turn (Ding and Li 2007), the method LDA-KM.
 
     Starts from k-means on the features as given. Then, in turn: find the n_clusters - 1 directions
@@ -207,7 +212,7 @@ class LDAKMeans(WeightedClusterer):
         Number of starts, each from one run of k-means; the one with the lowest objective is kept.
         Given labels are one start.
     max_iter : int, default=100
-        Most alternations of a start.
+        Maximum number of alternations of a start.
     tol : float, default=1e-4
         Share of the weight that may still want to move at the end: no row of fewer than 10,000.
     alpha : float, default=0.05
@@ -304,19 +309,13 @@ class LDAKMeans(WeightedClusterer):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0)
-        check_count("n_init", self.n_init)
-        check_count("max_iter", self.max_iter)
+        super()._check_parameters()
         check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["k-means"])
 
-    def _n_starts(self) -> int:
-        return self.n_init if isinstance(self.init, str) else 1
-
     def _problem(self, X: Any, weights: NDArray | None) -> LDAProblem:
-        if not isinstance(self.init, str):
-            check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+        self._given_labels(X.shape[0])  # refused before anything is computed
         z = varying(X, weights)
         mean = z.mean
         if not sparse.issparse(X):
@@ -330,20 +329,12 @@ class LDAKMeans(WeightedClusterer):
 
     def _run(self, problem: LDAProblem, seed: int) -> LDAKMeansResult:
         X, weights = problem.X, problem.weights
-        if isinstance(self.init, str):
+        labels = self._given_labels(X.shape[0])
+        if labels is None:
             centres = drawn_centres(X, self.n_clusters, weights, seed)
-            labels = in_order(kmeans_labels(X, centres, weights, KMEANS_ITERATIONS)[0])
-        else:
-            labels = check_start_labels("init", self.init, X.shape[0], self.n_clusters)
+            labels = kmeans_labels(X, centres, weights, KMEANS_ITERATIONS)[0]
         return lda_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter, tol=self.tol)
 
     def _publish(self, problem: LDAProblem, result: LDAKMeansResult) -> None:
-        self.components_: NDArray = np.stack([problem.z.coefficients(w) for w in result.W.T])
-        self.mean_: NDArray = problem.mean
-        self.cluster_centers_: NDArray = result.centers
-        if result.status is Status.DEGENERATE:
-            warn_of_equal_rows(self.n_clusters, np.unique(result.labels).size)
-
-    def _scores(self, X: Any) -> NDArray:
-        points = projected(X, self.mean_, self.components_.T)
-        return two_column_scores(distance_scores(points, self.cluster_centers_))
+        components = np.stack([problem.z.coefficients(w) for w in result.W.T])
+        self._set_projection(components, problem.mean, result)

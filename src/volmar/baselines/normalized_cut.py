@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base import Clusterer, Result, Status
-from volmar.base.validation import check_count, check_number
+from volmar.base.validation import check_cluster_size
 from volmar.graphs.graph import SpectralGraph, build_graph, spectral_graph
 
 # Rows of a dense W that are looked at together.
@@ -140,7 +140,7 @@ class NormalizedCut(Clusterer):
         Neighbours of the similarities on nearest neighbours; if not given, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     min_cluster_size : int or float, default=1
-        Fewest rows of a cluster, a count or a fraction of all rows of at most 0.5.
+        Minimum size of a cluster, a count or a fraction of all rows of at most 0.5.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -223,12 +223,7 @@ class NormalizedCut(Clusterer):
         return result.sign * (self._spectral_graph.extended(X)[:, 1] - result.threshold)
 
     def _check_parameters(self) -> None:
-        if isinstance(self.min_cluster_size, Integral):
-            check_count("min_cluster_size", self.min_cluster_size)
-        else:
-            check_number(
-                "min_cluster_size", self.min_cluster_size, low=0.0, high=0.5, open_low=True
-            )
+        check_cluster_size(self.min_cluster_size)
 
     def _problem(self, X: Any, weights: NDArray | None) -> SpectralGraph:  # noqa: ARG002 -- no weights here
         graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)

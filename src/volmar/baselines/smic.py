@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
+from volmar.base.warn import warn_user
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
 
@@ -119,13 +119,11 @@ def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
     )
     n_groups = int(spectrum.is_extensible.sum())
     if n_groups < n_clusters:
-        warnings.warn(
+        warn_user(
             f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of the "
             f"similarities is {spectrum.values[n_groups]:.3g}, which is not positive beside the "
             f"first, {spectrum.values[0]:.3g}, so that new rows cannot be told by its "
             "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma.",
-            UserWarning,
-            stacklevel=2,
         )
     return spectrum
 
@@ -162,20 +160,16 @@ def _warn_of_labels(problem: KernelSpectrum, n_present: int, n_unseen: int) -> N
     """Warn of clusters without rows, and of rows that no eigenvector says anything about."""
     n, n_clusters = problem.vectors.shape
     if n_present < n_clusters:
-        warnings.warn(
+        warn_user(
             f"Only {n_present} of n_clusters={n_clusters} clusters have rows: the other "
             "eigenvectors are largest nowhere. Ask for fewer clusters, or use another affinity.",
-            UserWarning,
-            stacklevel=3,
         )
     # More components than clusters have been warned of: some are out of sight for that reason.
     if n_unseen and problem.graph.components[0] <= n_clusters:
-        warnings.warn(
+        warn_user(
             f"{n_unseen} of {n} rows are out of sight of the {n_clusters} leading eigenvectors, "
             "which live on a part of the graph with large similarities, and go to cluster 0. Use "
             "a larger n_neighbors or sigma, or NormalizedSpectralClustering.",
-            UserWarning,
-            stacklevel=3,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +45,9 @@ def alluvium(
 ) -> tuple[list[Block], list[Flow]]:
     """Return blocks and flows; blocks of a number are ordered so that few flows cross.
 
-    Parameters
-    ----------
-    comparison : NumberComparison
-        The clusterings.
-    reference : ndarray of int of shape (n_rows,), optional
-        Labels from 0 on, for the rows of the comparison, that give the colours; by default those
-        of the largest number with clusters that are all separated, or of the first number.
+    `reference` (n_rows,) has labels from 0 on, for the rows of the comparison, that give the
+    colours; by default those of the largest number with clusters that are all separated, or of the
+    first.
     """
     found = comparison.found
     if reference is None:
@@ -69,16 +66,8 @@ def alluvium(
         for cluster in order:
             share = height * one.sizes[cluster] / n
             starts[cluster] = top
-            blocks.append(
-                Block(
-                    level,
-                    int(cluster),
-                    float(top),
-                    float(top + share),
-                    int(colours[cluster]),
-                    int(one.sizes[cluster]),
-                )
-            )
+            of, n_rows = int(colours[cluster]), int(one.sizes[cluster])
+            blocks.append(Block(level, int(cluster), float(top), float(top + share), of, n_rows))
             top += share + GAP
         tops.append(starts)
     flows: list[Flow] = []
@@ -86,22 +75,15 @@ def alluvium(
         table = comparison.flows(level)
         colours = _majority(found[level + 1].labels, reference, table.shape[1])
         leave, arrive = tops[level].copy(), tops[level + 1].copy()
-        for a in orders[level]:
-            for b in orders[level + 1]:
-                if not table[a, b]:
-                    continue
-                share = height * table[a, b] / n
-                flows.append(
-                    Flow(
-                        level,
-                        (float(leave[a]), float(leave[a] + share)),
-                        (float(arrive[b]), float(arrive[b] + share)),
-                        int(colours[b]),
-                        int(table[a, b]),
-                    )
-                )
-                leave[a] += share
-                arrive[b] += share
+        for a, b in product(orders[level], orders[level + 1]):
+            if not table[a, b]:
+                continue
+            share = height * table[a, b] / n
+            left = float(leave[a]), float(leave[a] + share)
+            right = float(arrive[b]), float(arrive[b] + share)
+            flows.append(Flow(level, left, right, int(colours[b]), int(table[a, b])))
+            leave[a] += share
+            arrive[b] += share
     return blocks, flows
 
 
@@ -118,6 +100,5 @@ def _orders(comparison: NumberComparison) -> list[NDArray]:
 
 
 def _majority(labels: NDArray, reference: NDArray, k: int) -> NDArray:
-    table = np.zeros((k, int(reference.max()) + 1), dtype=np.int64)
-    np.add.at(table, (labels, reference), 1)
-    return table.argmax(axis=1)
+    m = int(reference.max()) + 1
+    return np.bincount(labels * m + reference, minlength=k * m).reshape(k, m).argmax(axis=1)

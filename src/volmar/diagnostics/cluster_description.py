@@ -172,17 +172,8 @@ class ClusterDescription:
     def differences(self, label: Any, *, real_only: bool = False) -> list[Difference]:
         """Return the differences of a cluster, largest effects first.
 
-        Parameters
-        ----------
-        label : int or str
-            The cluster.
-        real_only : bool, default=False
-            Whether only those that are real are returned: none if they were not tested.
-
-        Returns
-        -------
-        list of Difference
-            One for each feature with values on both sides.
+        One for each feature with values on both sides; with `real_only` those that are real, which
+        are none if they were not tested.
         """
         i = self._place(label)
         real = None if self.real is None else self.real[i]
@@ -205,18 +196,10 @@ class ClusterDescription:
         ]
 
     def sentence(self, label: Any) -> str:
-        """Describe a cluster in a sentence.
+        """Describe a cluster (-1: the rows of noise) in a sentence.
 
-        Parameters
-        ----------
-        label : int or str
-            The cluster, or -1 for the rows of noise.
-
-        Returns
-        -------
-        str
-            Its size, up to three columns (those that are real where that was tested) and the most
-            typical row.
+        Its size, up to three columns (those that are real where that was tested) and the most
+        typical row.
         """
         if label == -1 and label not in self.clusters:
             if not self.n_noise:
@@ -241,17 +224,9 @@ class ClusterDescription:
         return "\n".join([*lines, self.note, *(f"({remark})" for remark in self.remarks)])
 
     def in_units(self, offsets: NDArray, scales: NDArray) -> ClusterDescription:
-        """Return the description with the means of ``X * scales + offsets``.
+        """Return the description with the means of ``X * scales + offsets``, of shape (p,) each.
 
-        Parameters
-        ----------
-        offsets, scales : ndarray of shape (p,)
-            Of each feature.
-
-        Returns
-        -------
-        ClusterDescription
-            Effects and tests stay: they have no units.
+        Effects and tests stay: they have no units.
         """
         return replace(
             self,
@@ -261,19 +236,9 @@ class ClusterDescription:
         )
 
     def leading(self, label: Any, count: int = N_NAMED) -> list[Difference]:
-        """Return the largest differences, one for each column: real ones where that was tested.
+        """Return the largest differences, one for each of `count` columns at most.
 
-        Parameters
-        ----------
-        label : int or str
-            The cluster.
-        count : int, default=3
-            Number of columns.
-
-        Returns
-        -------
-        list of Difference
-            Largest effects first.
+        Only real ones where that was tested.
         """
         found: dict[str, Difference] = {}
         for one in self.differences(label, real_only=self.real is not None):
@@ -282,13 +247,7 @@ class ClusterDescription:
         return list(found.values())[:count]
 
     def was_found_again(self, label: Any) -> bool | None:
-        """Return whether other rows have the same cluster; None if that was not tested.
-
-        Parameters
-        ----------
-        label : int or str
-            The cluster.
-        """
+        """Return whether other rows have the same cluster; None if that was not tested."""
         from volmar.diagnostics.column_tests import FOUND_AGAIN
 
         if self.found_again is None:

@@ -46,26 +46,15 @@ class DatedColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """Columns as numbers.
+    """Columns as numbers, of shape (n, p).
 
-    A number, a rank or a date is one feature. A column of L levels has L features of 0 and 1, or
-    one where L = 2: the other level says the same. A column with missing values has a further
-    feature that is 1 where it is missing; its other features are NaN there.
+    A number, a rank or a date (days since 1970-01-01) is one feature. A column of L levels has L
+    features of 0 and 1, or one where L = 2: the other level says the same. A column with missing
+    values has a further feature that is 1 where it is missing; its other features are NaN there.
 
-    Attributes
-    ----------
-    values : ndarray or csr_array of shape (n, p)
-        The features, NaN for missing values.
-    columns : list of str
-        Name of the column of each feature.
-    kinds : list of {"number", "date", "ordinal", "share", "missing"}
-        What each feature is; a date is a number of days since 1970-01-01.
-    levels : list of str
-        The level of a share; empty for other features.
-    orders : dict of str to list of str
-        Levels of the ordinal columns, from low to high.
-    notes : list of str
-        What had to be decided.
+    Of each feature there are the name of its column, its kind ("number", "date", "ordinal",
+    "share" or "missing") and the level of a share, else "". `orders` has the levels of the ordinal
+    columns from low to high, `notes` what had to be decided.
     """
 
     values: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from volmar.diagnostics.column_features import (
     n_rows_of,
     table_columns,
 )
+from volmar.metrics.contingency import random_ranks
 
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
@@ -86,6 +87,13 @@ class ColumnProfile:
         """Whether the column has quartiles: numbers or dates."""
         return self.quartiles is not None
 
+    def top_level(self, i: int) -> tuple[str, float] | None:
+        """Return the most frequent level of cluster i and its share, None without one."""
+        if not self.levels or not np.isfinite(self.shares[i]).all():
+            return None
+        top = int(np.argmax(self.shares[i]))
+        return self.levels[top], float(self.shares[i, top])
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnProfiles:
@@ -139,9 +147,8 @@ class ColumnProfiles:
                     if one.kind == "date":
                         values = [pd.Timestamp(day_text(value)) for value in values]
                     row |= dict(zip(("q25", "median", "q75"), values, strict=True))
-                elif one.levels and np.isfinite(one.shares[i]).all():
-                    top = int(np.argmax(one.shares[i]))
-                    row |= {"level": one.levels[top], "share": float(one.shares[i, top])}
+                elif (top := one.top_level(i)) is not None:
+                    row |= dict(zip(("level", "share"), top, strict=True))
                 rows.append(row)
         names = ["column", "kind", "used", "effect", "cluster", "size", "missing"]
         return pd.DataFrame(rows, columns=[*names, "q25", "median", "q75", "level", "share"])
@@ -169,9 +176,8 @@ class ColumnProfiles:
             if one.kind == "date":
                 return f"{day_text(middle)} ({day_text(low)} to {day_text(high)})"
             return f"{middle:.4g} ({low:.4g} to {high:.4g})"
-        if one.levels and np.isfinite(one.shares[i]).all():
-            top = int(np.argmax(one.shares[i]))
-            return f"{one.levels[top]} {100 * one.shares[i, top]:.0f} %"
+        if (top := one.top_level(i)) is not None:
+            return f"{top[0]} {100 * top[1]:.0f} %"
         return "missing" if one.kind != "text" else f"{one.n_values} values"
 
 
@@ -241,7 +247,7 @@ def column_profiles(
     sizes = np.bincount(codes)
     rows = sampled_rows(codes, max_rows, check_random_state(random_state))
     if rows.size < n:
-        X, codes = _take(X, rows), codes[rows]
+        X, codes = take_rows(X, rows), codes[rows]
     names, columns = table_columns(X, None if feature_names is None else list(feature_names))
     flags = [True] * len(names) if used is None else [bool(one) for one in used]
     if len(flags) != len(names):
@@ -272,16 +278,12 @@ def sampled_rows(
     n = codes.size
     if n <= count:
         return np.arange(n)
-    order = rng.permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]
-    sizes = np.bincount(codes)
-    wanted = np.minimum(sizes, np.maximum(at_least, np.ceil(count * sizes / n).astype(int)))
-    starts = np.cumsum(sizes) - sizes
-    rank = np.arange(n) - np.repeat(starts, sizes)
-    return np.sort(order[rank < np.repeat(wanted, sizes)])
+    order, ranks = random_ranks(codes, rng)
+    wanted = np.maximum(at_least, np.ceil(count * np.bincount(codes) / n))
+    return np.sort(order[ranks < wanted[codes[order]]])
 
 
-def _take(X: Any, rows: NDArray) -> Any:
+def take_rows(X: Any, rows: NDArray) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
@@ -290,30 +292,38 @@ def _take(X: Any, rows: NDArray) -> Any:
 # ------------------------------------------------------------------------------ one column
 
 
+class _Column(NamedTuple):
+    """What is found of a column, as in `ColumnProfile`."""
+
+    kind: str
+    effect: float
+    quartiles: NDArray | None
+    edges: NDArray | None
+    levels: list[str]
+    shares: NDArray
+    n_values: int = 0
+    is_whole: bool = False
+
+
 def _profile(
     column: Any, name: str, used: bool, codes: NDArray, k: int, n_levels: int
 ) -> ColumnProfile:
-    if isinstance(column, CodedColumn):
-        return _of_levels(column, name, used, codes, k, n_levels)
-    is_date = isinstance(column, DatedColumn)
-    return _of_numbers(
-        column.days if is_date else column, name, "date" if is_date else "number", used, codes, k
-    )
-
-
-def _missing_shares(known: NDArray, codes: NDArray, k: int) -> NDArray:
+    is_coded = isinstance(column, CodedColumn)
+    kind = "date" if isinstance(column, DatedColumn) else "number"
+    values = column.codes if is_coded else column.days if kind == "date" else column
+    known = values >= 0 if is_coded else np.isfinite(values)
     sizes = np.bincount(codes, minlength=k)
-    return np.bincount(codes, weights=~known, minlength=k) / np.maximum(sizes, 1)
-
-
-def _of_numbers(
-    values: NDArray, name: str, kind: str, used: bool, codes: NDArray, k: int
-) -> ColumnProfile:
-    known = np.isfinite(values)
-    missing = _missing_shares(known, codes, k)
+    missing = np.bincount(codes, weights=~known, minlength=k) / np.maximum(sizes, 1)
     if not known.any():
-        return _empty(name, used, missing)
-    values, codes = values[known], codes[known]
+        found = _Column("empty", np.nan, None, None, [], np.empty((k, 0)))
+    elif is_coded:
+        found = _of_levels(column, values[known], codes[known], k, n_levels)
+    else:
+        found = _of_numbers(values[known], kind, codes[known], k)
+    return ColumnProfile(name=name, used=used, missing=missing, **found._asdict())
+
+
+def _of_numbers(values: NDArray, kind: str, codes: NDArray, k: int) -> _Column:
     distinct = np.unique(values)
     inside = [values[codes == c] for c in range(k)]
     quartiles = np.array(
@@ -321,28 +331,14 @@ def _of_numbers(
     )
     if distinct.size <= FEW_VALUES and kind == "number":
         edges, levels = None, [f"{value:.6g}" for value in distinct]
-        bins = np.searchsorted(distinct, values)
-        n_bars = distinct.size
+        bins, n_bars = np.searchsorted(distinct, values), distinct.size
     else:
         edges, levels = _edges(values, inside), []
         n_bars = edges.size - 1
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bars - 1)
-    effect = _rank_effect(values, codes, k)
-    shares = _shares(bins, codes, k, n_bars)
+    effect, shares = _rank_effect(values, codes, k), _shares(bins, codes, k, n_bars)
     is_whole = kind == "number" and bool(np.all(distinct == np.rint(distinct)))
-    return ColumnProfile(
-        name,
-        kind,
-        used,
-        effect,
-        missing,
-        quartiles,
-        edges,
-        levels,
-        shares,
-        distinct.size,
-        is_whole,
-    )
+    return _Column(kind, effect, quartiles, edges, levels, shares, distinct.size, is_whole)
 
 
 def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
@@ -359,33 +355,23 @@ def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
 
 
 def _of_levels(
-    column: CodedColumn, name: str, used: bool, codes: NDArray, k: int, n_levels: int
-) -> ColumnProfile:
-    known = column.codes >= 0
-    missing = _missing_shares(known, codes, k)
-    if not known.any():
-        return _empty(name, used, missing)
-    own, codes = column.codes[known], codes[known]
+    column: CodedColumn, own: NDArray, codes: NDArray, k: int, n_levels: int
+) -> _Column:
     texts = [str(value) for value in column.values]
     counts = np.bincount(own, minlength=len(texts))
     present = np.flatnonzero(counts)
     if present.size > max(MOSTLY_UNIQUE * own.size, n_levels) and not column.ordered:
-        return ColumnProfile(
-            name, "text", used, np.nan, missing, None, None, [], np.empty((k, 0)), present.size
-        )
+        return _Column("text", np.nan, None, None, [], np.empty((k, 0)), present.size)
     if column.ordered:
         kind, ranked = "ordinal", present
+        effect = _rank_effect(own.astype(np.float64), codes, k)
     else:
         ranked = np.array(sorted(present, key=lambda i: (-counts[i], texts[i])))
         kind = "category"
         if {texts[i] for i in ranked} <= {"True", "False"}:
             # Yes first: its share is what is read.
             kind, ranked = "boolean", np.array(sorted(ranked, key=lambda i: texts[i] == "False"))
-    effect = (
-        _rank_effect(own.astype(np.float64), codes, k)
-        if column.ordered
-        else _level_effect(own, ranked, codes, k)
-    )
+        effect = _level_effect(own, ranked, codes, k)
     kept = ranked
     # A single further level has its own name instead of "other".
     if ranked.size > n_levels + 1:
@@ -393,17 +379,9 @@ def _of_levels(
         kept = ranked[np.isin(ranked, common)]
     place = np.full(len(texts), kept.size)
     place[kept] = np.arange(kept.size)
-    has_other = kept.size < ranked.size
-    levels = [texts[i] for i in kept] + [OTHER] * has_other
+    levels = [texts[i] for i in kept] + [OTHER] * (kept.size < ranked.size)
     shares = _shares(place[own], codes, k, len(levels))
-    return ColumnProfile(
-        name, kind, used, effect, missing, None, None, levels, shares, present.size
-    )
-
-
-def _empty(name: str, used: bool, missing: NDArray) -> ColumnProfile:
-    nothing = np.empty((missing.size, 0))
-    return ColumnProfile(name, "empty", used, np.nan, missing, None, None, [], nothing)
+    return _Column(kind, effect, None, None, levels, shares, present.size)
 
 
 def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:

@@ -22,7 +22,7 @@ from volmar.diagnostics.contrasts import Standardised, contrasts
 
 __all__ = [
     "Refit",
-    "Verdict",
+    "TestedClaims",
     "benjamini_hochberg",
     "disjoint_subsets",
     "mirror_selection",
@@ -37,18 +37,12 @@ FOUND_AGAIN = 0.8
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TestedClaims:
     """Which claims, one for each cluster and feature, hold at the false discovery rate.
 
-    Attributes
-    ----------
-    real : ndarray of bool of shape (k, p)
-        The claims that hold.
-    evidence : ndarray of shape (k, p)
-        Sign flips: p-values. Mirrors: share of the halvings that select the claim.
-    found_again : ndarray of shape (k,)
-        Mean Jaccard index of each cluster with its counterparts; claims are made for clusters
-        that reach 0.8.
+    `real` (k, p) are the claims that hold; `evidence` (k, p) has p-values (sign flips) or the
+    share of the halvings that select the claim (mirrors). `found_again` (k,) is the mean Jaccard
+    index of each cluster with its counterparts; claims are made for clusters that reach 0.8.
     """
 
     real: NDArray
@@ -71,18 +65,8 @@ def disjoint_subsets(codes: NDArray, n_subsets: int, rng: np.random.RandomState)
 class Refit:
     """Clusters some of the rows by themselves, and names the clusters by those of all rows.
 
-    Parameters
-    ----------
-    rows : Standardised
-        The features.
-    inputs : callable
-        Returns what the estimator takes of some rows, given their numbers.
-    codes : ndarray of shape (n,)
-        Cluster of each row, -1 for noise.
-    k : int
-        Number of clusters.
-    estimator : clusterer
-        Cloned for each fit.
+    `inputs` returns what the estimator takes of some rows, given their numbers; `codes` are the k
+    clusters of all rows, -1 for noise.
     """
 
     def __init__(
@@ -127,13 +111,8 @@ class Refit:
 def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
     """Name clusters of a subset by those of all rows, with the largest sum of Jaccard indices.
 
-    Returns
-    -------
-    codes : ndarray of shape (n,)
-        Cluster of each row of the subset; k and above for clusters without a counterpart, -1 for
-        noise.
-    overlap : ndarray of shape (k,)
-        Jaccard index of each cluster with its counterpart.
+    Returns the cluster of each row (k and above without a counterpart, -1 for noise), and the
+    Jaccard index of each cluster with its counterpart.
     """
     noise = labels == -1
     found = np.unique(labels[~noise])
@@ -175,18 +154,10 @@ def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
 
 
 def sign_flip_p_values(t: NDArray) -> NDArray:
-    """Return exact two-sided p-values that columns of independent rows are symmetric about 0.
+    """Return exact two-sided p-values that columns of t (n_subsets, m) are symmetric about 0.
 
-    Parameters
-    ----------
-    t : ndarray of shape (n_subsets, m)
-        A statistic for each subset and claim.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Share of the ``2 ** n_subsets`` choices of signs whose sum is as far from 0 as the one
-        seen; at least ``2 ** (1 - n_subsets)``.
+    The share of the ``2 ** n_subsets`` choices of signs whose sum is as far from 0 as the one
+    seen; at least ``2 ** (1 - n_subsets)``.
     """
     n_subsets, m = t.shape
     # Both of a choice and its opposite count alike: half of them is enough.
@@ -218,7 +189,7 @@ def tested_by_sign_flips(
     *,
     progress: Callable[[int, int], None] | None,
     rng: np.random.RandomState,
-) -> Verdict:
+) -> TestedClaims:
     """Cluster disjoint subsets of the rows; flip the signs of their t; Benjamini and Hochberg."""
     k, p = refit.shape
     t, overlap = np.zeros((n_subsets, k, p)), np.zeros((n_subsets, k))
@@ -233,7 +204,7 @@ def tested_by_sign_flips(
     real = np.zeros(claims.shape, dtype=bool)
     p_values[claims] = sign_flip_p_values(t[:, claims])
     real[claims] = benjamini_hochberg(p_values[claims], q)
-    return Verdict(*_both_of_two(real, p_values), found_again)
+    return TestedClaims(*_both_of_two(real, p_values), found_again)
 
 
 def tested_by_mirrors(
@@ -243,7 +214,7 @@ def tested_by_mirrors(
     *,
     progress: Callable[[int, int], None] | None,
     rng: np.random.RandomState,
-) -> Verdict:
+) -> TestedClaims:
     """Cluster both halves of the rows, several times; keep what most halvings select."""
     k, p = refit.shape
     mirrors, overlap = np.zeros((n_halvings, k, p)), np.zeros((n_halvings, k))
@@ -261,7 +232,7 @@ def tested_by_mirrors(
     support = np.zeros(claims.shape)
     for one in mirrors:
         support[claims] += mirror_selection(one[claims], q) / n_halvings
-    return Verdict(*_both_of_two(support > 0.5, support), found_again)
+    return TestedClaims(*_both_of_two(support > 0.5, support), found_again)
 
 
 def _claims(found_again: NDArray, varies: NDArray) -> NDArray:

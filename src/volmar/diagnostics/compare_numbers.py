@@ -104,27 +104,15 @@ class NumberComparison:
         return max((one.n_clusters for one in self.found if one.is_supported), default=1)
 
     def flows(self, i: int) -> NDArray:
-        """Return how the clusters of one number divide into those of the next.
-
-        Parameters
-        ----------
-        i : int
-            Place of the first of the two in `found`.
-
-        Returns
-        -------
-        ndarray of shape (k, m)
-            Number of rows in each cluster of ``found[i]`` and of ``found[i + 1]``.
-        """
+        """Return how many rows (k, m) clusters of ``found[i]`` share with those of the next."""
         if not 0 <= i < len(self.found) - 1:
             raise IndexError(
                 f"i must be between 0 and {len(self.found) - 2}, got {i}: flows go from one of "
                 f"the {len(self.found)} numbers to the next."
             )
         before, after = self.found[i], self.found[i + 1]
-        table = np.zeros((before.sizes.size, after.sizes.size), dtype=np.int64)
-        np.add.at(table, (before.labels, after.labels), 1)
-        return table
+        k, m = before.sizes.size, after.sizes.size
+        return np.bincount(before.labels * m + after.labels, minlength=k * m).reshape(k, m)
 
     @property
     def note(self) -> str:

@@ -19,18 +19,8 @@ CHUNK = 50_000
 class Standardised:
     """Features in units of their standard deviations; a feature is ``values * scale + centre``.
 
-    Dense ones are centred and 0 where they are missing; sparse ones are not centred.
-
-    Attributes
-    ----------
-    values : ndarray or csr_array of shape (n, p)
-        The features.
-    known : ndarray of bool of shape (n, p) or None
-        Where they are not missing; None if they never are.
-    centre, scale : ndarray of shape (p,)
-        In the units of the table.
-    varies : ndarray of bool of shape (p,)
-        Which features have two different values.
+    Dense `values` (n, p) are centred and 0 where they are missing (not `known`, which is None if
+    they never are); sparse ones are not centred. `varies` are features with two different values.
     """
 
     values: Any
@@ -81,18 +71,12 @@ def standardised(values: Any) -> Standardised:
 class Contrasts:
     """Each of k clusters against the rows of the other clusters; rows of noise are in neither.
 
-    Attributes
-    ----------
-    inside, outside : ndarray of shape (k, p)
-        Means of the known values, in standardised units; NaN where there is none.
-    effect : ndarray of shape (k, p)
-        Difference of the means over the pooled standard deviation, 0 for equal means, infinite
-        where neither side varies.
-    t : ndarray of shape (k, p)
-        Difference of the means over its standard error if the cluster were drawn at random from
-        the rows, ``diff / sqrt(v (1 / n_in + 1 / n_out))`` with v the variance of all rows. It is
-        an increasing function of the pooled t, its mean over random draws is exactly 0 however
-        skewed the feature, and it stays finite where neither side varies.
+    `inside` and `outside` (k, p) are means of the known values, in standardised units, NaN where
+    there is none. `effect` is their difference over the pooled standard deviation, 0 for equal
+    means, infinite where neither side varies. `t` is the difference over its standard error if the
+    cluster were drawn at random from the rows, ``diff / sqrt(v (1 / n_in + 1 / n_out))`` with v
+    the variance of all rows: an increasing function of the pooled t, whose mean over random draws
+    is exactly 0 however skewed the feature, and which stays finite where neither side varies.
     """
 
     inside: NDArray
@@ -102,17 +86,7 @@ class Contrasts:
 
 
 def contrasts(rows: Standardised, codes: NDArray, k: int) -> Contrasts:
-    """Compare each cluster with the others.
-
-    Parameters
-    ----------
-    rows : Standardised
-        The features.
-    codes : ndarray of int of shape (n,)
-        Cluster of each row, from 0 to k - 1; -1 for noise.
-    k : int
-        Number of clusters.
-    """
+    """Compare each of the clusters 0 to k - 1 with the others; a code of -1 is noise."""
     count, total, square = _sums(rows, codes, k)
     rest_count, rest_total = count.sum(axis=0) - count, total.sum(axis=0) - total
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -14,10 +14,11 @@ from volmar._checks import check_choice, check_count, check_number
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar.diagnostics.cluster_description import ClusterDescription
 from volmar.diagnostics.column_features import Features, as_features, n_rows_of
+from volmar.diagnostics.column_profiles import take_rows
 from volmar.diagnostics.column_tests import (
     FOUND_AGAIN,
     Refit,
-    Verdict,
+    TestedClaims,
     disjoint_subsets,
     tested_by_mirrors,
     tested_by_sign_flips,
@@ -178,7 +179,9 @@ def describe_clusters(
     if not note:
         refuse_pairwise(model)
         model = _with_count(seeded(model, int(rng.randint(2**31 - 1))), k)
-        chosen = np.arange(n) if n <= max_rows else _drawn(codes, max_rows, rng)
+        chosen = (
+            disjoint_subsets(codes, -(-n // max_rows), rng)[0] if n > max_rows else np.arange(n)
+        )
         n_claims = int(np.count_nonzero(rows.varies)) * (1 if k == 2 else k)
         # No more subsets than a single real claim needs: the fewer there are, the larger they are.
         n_subsets = min(
@@ -190,7 +193,9 @@ def describe_clusters(
         rule, note = _chosen_rule(rule, k, chosen.size, n_claims, n_subsets, q)
     if not note:
         some = rows if chosen.size == n else rows.take(chosen)
-        refit = Refit(some, lambda subset: _take(given, chosen[subset]), codes[chosen], k, model)
+        refit = Refit(
+            some, lambda subset: take_rows(given, chosen[subset]), codes[chosen], k, model
+        )
         on = f" of {chosen.size:,} rows" if chosen.size < n else ""
         if rule == "sign_flips":
             verdict = tested_by_sign_flips(refit, n_subsets, q, progress=progress, rng=rng)
@@ -323,7 +328,9 @@ def _can_mirror(n: int, n_claims: int, q: float) -> bool:
     return n_claims * q >= 1 and n >= 2 * FEWEST_ROWS
 
 
-def _finds_more(mirrors: Verdict, flips: Verdict, n_claims_each: float, q: float) -> bool:
+def _finds_more(
+    mirrors: TestedClaims, flips: TestedClaims, n_claims_each: float, q: float
+) -> bool:
     """Whether halves find more clusters again, with enough claims left for mirror statistics.
 
     What is real in either does not enter: the choice would be a test of its own.
@@ -335,17 +342,6 @@ def _finds_more(mirrors: Verdict, flips: Verdict, n_claims_each: float, q: float
 def _fewest_subsets(q: float) -> int:
     """Return the smallest K with a p-value of q: ``2 ** (1 - K) <= q``."""
     return max(2, int(np.ceil(1 - np.log2(q))))
-
-
-def _take(X: Any, rows: NDArray) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
-
-
-def _drawn(codes: NDArray, count: int, rng: np.random.RandomState) -> NDArray:
-    """Draw rows of every cluster in proportion."""
-    return disjoint_subsets(codes, -(-codes.size // count), rng)[0]
 
 
 # ------------------------------------------------------------------------------ the result

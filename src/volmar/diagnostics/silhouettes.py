@@ -18,19 +18,7 @@ __all__ = ["Silhouettes", "silhouettes"]
 
 @dataclass(frozen=True, eq=False)
 class Silhouettes:
-    """Silhouettes of rows, by cluster.
-
-    Attributes
-    ----------
-    clusters : list
-        Labels of the clusters, in order.
-    values : list of ndarray
-        Silhouettes of the sampled rows of each cluster, largest first.
-    shares : ndarray of shape (k,)
-        Share of all rows in each cluster.
-    n_sampled, n_all : int
-        Numbers of sampled and of all rows.
-    """
+    """Silhouettes of the sampled rows of each cluster, largest first, and its share of all."""
 
     clusters: list[Any]
     values: list[NDArray] = field(repr=False)

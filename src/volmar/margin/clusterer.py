@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,37 +13,31 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import given_start, require_in_memory
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_number,
-)
+from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.losses import HingeLoss, Loss
 from volmar.margin.engine.nested import relabelling_outside
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.starts import best_start, k_means_start, principal_start, random_start
+from volmar.margin.engine.start_search import Start, StartSearch
 from volmar.margin.engine.unequal_sizes import (
     BALANCE,
     HALVES,
     SCREENING_C,
-    SCREENING_TOL,
-    are_unequal,
     equal_weights,
     shares_of_sides,
-    unequal_start,
 )
-from volmar.margin.feature_space.views import View
-from volmar.rows import cluster_sizes, drawn_rows
+from volmar.margin.feature_space.space import FeatureSpace
+from volmar.margin.multiway.joint import check_joint, cluster_jointly, joint_start
+from volmar.rows import cluster_sizes
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Starts to compare.
 N_INIT = 4
-# Ratio of successive prices on the way to C.
+# Ratio of successive values of C on the way to C, and the first of more than two clusters: at
+# lower ones the hinge gives up whole clusters.
 ANNEALING_STEP = 2.5
-# Rows on which they are.
-SAMPLE = 2000
+FIRST_JOINT_C = 2.0
 ONE_SIDE = (
     "no hyperplane found has rows on both sides: check that the rows of X differ, or start from "
     "other labels (init)."
@@ -50,12 +45,12 @@ ONE_SIDE = (
 
 
 @dataclass
-class Prepared:
+class MarginInputs:
     """What a run needs.
 
     Attributes
     ----------
-    view : View
+    space : FeatureSpace
         The rows. A run that takes the sizes of its start leaves them with the weights of
         `equal_weights` here, which the fitted hyperplane belongs to.
     weights : ndarray of shape (n,), RowVector or None
@@ -64,30 +59,17 @@ class Prepared:
         Shares of the two sides that count as balanced.
     """
 
-    view: Any
+    space: Any
     weights: NDArray | None
     balance: tuple[float, float] = HALVES
-
-
-class Start(NamedTuple):
-    """Labels to start from, and whether sides of their own sizes count as balanced."""
-
-    labels: Any
-    is_unequal: bool = False
-
-
-class Part(NamedTuple):
-    """Rows on which starts are compared, with their weights and numbers (None for all rows)."""
-
-    view: View
-    weights: NDArray | None
-    chosen: NDArray | None = None
 
 
 class MarginClusterer(Clusterer):
     """Parameters, starts and descent of a clusterer on the margin engine.
 
-    A subclass says how it sees rows (`_view`) and what errors cost (`_loss`).
+    A subclass says how it sees rows (`_feature_space`) and, where it is not the hinge, what errors
+    cost (`_loss`). More than two clusters are found by splitting again, or at once by those that
+    have the parameter `multiway`.
     """
 
     C: float
@@ -102,21 +84,28 @@ class MarginClusterer(Clusterer):
     mode: str
     cut_tol: float | None
     cccp_tol: float | None
+    multiway: str = "recursive"
+    min_cluster_size: float | None = None
     _hyperplane: Any
 
     # ------------------------------------------------------------------ for the subclass
 
     @abstractmethod
-    def _view(self, X: Any, weights: NDArray | None) -> View:
+    def _feature_space(self, X: Any, weights: NDArray | None) -> FeatureSpace:
         """Return how the rows are seen."""
 
-    @abstractmethod
-    def _loss(self, view: View) -> Loss:
+    def _loss(self, space: FeatureSpace) -> Loss:
         """Return what margin errors cost."""
+        return HingeLoss(space.shares)
+
+    def _is_joint(self) -> bool:
+        many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
+        return many and not self._is_recursive()
 
     # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
+        check_choice("multiway", self.multiway, ["joint", "recursive"])
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("threshold", self.threshold, ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
@@ -141,55 +130,63 @@ class MarginClusterer(Clusterer):
             check_choice("anneal", self.anneal, ["auto"])
         elif np.ndim(self.anneal) != 1:
             raise TypeError(
-                f"anneal must be 'auto' or a tuple of prices below C, got {self.anneal!r}."
+                f"anneal must be 'auto' or a tuple of values below C, got {self.anneal!r}."
             )
         else:
-            for price in self.anneal:
-                check_number("anneal", price, low=1.0)
-                if self.threshold == "adaptive" and price >= self.C:
+            for C in self.anneal:
+                check_number("anneal", C, low=1.0)
+                if self.threshold == "adaptive" and self.C <= C:
                     raise ValueError(
-                        f"anneal has the price {price:g}, which is not below C={self.C:g}. Leave "
-                        "it out."
+                        f"anneal has the value {C:g}, which is not below C={self.C:g}. Leave it "
+                        "out."
                     )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
-        if self.threshold == "adaptive":
+        if self._is_joint():
+            check_joint(self)
+        elif self.min_cluster_size is not None:
+            raise ValueError(
+                f"min_cluster_size={self.min_cluster_size!r} is for more than two clusters with "
+                "multiway='joint'. Leave it out; balance limits the sizes of two clusters."
+            )
+        elif self.threshold == "adaptive":
             self._check_bounded()
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
         return BALANCE if self.balance is None else float(self.balance)
 
-    def _takes_sizes(self) -> bool:
-        """Whether sides of the start's own sizes may count as balanced."""
-        return self.balance is None and self.mode != "paper"
+    def _is_relative(self) -> bool:
+        """Whether `balance` is in units of the margin."""
+        return self.balance_unit == "margin" and self.mode != "paper"
 
     def _check_bounded(self) -> None:
-        """Refuse prices at which rho grows without limit, where that can be told beforehand."""
-        relative = self.balance_unit == "margin" and self.mode != "paper"
+        """Refuse C at which rho grows without limit, where that is known beforehand."""
         b = self._half_width()
-        if relative and b >= 1.0:
+        if self._is_relative() and b >= 1.0:
             raise ValueError(
                 f"balance={b:g} allows all scores to be beyond the margin on one side. "
                 "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        least = 1.0 / (1.0 - b) if relative else 1.0
-        if least > self.C:
+        smallest = 1.0 / (1.0 - b) if self._is_relative() else 1.0
+        if smallest > self.C:
             raise ValueError(
                 f"C={self.C:g} is too small: with the adaptive threshold the margin grows without "
-                f"limit below C={least:.4g}. Raise C, or use threshold='fixed'."
+                f"limit below C={smallest:.4g}. Raise C, or use threshold='fixed'."
             )
 
-    def _prices(self) -> list[float]:
-        """Return the prices to pass through before C, ascending."""
+    def _path(self, first: float, end: float) -> list[float]:
+        """Return the values of C to pass through before the last, ascending."""
         if not isinstance(self.anneal, str):
-            return sorted(float(price) for price in self.anneal)
-        # Of the fixed threshold C says nothing about the share of margin errors.
-        end = self.C if self.threshold == "adaptive" else 1.5 * SCREENING_C
-        prices = [SCREENING_C]
-        while prices[-1] * ANNEALING_STEP < end:
-            prices.append(prices[-1] * ANNEALING_STEP)
-        return prices
+            return sorted(float(C) for C in self.anneal)
+        path = [first]
+        while path[-1] * ANNEALING_STEP < end:
+            path.append(path[-1] * ANNEALING_STEP)
+        return path
+
+    def _binary_path(self) -> list[float]:
+        # With the fixed threshold C does not determine the share of margin errors.
+        return self._path(SCREENING_C, self.C if self.threshold == "adaptive" else SCREENING_C)
 
     def _most_steps(self) -> int:
         if self.max_iter is None:
@@ -197,7 +194,7 @@ class MarginClusterer(Clusterer):
         return self.max_iter
 
     def _unit(self) -> float:
-        """Return the price of the loss at C = 1, the least at which rho is bounded."""
+        """Return the factor of the loss at C = 1, the smallest at which rho is bounded."""
         return 1.0
 
     def _n_starts(self) -> int:
@@ -205,25 +202,25 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ fit
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
-        return Prepared(self._view(X, weights), weights)
+    def _problem(self, X: Any, weights: NDArray | None) -> MarginInputs:
+        return MarginInputs(self._feature_space(X, weights), weights)
 
     def _margin_problem(
-        self, view: View, threshold: Any = None, loss: Loss | None = None
+        self, space: FeatureSpace, threshold: Any = None, loss: Loss | None = None
     ) -> MarginProblem:
-        threshold = self.threshold if threshold is None else threshold
-        relative = self.balance_unit == "margin" and self.mode != "paper"
         return MarginProblem(
-            view.source,
-            self._loss(view) if loss is None else loss,
+            space,
+            self._loss(space) if loss is None else loss,
             tau=self._half_width(),
-            threshold=threshold,
-            balance="relative" if relative else "absolute",
+            threshold=threshold or self.threshold,  # type: ignore[arg-type]
+            balance="relative" if self._is_relative() else "absolute",
         )
 
-    def _run(self, prepared: Prepared, seed: int) -> MarginResult:
+    def _run(self, inputs: MarginInputs, seed: int) -> MarginResult:
         try:
-            return self._solve(prepared, seed)
+            if self._is_joint():
+                return self._solve_jointly(inputs, seed)
+            return self._solve(inputs, seed)
         except NotAGramMatrixError as error:
             kernel = getattr(self, "kernel", "linear")
             raise ValueError(
@@ -231,59 +228,82 @@ class MarginClusterer(Clusterer):
                 "no margin. Use another, 'rbf' say, or other parameters of it."
             ) from error
 
-    def _solve(self, prepared: Prepared, seed: int) -> MarginResult:
-        labels, is_unequal = self._start(prepared, seed)
+    def _solve_jointly(self, inputs: MarginInputs, seed: int) -> MarginResult:
+        space, weights, k = inputs.space, inputs.weights, self.n_clusters
+        if isinstance(self.init, str):
+            labels = joint_start(space, weights, k, seed, self.n_init)
+        else:
+            labels = check_start_labels("init", self.init, space.n_rows, k)
+        return cluster_jointly(
+            space,
+            weights,
+            labels,
+            k,
+            self.min_cluster_size,
+            C=float(self.C),
+            path=self._path(FIRST_JOINT_C, self.C),
+            tol=self.tol,
+            max_iter=self._most_steps(),
+        )
+
+    def _solve(self, inputs: MarginInputs, seed: int) -> MarginResult:
+        labels, is_unequal = self._start(inputs, seed)
         if is_unequal:
-            prepared.balance = shares_of_sides(labels, prepared.weights)
-            weights = equal_weights(labels, prepared.weights, prepared.balance)
-            prepared.view = self._reweighted(prepared.view, weights)
-        view = prepared.view
-        problem = self._margin_problem(view)
+            inputs.balance = shares_of_sides(labels, inputs.weights)
+            weights = equal_weights(labels, inputs.weights, inputs.balance)
+            inputs.space = self._reweighted(inputs.space, weights)
+        space = inputs.space
+        problem = self._margin_problem(space)
         if self.mode == "paper":
             result = self._paper(problem, labels)
         else:
-            labels = self._hinge_labels(view, problem, labels)
-            result = self._descend(problem, labels, float(self.C))
+            labels = self._hinge_labels(space, problem, labels)
+            result = self._descend(problem, labels)
         if result.labels.size:
-            view.source.prefetch(
-                lambda: (np.ptp(result.labels), cluster_sizes(result.labels, prepared.weights, 2))
+            space.prefetch(
+                lambda: (np.ptp(result.labels), cluster_sizes(result.labels, inputs.weights, 2))
             )
         return self._checked(result, problem)
 
-    def _renumbered(self, prepared: Prepared, result: MarginResult, order: NDArray) -> Any:
+    def _renumbered(self, inputs: MarginInputs, result: MarginResult, order: NDArray) -> Any:
         if order[0] == 1:
-            prepared.balance = prepared.balance[::-1]
+            inputs.balance = inputs.balance[::-1]
         return result.renumbered(order)
 
-    def _reweighted(self, view: View, weights: Any) -> View:
+    def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
         """Return the rows with weights that give both sides of the start the same."""
-        return view.reweighted(weights)
+        return space.reweighted(weights)
 
-    def _hinge_labels(self, view: View, problem: MarginProblem, labels: NDArray) -> NDArray:
-        """Return labels after the first price of the path with the hinge and adaptive threshold.
+    def _hinge_labels(
+        self, space: FeatureSpace, problem: MarginProblem, labels: NDArray
+    ) -> NDArray:
+        """Return labels after the first C of the path with the hinge and adaptive threshold.
 
-        The fixed threshold has no prices without units, and the least prices of other losses are
-        those of the hinge several times over, where more starts stick.
+        The fixed threshold has no C without units, and the smallest C of other losses are those of
+        the hinge several times over, where more starts stick.
         """
-        prices = self._prices()
-        if not prices or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss)):
+        path = self._binary_path()
+        if not path or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss)):
             return labels
         found = maximise_margin(
-            self._margin_problem(view, "adaptive", HingeLoss(view.source.shares)),
+            self._margin_problem(space, "adaptive", HingeLoss(space.shares)),
             labels,
-            C=prices[0],
+            C=path[0],
             tol=self.tol,
             max_iter=self._most_steps(),
         )
         return found.labels if found.labels.size else labels
 
-    def _descend(self, problem: MarginProblem, labels: NDArray, C: float) -> MarginResult:
+    def _descend(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
         unit = self._unit()
-        path = [unit * price for price in self._prices() if price < C]
-        if problem.threshold == "fixed":
-            path = []
+        path = [] if problem.threshold == "fixed" else self._binary_path()
         return maximise_margin(
-            problem, labels, C=unit * C, path=path, tol=self.tol, max_iter=self._most_steps()
+            problem,
+            labels,
+            C=unit * float(self.C),
+            path=[unit * C for C in path],
+            tol=self.tol,
+            max_iter=self._most_steps(),
         )
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
@@ -326,110 +346,41 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ starts
 
-    def _start(self, prepared: Prepared, seed: int) -> Start:
-        """Return where to start: the best of several, and whether its sides may be unequal.
-
-        Starts are compared at a small C with halves, where J compares them. Those that know of
-        sizes, such as k-means, are tried with their own, too (see `unequal_start`).
-        """
-        view = prepared.view
+    def _start(self, inputs: MarginInputs, seed: int) -> Start:
+        """Return where to start, and whether its sides may be unequal (see `StartSearch`)."""
+        space, weights = inputs.space, inputs.weights
+        search = StartSearch(
+            space,
+            weights,
+            seed,
+            tau=self._half_width(),
+            is_relative=self._is_relative(),
+            takes_sizes=self.balance is None and self.mode != "paper",
+        )
         if not isinstance(self.init, str):
-            return self._given_start(prepared, seed)
+            labels = given_start("init", self.init, space.full(0.0), 2)
+            return search.given(labels, keeps_sizes=getattr(self, "_keeps_sizes", False))
         if self.mode == "paper" and self.init == "auto":
             require_in_memory(
-                view.start_rows(),
+                space.start_rows(),
                 f"{type(self).__name__}(mode='paper')",
                 "it starts from k-means, which takes rows in memory; give init, the labels to "
                 "start from",
             )
-            return Start(self._candidates(view, prepared.weights, seed, ["k-means"])[0])
-        part = self._part(view, prepared.weights, seed)
+            return Start(search.candidates(["k-means"])[0])
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
         if self.init != "random":
             kinds[0] = "k-means"
-        if self.init == "k-means":
-            kinds = ["k-means"]
-        candidates = self._candidates(part.view, part.weights, seed, kinds)
-        is_alone = len(candidates) == 1 and part.view is view
-        if is_alone and not self._takes_sizes():
-            return Start(candidates[0])
-        best, of = self._screened(part.view, candidates), part.view
-        unequal = None
-        if self._takes_sizes():
-            informed = [c for c, kind in zip(candidates, kinds, strict=True) if kind != "random"]
-            if not informed and best.normal is not None:
-                informed = [best.labels]
-            for labels in informed:
-                found = unequal_start(part.view, labels, part.weights, best)
-                if found is not None:
-                    unequal, (best, of) = found, found
-        if best.normal is None and part.chosen is not None:
+        start = search.best(kinds[:1] if self.init == "k-means" else kinds)
+        if start is None:
             raise ValueError(ONE_SIDE)
-        if best.normal is None:
-            return Start(self._candidates(view, prepared.weights, seed, kinds[:1])[0])
-        if is_alone and unequal is None:
-            return Start(candidates[0])
-        labels = best.labels
-        if part.view is not view:
-            labels = (of.hyperplane(best)(view.start_rows()) > 0).astype(np.int64)
-        return Start(labels, unequal is not None)
-
-    def _given_start(self, prepared: Prepared, seed: int) -> Start:
-        """Return the labels that the user gave."""
-        view = prepared.view
-        labels = given_start("init", self.init, view.source.full(0.0), 2)
-        if not self._takes_sizes():
-            return Start(labels)
-        if getattr(self, "_keeps_sizes", False):
-            return Start(labels, are_unequal(labels, prepared.weights))
-        part = self._part(view, prepared.weights, seed)
-        few = labels if part.chosen is None else labels[part.chosen]
-        even = self._screened(part.view, [few])
-        found = unequal_start(part.view, few, part.weights, even)
-        return Start(labels, found is not None)
-
-    def _screened(self, view: View, candidates: list[NDArray]) -> MarginResult:
-        """Return the best of several starts with halves."""
-        return best_start(
-            self._margin_problem(view, "adaptive", HingeLoss(view.source.shares)),
-            candidates,
-            C=self._screening_price(),
-            tol=SCREENING_TOL,
-        )
-
-    def _part(self, view: View, weights: NDArray | None, seed: int) -> Part:
-        """Return the rows on which starts are compared: not too many, and not the fit's own."""
-        chosen = drawn_rows(view.source.n_rows, weights, SAMPLE, np.random.default_rng(seed))
-        part = view.sampled(chosen)
-        if part is None or part is view:
-            return Part(view, weights)
-        return Part(part, None if weights is None else weights[chosen], chosen)
-
-    def _screening_price(self) -> float:
-        price = SCREENING_C
-        if self.balance_unit == "margin" and self.mode != "paper":
-            price /= 1.0 - min(self._half_width(), 0.99)
-        return price
-
-    def _candidates(
-        self, view: View, weights: NDArray | None, seed: int, kinds: list[str]
-    ) -> list[NDArray]:
-        rng = np.random.default_rng(seed)
-        labels = []
-        for kind in kinds:
-            if kind == "random":
-                labels.append(random_start(view.source, rng))
-            elif view.start_rows() is None:
-                labels.append(principal_start(view.source, rng))
-            else:
-                labels.append(k_means_start(view.start_rows(), weights, seed))
-        return labels
+        return start
 
     # ------------------------------------------------------------------ fitted
 
-    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
-        self._hyperplane = prepared.view.hyperplane(result)
-        self.balance_ = prepared.balance
+    def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
+        self._hyperplane = inputs.space.hyperplane(result.normal, result.rho, result.t)
+        self.balance_ = inputs.balance
         if result.status is Status.DEGENERATE:
             warn_user(
                 f"At C={self.C:g} no hyperplane has a margin with its own labels: the rows are "

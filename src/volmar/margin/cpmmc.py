@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
-from volmar.margin.clusterer import Prepared
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.feature_space.views import LinearView, View
-from volmar.margin.multiway.clusterer import JointClusterer
+from volmar.margin.feature_space.linear import LinearSpace
 
 
-class CPMMC(WeightedClusterer, JointClusterer):
+class CPMMC(WeightedClusterer, MarginClusterer):
     r"""Cutting-plane maximum margin clustering, linear (Wang et al. 2010; Wu and Zhang, SKMMC).
 
     Finds the hyperplane with the widest soft margin over all labels:
@@ -227,13 +225,10 @@ class CPMMC(WeightedClusterer, JointClusterer):
     def _splits_by_hyperplanes(self) -> bool:
         return True
 
-    def _view(self, X: Any, weights: NDArray | None) -> LinearView:
-        return LinearView(X, weights)
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace:
+        return LinearSpace(X, weights)
 
-    def _loss(self, view: View) -> HingeLoss:
-        return HingeLoss(view.source.shares)
-
-    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
-        super()._publish(prepared, result)
+    def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
+        super()._publish(inputs, result)
         self.coef_ = np.atleast_2d(self._hyperplane.coef.T)
         self.intercept_ = np.atleast_1d(self._hyperplane.intercept)

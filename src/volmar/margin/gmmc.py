@@ -130,7 +130,7 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
 # -------------------------------------------------------------------------------- estimator
 
 
-class Prepared(NamedTuple):
+class GMMCInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows."""
 
     problem: GMMCProblem
@@ -142,7 +142,7 @@ class GMMC(KernelMixin, Clusterer):
     r"""Generalised maximum margin clustering (Valizadegan and Jin, NIPS 2007).
 
     Finds the kernel support vector machine with the largest margin over all labels, up to a
-    convex relaxation, with an intercept and a price on scores that do not balance:
+    convex relaxation, with an intercept and a penalty on scores that do not balance:
 
     .. math:: \min_{f, b} \; \|f\|^2 + C_e \Bigl(\sum_i f(x_i)\Bigr)^2
               + C \sum_i \max(0, 1 - f(x_i)^2), \qquad f(x) = \sum_j \alpha_j k(x_j, x) + b
@@ -169,9 +169,9 @@ class GMMC(KernelMixin, Clusterer):
     kernel_params : dict, optional
         Further arguments of a callable kernel.
     C : float or None, default=1.0
-        Price of a row inside the margin, the paper's :math:`C_\delta`; None for the hard margin.
+        Penalty on a row inside the margin, the paper's :math:`C_\delta`; None for the hard margin.
         As for `sklearn.svm.SVC` its effect depends on the size of the kernel, and as there 1 is a
-        firm price for kernels with k(x, x) = 1: nearly the hard margin. It matters between
+        firm penalty for kernels with k(x, x) = 1: nearly the hard margin. It matters between
         `smallest_C_`, up to which all rows are inside, and the largest entry of ``result_.g`` with
         the hard margin; 2 to 10 times `smallest_C_` makes a soft margin.
     balance_weight : float, optional
@@ -184,7 +184,7 @@ class GMMC(KernelMixin, Clusterer):
     tol : float, default=1e-7
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, default=100
-        Most iterations; 15 to 35 are usual.
+        Maximum number of iterations; 15 to 35 are usual.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -321,7 +321,7 @@ class GMMC(KernelMixin, Clusterer):
         check_number("tol", self.tol, low=0.0, open_low=True)
         check_count("max_iter", self.max_iter)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> GMMCInputs:  # noqa: ARG002 -- no weights here
         n = X.shape[0]
         require_memory(
             14.0 * 8 * n**2,
@@ -333,8 +333,8 @@ class GMMC(KernelMixin, Clusterer):
         if np.ptp(K) <= CONSTANT * np.abs(K).max():
             raise ValueError(
                 f"all {n} rows of X are the same to the kernel: every one of its values is "
-                f"{K.flat[0]:.3g}, and there is nothing to part. Check that X was loaded rightly, "
-                "or use another kernel or gamma."
+                f"{K.flat[0]:.3g}, and there is nothing to separate. Check that X was loaded "
+                "correctly, or use another kernel or gamma."
             )
         shift = max(float(K.diagonal().mean()), 0.0) / n if self.shift is None else self.shift
         C = None if self.C is None else float(self.C)
@@ -345,17 +345,17 @@ class GMMC(KernelMixin, Clusterer):
         if self.balance_weight is None:
             taken = shares_of_kernel(K, expansion)
         problem = replace(problem, shares=taken.q)
-        return Prepared(problem, expansion, taken.sides)
+        return GMMCInputs(problem, expansion, taken.sides)
 
-    def _run(self, prepared: Prepared, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
+    def _run(self, prepared: GMMCInputs, seed: int) -> GMMCResult:  # noqa: ARG002 -- deterministic
         return solve_gmmc(prepared.problem, tol=self.tol, max_iter=self.max_iter)
 
-    def _publish(self, prepared: Prepared, result: GMMCResult) -> None:
+    def _publish(self, prepared: GMMCInputs, result: GMMCResult) -> None:
         self._expansion = prepared.expansion
         self.scores_ = result.scores
         self.dual_coef_ = result.alpha
         self.intercept_ = result.intercept
-        self.smallest_C_ = prepared.problem.smallest_price
+        self.smallest_C_ = prepared.problem.smallest_penalty
         self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
@@ -366,7 +366,7 @@ def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
         warn_user(
             "Two directions of the largest margin are as good as each other, and the labels are "
             "one of many. Use another kernel, or a soft margin (C of about "
-            f"{2 * problem.smallest_price:.3g}).",
+            f"{2 * problem.smallest_penalty:.3g}).",
         )
     elif not result.status.ok:
         warn_user(
@@ -374,10 +374,10 @@ def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
             f"{result.n_iter} iterations ({result.status.value}). Raise max_iter, tol or shift.",
             ConvergenceWarning,
         )
-    if problem.C is not None and problem.smallest_price >= problem.C:
+    if problem.C is not None and problem.smallest_penalty >= problem.C:
         warn_user(
             f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "
-            f"kernel principal component. Raise C above {problem.smallest_price:.3g}.",
+            f"kernel principal component. Raise C above {problem.smallest_penalty:.3g}.",
         )
     if np.ptp(result.labels) == 0:
         warn_user(

@@ -16,12 +16,12 @@ from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
+    check_cluster_size,
     check_count,
     check_number,
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
 from volmar.margin.engine.starts import k_means_start, principal_start, random_start
 from volmar.margin.engine.unequal_sizes import (
@@ -31,54 +31,51 @@ from volmar.margin.engine.unequal_sizes import (
     own_sizes,
     shares_of_sides,
 )
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.relaxations.bias_rules import least_loss_cut, widest_gap_cut
 from volmar.margin.relaxations.iter_svr_solver import IterSVRResult, iterate_svr
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
-from volmar.solvers.l1_spaces import FeatureSpace, KernelSpace, RegressionSpace
 
 # C="scale", in units in which all rows together have a variance of 1.
 SCALE = 10.0
 STARTS = ("auto", "k-means", "kernel k-means", "spectral", "principal", "random")
-# The largest price, in the same units: beyond it 1 is lost in 1 + C * variance.
+# The largest C, in the same units: beyond it 1 is lost in 1 + C * variance.
 LARGEST = 1e15
 # Kernels that are positive semi-definite on all rows.
 DEFINITE = ("rbf", "laplacian", "cosine", "chi2")
 RULES = {"balance": least_loss_cut, "gap": widest_gap_cut}
 # Share of the weight on each side where no size is given.
-LEAST_SHARE = 0.3
+MIN_SHARE = 0.3
 
 
 @dataclass
-class Prepared:
+class IterSVRInputs:
     """What all starts share.
 
     Attributes
     ----------
-    view : View
+    space : LinearSpace or KernelSpace
         The rows. A run that takes the sizes of its start leaves them here with its weights.
-    space : RegressionSpace
-        The same for the regressions.
     C : float
-        Price of the loss.
+        Weight of the loss.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     weights : ndarray of shape (n,) or None
         Sample weights.
     balance : tuple of float
         Shares of the two sides that count as balanced.
     """
 
-    view: View
-    space: RegressionSpace
+    space: LinearSpace | KernelSpace
     C: float
     floor: float
     weights: NDArray | None
     balance: tuple[float, float] = HALVES
 
 
-class IterSVR(GammaWidth, KernelView, WeightedClusterer):
+class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by iterated support vector regression (Zhang et al., 2007).
 
     Alternates a regression on labels :math:`y_i = \pm 1` with the L1 (Laplacian) loss
@@ -116,14 +113,14 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float or "scale", default="scale"
-        Price of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
+        Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression keeps to the labels that it is given, start included. The paper has 500.
     bias : {"gap", "balance"}, default="gap"
         How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
+        Minimum size of a cluster, a count (of rows of mean weight) or a fraction (of the weight).
         If not given it is 0.3, and where the start has sides of unequal size with the wider margin
         (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
@@ -141,7 +138,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     tol : float, default=1e-3
         Certified duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
-        Most regressions.
+        Maximum number of regressions.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -169,7 +166,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     C_ : float
-        The price used.
+        The C used.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``min_cluster_size=None`` took from the start.
@@ -295,11 +292,8 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
         else:
             check_number("C", self.C, low=0.0, open_low=True)
         check_choice("bias", self.bias, RULES)
-        size = self.min_cluster_size
-        if isinstance(size, Integral):
-            check_count("min_cluster_size", size)
-        elif size is not None:
-            check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
+        if self.min_cluster_size is not None:
+            check_cluster_size(self.min_cluster_size)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
             if self.init == "spectral" and self._is_pairwise():
@@ -317,79 +311,64 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
-    def _least_share(self) -> Any:
-        return LEAST_SHARE if self.min_cluster_size is None else self.min_cluster_size
+    def _min_size(self) -> float:
+        return MIN_SHARE if self.min_cluster_size is None else self.min_cluster_size
 
-    def _least_weight(self, n: int, total: float) -> float:
-        size = self._least_share()
+    # ------------------------------------------------------------------ fit
+
+    def _problem(self, X: Any, weights: NDArray | None) -> IterSVRInputs:
+        space = self._feature_space(X, weights)
+        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
+        if not (definite or space.is_gram()):
+            raise self._not_a_kernel()
+        return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
+
+    def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
+        """Return C and the minimum weight of a side."""
+        n = space.n_rows
+        total = float(n if space.weights is None else space.weights.sum())
+        variance = space.mean_square()
+        if variance < 0.0:
+            raise self._not_a_kernel()
+        if variance == 0.0:
+            raise ValueError(
+                f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
+                "is nothing to separate. Check that X was loaded correctly, or use another kernel."
+            )
+        C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
+        largest = LARGEST / (total * variance)
+        if largest < C:
+            raise ValueError(
+                f"C={C:g} is more than floating point can tell from infinity for these "
+                f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
+            )
+        size = self._min_size()
         share = int(size) / n if isinstance(size, Integral) else float(size)
         if share > 0.5:
             raise ValueError(
                 f"min_cluster_size={size} asks for more than half of the {n} rows in each of 2 "
                 f"clusters. Lower it to at most {n // 2}."
             )
-        return share * total
+        return C, share * total
 
-    # ------------------------------------------------------------------ fit
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
+        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
-        view = self._view(X, weights)
-        space = self._space(view, weights)
-        definite = isinstance(self.kernel, str) and self.kernel in DEFINITE
-        if not (definite or space.is_gram()):
-            raise self._not_a_kernel()
-        return Prepared(view, space, *self._price_and_floor(space), weights)
-
-    def _price_and_floor(self, space: RegressionSpace) -> tuple[float, float]:
-        """Return C and the least weight of a side."""
-        n = space.n_rows
-        total = float(n if space.weights is None else space.weights.sum())
-        variance = float(space.mean_squared_norm())
-        if variance < -space.rounding():
-            raise self._not_a_kernel()
-        if variance <= space.rounding():
-            raise ValueError(
-                f"all {n} rows of X are the same (under kernel={self.kernel!r}), there "
-                "is nothing to separate. Check that X was loaded rightly, or use another kernel."
-            )
-        C = SCALE / (total * variance) if isinstance(self.C, str) else float(self.C)
-        largest = LARGEST / (total * variance)
-        if largest < C:
-            raise ValueError(
-                f"C={C:g} is more than floating point can tell from an infinite price for these "
-                f"rows: lower C to {1e-6 * largest:.1g} or less, or scale X."
-            )
-        return C, self._least_weight(n, total)
-
-    def _view(self, X: Any, weights: NDArray | None) -> View:
-        if self._is_linear():
-            return LinearView(X, weights)
-        if self.method == "exact":
-            return self._exact_view(X, weights)
-        return self._nystroem_view(X, weights, self.n_landmarks)
-
-    def _space(self, view: View, weights: NDArray | None) -> RegressionSpace:
-        source: Any = view.source
-        if self.method == "exact" and not self._is_linear():
-            return KernelSpace(source.K, weights)
-        return FeatureSpace(source.rows)
-
-    def _take_sizes(self, prepared: Prepared, labels: NDArray) -> None:
+    def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""
-        view, weights = prepared.view, prepared.weights
+        space, weights = prepared.space, prepared.weights
         if self._keeps_sizes:
             found = labels if are_unequal(labels, weights) else None
         else:
-            found = own_sizes(view, labels, weights)
+            found = own_sizes(space, labels, weights)
         if found is None:
             return
         prepared.balance = shares_of_sides(found, weights)
         equal = equal_weights(found, weights, prepared.balance)
-        prepared.view = view.reweighted(equal)
-        prepared.space = self._space(prepared.view, equal)
-        prepared.C, prepared.floor = self._price_and_floor(prepared.space)
+        prepared.space = space.reweighted(equal)
+        prepared.C, prepared.floor = self._penalty_and_floor(prepared.space)
 
-    def _run(self, prepared: Prepared, seed: int) -> IterSVRResult:
+    def _run(self, prepared: IterSVRInputs, seed: int) -> IterSVRResult:
         """Return the best start, degenerate ones last: uneven labels have a low loss."""
         several = isinstance(self.init, str) and self.init in ("auto", "k-means", "random")
         more = self.n_init - 1 if several else 0
@@ -410,7 +389,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
             )
         return result
 
-    def _descend(self, prepared: Prepared, labels: NDArray) -> IterSVRResult:
+    def _descend(self, prepared: IterSVRInputs, labels: NDArray) -> IterSVRResult:
         return iterate_svr(
             prepared.space,
             labels,
@@ -428,32 +407,30 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
             "negative eigenvalues of a precomputed one."
         )
 
-    def _start(self, prepared: Prepared, seed: int) -> NDArray:
-        view = prepared.view
+    def _start(self, prepared: IterSVRInputs, seed: int) -> NDArray:
+        space = prepared.space
         if not isinstance(self.init, str):
-            return check_start_labels("init", self.init, prepared.space.n_rows, 2)
+            return check_start_labels("init", self.init, space.n_rows, 2)
         rng = np.random.default_rng(seed)
         if self.init == "kernel k-means":
-            return kernel_k_means_start(view.source, rng)
+            return kernel_k_means_start(space, rng)
         if self.init == "spectral":
-            return spectral_start(view.start_rows())
+            return spectral_start(space.start_rows())
         if self.init == "random":
-            return random_start(view.source, rng)
-        if self.init == "principal" or view.start_rows() is None:
-            return principal_start(view.source, rng)
-        return k_means_start(view.start_rows(), prepared.weights, seed)
+            return random_start(space, rng)
+        if self.init == "principal" or space.start_rows() is None:
+            return principal_start(space, rng)
+        return k_means_start(space.start_rows(), prepared.weights, seed)
 
     # ------------------------------------------------------------------ fitted
 
-    def _renumbered(self, prepared: Prepared, result: IterSVRResult, order: NDArray) -> Any:
+    def _renumbered(self, prepared: IterSVRInputs, result: IterSVRResult, order: NDArray) -> Any:
         if order[0] == 1:
             prepared.balance = prepared.balance[::-1]
         return result.renumbered(order)
 
-    def _publish(self, prepared: Prepared, result: IterSVRResult) -> None:
-        # In the engine's terms a hyperplane whose margin is 1.
-        plane = MarginResult(result.objective, normal=result.normal, rho=1.0, t=result.bias)
-        self._hyperplane = prepared.view.hyperplane(plane)
+    def _publish(self, prepared: IterSVRInputs, result: IterSVRResult) -> None:
+        self._hyperplane = prepared.space.hyperplane(result.normal, rho=1.0, t=result.bias)
         self.C_ = prepared.C
         self.balance_ = prepared.balance
         self.status_ = result.status
@@ -469,7 +446,7 @@ class IterSVR(GammaWidth, KernelView, WeightedClusterer):
             warn_user(
                 f"The regression on the labels found is no better than a constant, at "
                 f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
-                f"Raise min_cluster_size (now {self._least_share():g}) or C.",
+                f"Raise min_cluster_size (now {self._min_size():g}) or C.",
                 ConvergenceWarning,
             )
         elif result.status is Status.FAILED:

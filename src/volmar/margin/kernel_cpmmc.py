@@ -12,15 +12,14 @@ from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
-from volmar.margin.clusterer import Prepared
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.losses import HingeLoss
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.views import View
-from volmar.margin.multiway.clusterer import JointClusterer
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
 
 
-class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
+class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClusterer):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -249,18 +248,14 @@ class KernelCPMMC(GammaWidth, KernelView, WeightedClusterer, JointClusterer):
     def _adopts_trial(self) -> bool:
         return self.method == "exact"
 
-    def _view(self, X: Any, weights: NDArray | None) -> View:
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         if self.method == "exact":
-            why = "it needs the whole kernel matrix"
-            require_in_memory(X, "KernelCPMMC(method='exact')", why)
-            return self._exact_view(X, weights)
-        return self._nystroem_view(X, weights, self.n_landmarks)
+            name = "KernelCPMMC(method='exact')"
+            require_in_memory(X, name, "it needs the whole kernel matrix")
+        return super()._feature_space(X, weights)
 
-    def _loss(self, view: View) -> HingeLoss:
-        return HingeLoss(view.source.shares)
-
-    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
-        super()._publish(prepared, result)
+    def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
+        super()._publish(inputs, result)
         if self.method == "exact":
             self.dual_coef_ = self._hyperplane.coef
             self.intercept_ = self._hyperplane.intercept

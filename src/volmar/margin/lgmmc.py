@@ -13,9 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.kernel_width import GammaWidth
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
 from volmar.base.warn import warn_user
-from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
@@ -25,9 +29,9 @@ from volmar.margin.engine.unequal_sizes import (
     shares_of_sides,
     size_start,
 )
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.sources import CutSource, KernelSource, LinearSource
-from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.relaxations.lgmmc_solver import (
     LabelGenerationResult,
     generate_labels,
@@ -35,23 +39,21 @@ from volmar.margin.relaxations.lgmmc_solver import (
 )
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-# Beyond these prices nothing changes but rounding: all rows weigh alike, or the margin is hard.
+# Beyond these C nothing changes but rounding: all rows weigh alike, or the margin is hard.
 LEAST_C, MOST_C = 1e-10, 1e10
-# Spreads this many roundings small, relative to what was subtracted, are rounding.
-ROUNDINGS = 64
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
 # Largest mean of a labelling where none is given.
-BALANCE = 0.5
+MAX_MEAN = 0.5
 
 
 @dataclass
-class Prepared:
+class LabelGenerationInputs:
     """What the search needs.
 
     Attributes
     ----------
-    view : View
+    space : LinearSpace or KernelSpace
         The rows. A run that takes the sizes of k-means leaves them here with its weights.
     weights : ndarray of shape (n,) or None
         Sample weights.
@@ -61,17 +63,17 @@ class Prepared:
         Shares of the two sides that count as balanced.
     """
 
-    view: View
+    space: LinearSpace | KernelSpace
     weights: NDArray | None
     n: int
     balance: tuple[float, float] = HALVES
 
 
-class LGMMC(GammaWidth, KernelView, WeightedClusterer):
+class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
-    `balance`, of centred rows :math:`z_i = \phi(x_i) - \bar\phi`,
+    `max_label_mean`, of centred rows :math:`z_i = \phi(x_i) - \bar\phi`,
 
     .. math:: \min_{y \in B} \min_{w, \rho, \xi} \; \tfrac12 \|w\|^2 - \rho
               + \frac{C}{2 n s} \sum_i \xi_i^2 \quad\text{s.t.}\quad
@@ -113,25 +115,25 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=30.0
-        Price of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
+        Weight of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
         Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
         variance in the leading direction.
-    balance : float, optional
-        Most that the mean of a generated labelling (of -1 and 1) may be away from 0. 0 asks for
-        halves, as near as an odd number of rows allows. If not given it is 0.5, sides of a quarter
-        of the weight at least, and clusters of unequal size may count as balanced (see Notes and
+    max_label_mean : float, optional
+        Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 asks for
+        halves, as near as an odd number of rows allows. If not given it is 0.5, sides of at least
+        a quarter of the weight, and clusters of unequal size may count as balanced (see Notes and
         `balance_`). The authors set theirs from the true classes.
     init : "auto" or array of shape (n_samples,), default="auto"
         Labels from which the first labelling is found. "auto": random sides, and clusters of a
         graph where the width of the kernel is chosen (see Notes).
-    n_starts : int, default=10
-        Starts of the search for each labelling.
+    n_init : int, default=10
+        Number of starts of the search for each labelling.
     tol : float, default=0.01
         Relative to the objective, by how much a labelling must be violated to be added.
     max_iter : int, default=50
-        Most labellings.
+        Maximum number of labellings.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -157,7 +159,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
         Constant of the decision function.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``balance=None`` took from two-means.
+        the sizes that ``max_label_mean=None`` took from two-means.
     gamma_ : float
         Kernel coefficient taken; not for kernels without one.
     cut_ : float
@@ -195,7 +197,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     can only lower it. It is within ``residuals["master gap"]`` of the optimum over the labellings
     generated. A lower bound would follow from the most violated labelling, which is NP-hard to
     find: the search stops when five rounds of starts lead to none, which is no proof. On noise
-    more starts still find violations above `tol`; more `n_starts` leave less.
+    more starts still find violations above `tol`; more `n_init` leave less.
     ``result_.bound`` is a lower bound all the same, by the largest eigenvalue of the rows'
     weighted covariance. It is the tighter the more alike rows are in their distance from the
     border: of rows spread like a Gaussian its squared norm is too large by a factor of
@@ -204,28 +206,28 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     *Labels.* Of the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings in use, and
     that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`, the one with the lowest value
     of the problem before its relaxation (``labelled_objective``) is kept, and labels are the signs
-    of its scores. Their mean is 0, whatever the labels': `balance` is not imposed on them again.
+    of its scores. Their mean is 0, whatever the labels': `max_label_mean` is not imposed on them.
     `predict` returns `labels_` for the training rows, but for rows whose score is rounding.
 
     *Weights.* A row of weight 2 counts as one written twice, in the mean that centres, in s, in
     the loss :math:`\frac{C}{2 s \sum_j w_j} \sum_i w_i \xi_i^2` (so that :math:`n |\alpha|^2`
-    becomes :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the balance, which is the weighted
-    mean of y. The copies that a weight stands for stay together, while rows written twice may
-    part. Over labellings that keep them together both have the same relaxation; over all
-    labellings the rows written twice have the same value or a lower one, and ``result_.bound`` is
-    below that, too. From given labels the search takes the same steps, unless `balance` binds:
-    rows then change sides whole, and which of them should is a knapsack problem, of which the
-    relaxation is solved, by sorting. Its rest can leave a labelling unfound, and no bound wrong.
-    Where the heaviest row has a larger share of the weight than `balance`, labellings as uneven
-    as that share are allowed, for there may be none that are more even (of the rows written twice
-    there are, so that the values then differ). Starts are drawn, and not as they are for rows
-    written twice: labels are the same where they do not depend on `random_state`. Rows of weight
-    0 get the label of their score, and nothing depends on them.
+    becomes :math:`\sum_j w_j \sum_i \alpha_i^2 / w_i`) and in the mean of y. The copies that a
+    weight stands for stay together, while rows written twice may part. Over labellings that keep
+    them together both have the same relaxation; over all labellings the rows written twice have
+    the same value or a lower one, and ``result_.bound`` is below that, too. From given labels the
+    search takes the same steps, unless `max_label_mean` binds: rows then change sides whole, and
+    which of them should is a knapsack problem, of which the relaxation is solved, by sorting. Its
+    rest can leave a labelling unfound, and no bound wrong. Where the heaviest row has a larger
+    share of the weight than `max_label_mean`, labellings as uneven as that share are allowed, for
+    there may be none that are more even (of the rows written twice there are, so that the values
+    then differ). Starts are drawn, and not as they are for rows written twice: labels are the same
+    where they do not depend on `random_state`. Rows of weight 0 get the label of their score, and
+    nothing depends on them.
 
     *Unequal sizes.* Scores have the mean 0, and so halves, unless rows weigh differently. With
-    ``balance=None`` both sides of two-means (of the rows, or in the feature space of a precomputed
-    kernel) get the same weight where they are unequal and have the wider margin, by the rule of
-    `CPMMC`; the problem is then that of these weights.
+    ``max_label_mean=None`` both sides of two-means (of the rows, or in the feature space of a
+    precomputed kernel) get the same weight where they are unequal and have the wider margin, by
+    the rule of `CPMMC`; the problem is then that of these weights.
 
     *Large C.* Many labellings share the solution then, far from each other, and labels may change
     with `random_state`: compare ``result_.labelled_objective``, the lower the better.
@@ -265,9 +267,9 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
         method: str = "exact",
         n_landmarks: int = N_LANDMARKS,
         C: float = 30.0,
-        balance: float | None = None,
+        max_label_mean: float | None = None,
         init: str | ArrayLike = "auto",
-        n_starts: int = 10,
+        n_init: int = 10,
         tol: float = 0.01,
         max_iter: int = 50,
         alpha: float = 0.05,
@@ -283,9 +285,9 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
         self.method = method
         self.n_landmarks = n_landmarks
         self.C = C
-        self.balance = balance
+        self.max_label_mean = max_label_mean
         self.init = init
-        self.n_starts = n_starts
+        self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
         self.alpha = alpha
@@ -301,79 +303,79 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
     def _check_parameters(self) -> None:
         self._check_representation()
         check_number("C", self.C, low=LEAST_C, high=MOST_C)
-        if self.balance is not None:
-            check_number("balance", self.balance, low=0.0)
+        if self.max_label_mean is not None:
+            check_number("max_label_mean", self.max_label_mean, low=0.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto"])
-        check_count("n_starts", self.n_starts)
+        check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
-        if self.balance is not None and self.balance >= 1.0:
+        if self.max_label_mean is not None and self.max_label_mean >= 1.0:
             raise ValueError(
-                f"balance={self.balance:g} allows all rows on one side. Use a balance below 1, or "
-                "leave it out."
+                f"max_label_mean={self.max_label_mean:g} allows all rows on one side. Use a value "
+                "below 1, or leave it out."
             )
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:
+    def _n_starts(self) -> int:
+        return 1  # each search for a labelling restarts by itself
+
+    def _problem(self, X: Any, weights: NDArray | None) -> LabelGenerationInputs:
         n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        if self._is_linear():
-            view: View = LinearView(X, weights)
-        elif self.method == "exact":
-            view = self._exact_view(X, weights)
-        else:
-            view = self._nystroem_view(X, weights, self.n_landmarks)
-        prepared = Prepared(view, weights, n)
+        prepared = LabelGenerationInputs(self._feature_space(X, weights), weights, n)
         self._formula(prepared)
         return prepared
 
-    def _formula(self, prepared: Prepared) -> tuple[float, float]:
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
+        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
+
+    def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
         """Return C of the formula and the limit of a labelling's sum."""
-        source, n = prepared.view.source, prepared.n
-        spread = _mean_square(source)
+        space, n = prepared.space, prepared.n
+        spread = space.mean_square()
         if spread < 0.0:
             raise self._no_margin()
         if spread == 0.0:
             which = "" if prepared.weights is None else " with a positive sample_weight"
             raise ValueError(
                 f"all {n} rows of X{which} are the same to the kernel, and there is nothing to "
-                "part. Check that the rows of X differ, or use another kernel or gamma."
+                "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
-        w = row_weights(source)
-        balance = BALANCE if self.balance is None else self.balance
-        limit = _largest_sum(balance, n) if w is None else _largest_weight(balance, w)
+        w = row_weights(space)
+        mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean
+        limit = _largest_sum(mean, n) if w is None else _largest_weight(mean, w)
         return float(self.C) / (n * spread), limit
 
-    def _take_sizes(self, prepared: Prepared) -> None:
+    def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
         """Give both sides of k-means the same weight where they are unequal and lie apart."""
-        view, weights = prepared.view, prepared.weights
+        space, weights = prepared.space, prepared.weights
         given = self._start(prepared)
         labels: NDArray | None
         if self._keeps_sizes and given is not None:
             labels = given if are_unequal(given, weights) else None
         else:
-            labels = own_sizes(view, size_start(view, weights), weights)
+            labels = own_sizes(space, size_start(space, weights), weights)
         if labels is not None:
             prepared.balance = shares_of_sides(labels, weights)
-            prepared.view = view.reweighted(equal_weights(labels, weights, prepared.balance))
+            prepared.space = space.reweighted(equal_weights(labels, weights, prepared.balance))
 
-    def _run(self, prepared: Prepared, seed: int) -> LabelGenerationResult:
+    def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         try:
-            if self.balance is None:
+            if self.max_label_mean is None:
                 self._take_sizes(prepared)
             C, limit = self._formula(prepared)
             result = generate_labels(
-                prepared.view.source,
+                prepared.space,
                 C=C,
                 limit=limit,
                 start=self._start(prepared),
-                n_starts=self.n_starts,
+                n_init=self.n_init,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 seed=seed,
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error
-        shares = prepared.view.source.shares
+        shares = prepared.space.shares
         if np.ptp(result.labels if shares is None else result.labels[shares > 0]) == 0:
             raise ValueError(
                 "all rows are on one side of the hyperplane found, up to rounding: check that the "
@@ -381,10 +383,10 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
             )
         return result
 
-    def _start(self, prepared: Prepared) -> NDArray | None:
+    def _start(self, prepared: LabelGenerationInputs) -> NDArray | None:
         if isinstance(self.init, str):
             return None
-        return check_start_labels("init", self.init, prepared.view.source.n_rows, 2)
+        return check_start_labels("init", self.init, prepared.space.n_rows, 2)
 
     def _no_margin(self) -> ValueError:
         return ValueError(
@@ -392,11 +394,8 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
             "is no margin. Use another, 'rbf' say, or other parameters of it."
         )
 
-    def _publish(self, prepared: Prepared, result: LabelGenerationResult) -> None:
-        plane = MarginResult(
-            objective=result.objective, normal=result.normal, rho=result.rho, t=0.0
-        )
-        hyperplane: Any = prepared.view.hyperplane(plane)
+    def _publish(self, prepared: LabelGenerationInputs, result: LabelGenerationResult) -> None:
+        hyperplane: Any = prepared.space.hyperplane(result.normal, result.rho, t=0.0)
         self._hyperplane = hyperplane
         self.balance_ = in_order_of(result.labels, prepared.weights, prepared.balance)
         self.status_ = result.status
@@ -410,7 +409,7 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
             warn_user(
                 f"A labelling is still violated by {result.residuals['violation']:.1e} of the "
                 f"objective after {result.n_iter} of them. Raise max_iter or tol, lower C, or "
-                "raise balance.",
+                "raise max_label_mean.",
                 ConvergenceWarning,
             )
         elif not result.status.ok:
@@ -421,13 +420,13 @@ class LGMMC(GammaWidth, KernelView, WeightedClusterer):
             )
 
 
-def _largest_sum(balance: float, n: int) -> int:
-    """Return the most that |sum(y)| may be: balance n, but for its rounding, below n."""
-    return min(max(int(balance * n + 1e-9 * balance), n % 2), n - 1)
+def _largest_sum(mean: float, n: int) -> int:
+    """Return the maximum of |sum(y)|: mean n, but for its rounding, below n."""
+    return min(max(int(mean * n + 1e-9 * mean), n % 2), n - 1)
 
 
-def _largest_weight(balance: float, weights: NDArray) -> float:
-    """Return the most that |sum(weights * y)| may be: `balance` of all, but for rounding.
+def _largest_weight(mean: float, weights: NDArray) -> float:
+    """Return the maximum of |sum(weights * y)|: `mean` of all, but for rounding.
 
     Never less than the heaviest row, to within which every order of the rows can be cut in the
     middle, while to find a more even labelling, or that there is none, is NP-hard. Of equal
@@ -435,21 +434,5 @@ def _largest_weight(balance: float, weights: NDArray) -> float:
     one side are more than it.
     """
     total, heaviest = float(weights.sum()), float(weights.max())
-    limit = max(balance * total, heaviest) + SUMS * total
+    limit = max(mean * total, heaviest) + SUMS * total
     return min(limit, total - float(weights[weights > 0].min()))
-
-
-def _mean_square(source: CutSource) -> float:
-    """Return the mean of |z_i|^2, 0 where it is rounding; below 0 where a kernel is none."""
-    rounding = ROUNDINGS * float(np.finfo(source.dtype).eps)
-    if isinstance(source, KernelSource):
-        K, p = source.K, source.shares
-        diagonal = float(K.diagonal().mean() if p is None else p @ K.diagonal())
-        spread = diagonal - float(K.mean(dtype=np.float64) if p is None else p @ (K @ p))
-        return spread if abs(spread) > rounding * abs(diagonal) else 0.0
-    if not isinstance(source, LinearSource):
-        raise TypeError(f"there is no rule for the spread of a {type(source).__name__}.")
-    spread = source.rows.mean_squared_norm()
-    centre = source.rows.offset
-    size = 0.0 if centre is None else float(centre @ centre)
-    return spread if spread > rounding**2 * size else 0.0

@@ -10,20 +10,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.validation import check_choice, check_number
-from volmar.margin.clusterer import MarginClusterer, Prepared
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.feature_space.kernel_view import KernelView
-from volmar.margin.feature_space.views import LinearView, View
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.representation import KernelRepresentation
+from volmar.margin.feature_space.space import FeatureSpace
 
 # One over the largest loss of labels in two equal halves: the least price that bounds rho.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
 
 
-class MultivariateMMC(KernelView, MarginClusterer):
+class MultivariateMMC(KernelRepresentation, MarginClusterer):
     r"""Maximum margin clustering with a multivariate loss (Zhao, Kwok and Zhang).
 
     In place of single margin errors, a loss :math:`\Delta` between the labels
@@ -170,8 +172,6 @@ class MultivariateMMC(KernelView, MarginClusterer):
     1.0
     """
 
-    _multiway = "recursive"
-
     def __init__(
         self,
         n_clusters: int | str = 2,
@@ -236,14 +236,12 @@ class MultivariateMMC(KernelView, MarginClusterer):
     def _unit(self) -> float:
         return UNITS[self.loss]
 
-    def _view(self, X: Any, weights: NDArray | None) -> View:
+    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         if isinstance(self.kernel, str) and self.kernel == "linear":
-            return LinearView(X, weights)
-        if self.method == "exact":
-            return self._exact_view(X, weights)
-        return self._nystroem_view(X, weights, self.n_landmarks)
+            return LinearSpace(X, weights)
+        return super()._feature_space(X, weights)
 
-    def _loss(self, view: View) -> Loss:  # noqa: ARG002 -- rows have no weights here
+    def _loss(self, space: FeatureSpace) -> Loss:  # noqa: ARG002 -- rows have no weights here
         losses: dict[str, Loss] = {
             "error": ErrorLoss(),
             "rand": RandLoss(),
@@ -252,11 +250,11 @@ class MultivariateMMC(KernelView, MarginClusterer):
         }
         return losses[self.loss]
 
-    def _reweighted(self, view: View, weights: Any) -> View:
+    def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
         """Return the rows centred by these weights; in the losses all rows count alike."""
-        view = view.reweighted(weights)
-        view.source.shares = None
-        return view
+        space = space.reweighted(weights)
+        space.shares = None
+        return space
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
         return cutting_planes_outside(
@@ -268,8 +266,8 @@ class MultivariateMMC(KernelView, MarginClusterer):
             max_iter=self._most_steps(),
         )
 
-    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
-        super()._publish(prepared, result)
-        if isinstance(prepared.view, LinearView) and self.kernel == "linear":
+    def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
+        super()._publish(inputs, result)
+        if isinstance(inputs.space, LinearSpace) and self.kernel == "linear":
             self.coef_ = self._hyperplane.coef[None, :]
             self.intercept_ = np.array([self._hyperplane.intercept])

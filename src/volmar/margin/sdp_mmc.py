@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
-from volmar.base import Clusterer, Status
+from volmar.base import Clusterer
 from volmar.base.kernel import KernelExpansion, KernelMixin
-from volmar.base.validation import check_choice, check_count, check_flag, check_number
-from volmar.base.warn import warn_user
+from volmar.base.relaxation import RelaxationMixin
+from volmar.base.validation import check_choice, check_flag
 from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
-from volmar.solvers.elliptope_rounding import (
-    SPREAD,
-    Rounded,
-    round_as_printed,
-    round_centred,
-    round_randomly,
-)
+from volmar.solvers.elliptope_rounding import RoundedResult
 
-ROUNDINGS = ("centred", "random")
-N_RANDOM = 100
 # A negative eigenvalue of K below this share of the largest is rounding.
 INDEFINITE = 1e-6
-# b of equal halves.
+# b of two halves.
 HALF_SIZES = 1.0
 
 # ---------------------------------------------------------------------------------- problem
@@ -85,71 +76,41 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
 
 
 @dataclass(frozen=True, repr=False)
-class SDPMMCResult(ElliptopeResult):
+class SDPMMCResult(RoundedResult):
     """Solution of the relaxation, with the labels rounded from it and their machine.
 
     Attributes
     ----------
-    labels : ndarray of shape (n,)
-        Clusters, 0 and 1.
-    scores : ndarray of shape (n,)
-        Entries of the vector whose signs the labels are.
-    rank : int
-        Numerical rank of M.
-    spread : float
-        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
-        labels may be one choice of several, however small the gap: it bounds the value of the
-        relaxation, not the labels. `status` is the relaxation's.
     dual : ndarray of shape (n,)
         a of the machine of the labels.
     labelled_objective : float
-        Value of that machine. No labels (that satisfy the balance) have one below `lower_bound`.
+        Value of that machine. No labels within the bound on row sums have one below
+        `lower_bound`.
     """
 
-    _signed = ("scores",)
-
-    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    scores: NDArray = field(default_factory=lambda: np.empty(0))
-    rank: int = 0
-    spread: float = 1.0
     dual: NDArray = field(default_factory=lambda: np.empty(0))
     labelled_objective: float = float("nan")
-
-
-def labelled(problem: SDPMMCProblem, found: ElliptopeResult, rounded: Rounded) -> SDPMMCResult:
-    """Return the relaxation's result with labels and the machine that is trained on them."""
-    known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
-    machine = problem.machine(rounded.y)
-    return SDPMMCResult(
-        **known,
-        labels=np.unique(rounded.y, return_inverse=True)[1],
-        scores=rounded.scores,
-        rank=rounded.rank,
-        spread=rounded.spread,
-        dual=machine.a,
-        labelled_objective=machine.value,
-    )
 
 
 # -------------------------------------------------------------------------------- estimator
 
 
-class Prepared(NamedTuple):
+class SDPMMCInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows.
 
     `means` are the row means (by the shares q) that were taken off the kernel matrix, None for
-    none; `balance` is b, and `sides` are the shares of two sides that it allows for.
+    none; `bound` is b, and `sides` are the shares of two sides that it allows for.
     """
 
     problem: SDPMMCProblem
     means: NDArray | None
     q: NDArray
     expansion: KernelExpansion
-    balance: float | None
+    bound: float | None
     sides: tuple[float, float]
 
 
-class SDPMMC(KernelMixin, Clusterer):
+class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     r"""Maximum margin clustering (Xu, Neufeld, Larson and Schuurmans, NIPS 2004).
 
     Finds the labels y whose support vector machine has the largest soft margin,
@@ -186,19 +147,19 @@ class SDPMMC(KernelMixin, Clusterer):
         Whether the hyperplane goes through the mean of the rows in feature space, and not through
         its origin; see Notes. Without effect with ``mode="paper"``.
     C : float, default=1.0
-        Price of a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a factor
-        of 1/2) its effect depends on the size of the kernel.
-    balance : float, None or "auto", default="auto"
+        Penalty on a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a
+        factor of 1/2) its effect depends on the size of the kernel.
+    max_row_sum : float, None or "auto", default="auto"
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint. Where clusters do differ by more, None or a larger b is right, and faster.
         "auto" is 1, or what the sizes of two-means need, where these are unequal and have the
         wider margin; see Notes. Without effect with ``mode="paper"``.
-    row_balance : bool, default=False
+    each_row : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
         and the kernel is wide, its dual bound is not reached. Without effect where there is no
-        balance.
+        bound.
     triangle : bool, default=False
         Whether M must satisfy Xu's triangle constraints, too:
         :math:`M_{ij} + M_{jk} + M_{ik} \ge -1` and :math:`M_{ij} - M_{jk} - M_{ik} \ge -1` for all
@@ -207,12 +168,13 @@ class SDPMMC(KernelMixin, Clusterer):
         "random" takes the best of 100 random projections of M besides, among those whose groups
         differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
-        "paper" is eq. 22 as printed: the kernel not centred, no balance, 2C for the right C (a
-        misprint: a is bounded by C), and labels from the leading eigenvector of M cut at its mean.
+        "paper" is eq. 22 as printed: the kernel not centred, no bound on row sums, 2C for the
+        right C (a misprint: a is bounded by C), and labels from the leading eigenvector of M cut
+        at its mean.
     tol : float, default=1e-5
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=2000
-        Most iterations of the outer descent.
+        Maximum number of iterations of the outer descent.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -231,7 +193,7 @@ class SDPMMC(KernelMixin, Clusterer):
         found at ``tree_.splits()[i].model``, not here.
     balance_ : tuple of float
         Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
-        ``balance="auto"`` took from two-means.
+        ``max_row_sum="auto"`` took from two-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -256,21 +218,21 @@ class SDPMMC(KernelMixin, Clusterer):
 
     Notes
     -----
-    *The scale.* With the price C of the primal above, the corner of eq. 22 is
-    :math:`t - C \mu'1`; the printed 2C belongs to twice that price.
+    *The scale.* With C of the primal above, the corner of eq. 22 is
+    :math:`t - C \mu'1`; the printed 2C belongs to twice that C.
 
     *Centring.* The machine has no intercept. Values of a Gaussian kernel are all positive: seen
-    from the origin all rows lie on one side, and without a balance one cluster is best. With a
-    balance the labels are sensible, but the relaxation is so badly conditioned (a wide kernel is
+    from the origin all rows lie on one side, and without a bound on row sums one cluster is best.
+    With one the labels are sensible, but the relaxation is so badly conditioned (a wide kernel is
     nearly constant) that from some hundred rows on it may not reach its gap. Centring takes the
     constant out, and makes labels independent of the origin of the rows for a linear kernel.
     ``center=False`` is for kernels whose origin has a meaning, and for narrow ones, whose rows are
     nearly orthogonal and have no common direction to remove.
 
     *Unequal sizes.* A hyperplane through the mean has about half of the rows on either side.
-    ``balance="auto"`` looks at the sides of two-means. Where they are unequal and have the wider
-    margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give both
-    the same, and b allows for their sizes. Without `center` b is 1.
+    ``max_row_sum="auto"`` looks at the sides of two-means. Where they are unequal and have the
+    wider margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give
+    both the same, and b allows for their sizes. Without `center` b is 1.
 
     *New rows.* `decision_function` is the machine trained on the labels,
     :math:`\sum_j a_j y_j k(x_j, x)` (with both sides centred), in units of the margin: support
@@ -308,8 +270,8 @@ class SDPMMC(KernelMixin, Clusterer):
         kernel_params: dict[str, Any] | None = None,
         center: bool = True,
         C: float = 1.0,
-        balance: float | str | None = "auto",
-        row_balance: bool = False,
+        max_row_sum: float | str | None = "auto",
+        each_row: bool = False,
         triangle: bool = False,
         rounding: str = "centred",
         mode: str = "default",
@@ -327,8 +289,8 @@ class SDPMMC(KernelMixin, Clusterer):
         self.kernel_params = kernel_params
         self.center = center
         self.C = C
-        self.balance = balance
-        self.row_balance = row_balance
+        self.max_row_sum = max_row_sum
+        self.each_row = each_row
         self.triangle = triangle
         self.rounding = rounding
         self.mode = mode
@@ -343,19 +305,13 @@ class SDPMMC(KernelMixin, Clusterer):
 
     def _check_parameters(self) -> None:
         self._check_kernel()
-        check_choice("mode", self.mode, ("default", "paper"))
-        check_choice("rounding", self.rounding, ROUNDINGS)
-        for name in ("C", "tol"):
-            check_number(name, getattr(self, name), low=0.0, open_low=True)
-        if isinstance(self.balance, str):
-            check_choice("balance", self.balance, ["auto"])
-        elif self.balance is not None:
-            check_number("balance", self.balance, low=0.0)
-        for name in ("center", "row_balance", "triangle"):
+        self._check_relaxation()
+        if isinstance(self.max_row_sum, str):
+            check_choice("max_row_sum", self.max_row_sum, ["auto"])
+        for name in ("center", "triangle"):
             check_flag(name, getattr(self, name))
-        check_count("max_iter", self.max_iter)
 
-    def _problem(self, X: Any, weights: NDArray | None) -> Prepared:  # noqa: ARG002 -- no weights here
+    def _problem(self, X: Any, weights: NDArray | None) -> SDPMMCInputs:  # noqa: ARG002 -- no weights here
         n = X.shape[0]
         require_memory(
             8 * 8.0 * n**2,
@@ -365,7 +321,7 @@ class SDPMMC(KernelMixin, Clusterer):
         K, expansion = self._kernel_matrix(X)
         rounding = self._rounding(X, K)
         K = K.astype(np.float64, copy=False)
-        balance, taken = self._sizes(K, expansion)
+        bound, taken = self._sizes(K, expansion)
         means, q = None, np.full(n, 1.0 / n) if taken.q is None else taken.q
         if self.center and self.mode != "paper":
             means = K @ q
@@ -377,18 +333,18 @@ class SDPMMC(KernelMixin, Clusterer):
             )
         box = float(self.C) if self.mode == "paper" else float(self.C) / 2
         problem = SDPMMCProblem(definite((K + K.T) / 2, rounding), box)
-        return Prepared(problem, means, q, expansion, balance, taken.sides)
+        return SDPMMCInputs(problem, means, q, expansion, bound, taken.sides)
 
     def _sizes(self, K: NDArray, expansion: KernelExpansion) -> tuple[float | None, KernelShares]:
         """Return b, and the shares by which to centre the kernel matrix."""
         if self.mode == "paper":
             return None, KernelShares()
-        if not isinstance(self.balance, str):
-            return self.balance, KernelShares()
+        if not isinstance(self.max_row_sum, str):
+            return self.max_row_sum, KernelShares()
         # Without centring there is no mean for the hyperplane to go through.
         taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
         imbalance = abs(taken.sides[1] - taken.sides[0])
-        return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
+        return HALF_SIZES + len(K) * (imbalance if self.each_row else imbalance**2), taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
         """Return what an eigenvalue of K may be off by: n times what an entry may.
@@ -402,12 +358,12 @@ class SDPMMC(KernelMixin, Clusterer):
             entry += 4 * float(gamma) * float(X.multiply(X).sum(axis=1).max())
         return len(K) * float(np.finfo(K.dtype).eps) * entry
 
-    def _run(self, prepared: Prepared, seed: int) -> SDPMMCResult:
+    def _run(self, prepared: SDPMMCInputs, seed: int) -> SDPMMCResult:
         problem = prepared.problem
         settings: dict[str, Any] = {
             "C": problem.box,
-            "balance": prepared.balance,
-            "balance_of": "rows" if self.row_balance else "mean",
+            "max_row_sum": prepared.bound,
+            "each_row": self.each_row,
             "tol": self.tol,
             "max_iter": self.max_iter,
             "random_state": seed,
@@ -417,16 +373,11 @@ class SDPMMC(KernelMixin, Clusterer):
             found = solve_elliptope_triangles(problem.K, **settings)
         else:
             found = solve_elliptope_saddle(problem.K, unit_norm=False, **settings)
-        return labelled(problem, found, self._round(problem, found.factor, seed))
+        rounded = self._rounded(found.factor, lambda y: problem.machine(y).value, seed)
+        machine = problem.machine(rounded.y)
+        return SDPMMCResult.of(found, rounded, dual=machine.a, labelled_objective=machine.value)
 
-    def _round(self, problem: SDPMMCProblem, V: NDArray, seed: int) -> Rounded:
-        if self.mode == "paper":
-            return round_as_printed(V)
-        if self.rounding == "centred":
-            return round_centred(V)
-        return round_randomly(V, lambda y: problem.machine(y).value, N_RANDOM, seed)
-
-    def _publish(self, prepared: Prepared, result: SDPMMCResult) -> None:
+    def _publish(self, prepared: SDPMMCInputs, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
         self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
@@ -437,18 +388,7 @@ class SDPMMC(KernelMixin, Clusterer):
             coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
-        if result.status is Status.MAX_ITER:
-            has_balance = prepared.balance is not None
-            remedy = ", or balance (None for no such constraint)" if has_balance else ""
-            warn_user(
-                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
-                f"{result.n_iter} iterations, and the balance missed by "
-                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{remedy}.",
-                ConvergenceWarning,
-            )
-        if result.spread > SPREAD:
-            warn_user(
-                "The best M does not determine two clusters: it is far from two groups (second "
-                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
-                "may be one choice of several. Use a narrower kernel, or another balance."
-            )
+        has_bound = prepared.bound is not None
+        raised = ", or max_row_sum (None for no bound)" if has_bound else ""
+        remedy = "Use a narrower kernel, or another max_row_sum"
+        self._warn_of_relaxation(result, raised, remedy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,67 +16,14 @@ from volmar.base.kernel import KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
-from volmar.margin.clusterer import MarginClusterer, Prepared
+from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.engine.losses import HingeLoss
+from volmar.margin.feature_space.basis import BasisSpace
 from volmar.margin.feature_space.basis_search import FAR
-from volmar.margin.feature_space.basis_source import BasisExpansion, BasisSource
-from volmar.margin.feature_space.views import Hyperplane, View
 from volmar.rows import as_rows
 
 # Digits of a gamma that follows from the rows by a rule.
 GAMMA_DIGITS = 12
-
-
-@dataclass(frozen=True)
-class BasisHyperplane(Hyperplane):
-    """A function of a few basis vectors, plus a constant."""
-
-    expansion: BasisExpansion
-    t: float
-
-    def __call__(self, X: Any) -> Any:
-        """Return the function's value at each row."""
-        return self.expansion(X) + X.dtype.type(self.t)
-
-
-class BasisView(View):
-    """Rows under the RBF kernel, by a few basis vectors.
-
-    Parameters
-    ----------
-    X : array or BlockTable of shape (n, d)
-        The rows.
-    weights : ndarray of shape (n,) or RowVector, optional
-        Their weights.
-    **settings
-        Of `BasisSource`.
-    """
-
-    has_equal_lengths = True
-
-    def __init__(self, X: Any, weights: NDArray | None = None, **settings: Any):
-        self.X, self.weights, self.settings = X, weights, settings
-        shares = None if weights is None else weights / weights.sum()
-        self.source: BasisSource = BasisSource(X, shares=shares, **settings)
-
-    def hyperplane(self, result: MarginResult) -> BasisHyperplane:
-        """Return basis vectors and their coefficients."""
-        w = self.source.combination([result.normal], np.array([1.0 / result.rho]))
-        return BasisHyperplane(self.source.expansion(w), result.t / result.rho)
-
-    def start_rows(self) -> Any:
-        """Return the rows."""
-        return self.X
-
-    def reweighted(self, weights: NDArray) -> BasisView:
-        """Return the same rows with other weights, and a basis of their own."""
-        return BasisView(self.X, weights, **self.settings)
-
-    def sampled(self, chosen: NDArray) -> BasisView:
-        """Return some of the rows, with a basis of their own."""
-        weights = None if self.weights is None else self.weights[chosen]
-        return BasisView(self.X[chosen], weights, **self.settings)
 
 
 class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
@@ -243,7 +189,6 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     """
 
     kernel = "rbf"
-    _multiway = "recursive"
     _takes_blocks = True
 
     def __init__(
@@ -299,7 +244,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
             check_count("n_basis", self.n_basis)
         check_count("max_basis", self.max_basis, low=2)
 
-    def _view(self, X: Any, weights: NDArray | None) -> BasisView:
+    def _feature_space(self, X: Any, weights: NDArray | None) -> BasisSpace:
         self._resolved_gamma(X, weights)
         if not 1e-200 < self.gamma_ < 1e200:
             raise ValueError(
@@ -308,7 +253,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
             )
         if sparse.issparse(X):
             X = self._near_the_origin(X, weights)
-        return BasisView(
+        return BasisSpace(
             X,
             weights,
             gamma=self.gamma_,
@@ -349,16 +294,13 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         )
         return X.toarray()
 
-    def _loss(self, view: View) -> HingeLoss:
-        return HingeLoss(view.source.shares)
-
-    def _publish(self, prepared: Prepared, result: MarginResult) -> None:
-        super()._publish(prepared, result)
+    def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
+        super()._publish(inputs, result)
         expansion = self._hyperplane.expansion
         self.basis_vectors_ = expansion.vectors
         self.dual_coef_ = expansion.coefficients
         self.intercept_ = expansion.intercept + self._hyperplane.t
-        self.n_diverged_ = prepared.view.source.n_diverged
+        self.n_diverged_ = inputs.space.n_diverged
         if len(self.basis_vectors_) < 2:
             warn_user(
                 f"gamma={self.gamma_:.3g} is so small that all rows look alike: one basis vector "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
 
-__all__ = ["contingency_table", "encode_labels", "encode_pair"]
+__all__ = ["contingency_table", "encode_labels", "encode_pair", "random_ranks"]
 
 
 def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
@@ -73,3 +75,11 @@ def contingency_table(
     )
     cells = np.bincount(true * n_pred + pred, weights=weight, minlength=n_true * n_pred)
     return cells.reshape(n_true, n_pred)
+
+
+def random_ranks(codes: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
+    """Return the points cluster by cluster, each in random order, and their ranks in it from 0."""
+    order = rng.permutation(codes.size)
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.bincount(codes)
+    return order, np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once, is_sparse
-from volmar.metrics.contingency import encode_labels
+from volmar.metrics.contingency import encode_labels, random_ranks
 from volmar.metrics.separation_bound import kappa2_bound, probability
 from volmar.rows import RowSource, as_rows, is_dask
 from volmar.rows.standardized import CONSTANT
@@ -67,21 +67,13 @@ def msp_score(
     X : array-like, sparse matrix, dask array or DataFrame of shape (n, d)
         The data.
     labels : array-like of shape (n,)
-        Labels of any kind from any clusterer, of two clusters or more; with X of dask also a dask
-        array or Series. Noise points that share a label count as a cluster: leave them out if
-        they should not.
+        Labels of any kind from any clusterer, of two clusters or more.
     reg : float, default=0.1
-        The paper's lambda, relative to each feature's variance. 0.1 is enough to steady the
-        directions in which few rows vary, and the same in both scores, so that
-        ``separation_score <= msp_score``. Not 0 as a rule: with d >= n every labelling is then
-        perfectly separated. p falls as `reg` grows: compare labellings at one value.
+        The paper's lambda, relative to each feature's variance.
     cross_fit : bool, default=False
-        Learn w from a random half of each cluster, take p along it from the moments of the other
-        half, not regularised; swap the halves and average. Every cluster needs two rows. Where
-        rows are many it is higher than the plug-in, which is regularised: do not mix the two.
-        Only for X in memory.
+        Learn w from a random half of each cluster, and judge it by the moments of the other half.
     random_state : int, RandomState or None, default=None
-        Draws the halves; not used without `cross_fit`.
+        Draws the halves. All of these are described at `separation_score`.
 
     Returns
     -------
@@ -359,12 +351,9 @@ def _halves(
             f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
             "smallest; merge or drop such clusters, or pass cross_fit=False."
         )
-    order = check_random_state(random_state).permutation(codes.size)
-    grouped = order[np.argsort(codes[order], kind="stable")]
-    starts = np.flatnonzero(np.diff(codes[grouped], prepend=-1))
-    rank = np.arange(codes.size) - np.repeat(starts, sizes)
+    order, ranks = random_ranks(codes, check_random_state(random_state))
     halves = np.empty(codes.size, dtype=np.intp)
-    halves[grouped] = rank % 2
+    halves[order] = ranks % 2
     return halves
 
 

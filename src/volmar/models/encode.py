@@ -228,7 +228,8 @@ def _refusal(item: Any, path: _Place, fault: str) -> TypeError:
             f"{path} is a {kind.__name__}, and a model file cannot hold where it has got to: call "
             "set_params(random_state=None), or an int, on the fitted model and save it then."
         )
-    if isinstance(item, (FunctionType, MethodType)) or (callable(item) and not name_of(kind)):
+    is_own = kind.__module__.startswith("volmar.")
+    if isinstance(item, (FunctionType, MethodType)) or (callable(item) and not is_own):
         name = getattr(item, "__qualname__", kind.__qualname__)
         return TypeError(
             f"{path} is a function ({name}), and a model file holds no code: use a kernel or an "
@@ -238,5 +239,5 @@ def _refusal(item: Any, path: _Place, fault: str) -> TypeError:
         return TypeError(f"{path} ({kind.__name__}) cannot be saved: it {fault}.")
     return TypeError(
         f"{path} is a {kind.__module__}.{kind.__qualname__}, and a model file holds numbers, "
-        "strings, arrays, volmar's own objects and simple transformers of scikit-learn only."
+        "strings, arrays and what volmar.models.classes names."
     )

@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
+    from volmar.rows.anywhere import bin_sums as bin_sums
+    from volmar.rows.anywhere import centered_with_moments as centered_with_moments
     from volmar.rows.anywhere import cluster_sizes as cluster_sizes
+    from volmar.rows.anywhere import constant_vector as constant_vector
     from volmar.rows.anywhere import counted_rows as counted_rows
     from volmar.rows.anywhere import in_one_pass as in_one_pass
     from volmar.rows.anywhere import is_in_memory as is_in_memory
     from volmar.rows.anywhere import lazy_vector as lazy_vector
+    from volmar.rows.anywhere import mask_key as mask_key
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
     from volmar.rows.anywhere import prefetch as prefetch
     from volmar.rows.anywhere import take_rows as take_rows
+    from volmar.rows.binned import BinSums as BinSums
     from volmar.rows.blocks import BlockRows as BlockRows
     from volmar.rows.blocks import BlockTable as BlockTable
     from volmar.rows.blocks import RowVector as RowVector
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
     from volmar.rows.mapped import MappedRows as MappedRows
     from volmar.rows.moments import Moments as Moments
     from volmar.rows.nystroem import NystroemMap as NystroemMap
-    from volmar.rows.protocol import BinSums as BinSums
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized

@@ -7,17 +7,27 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from volmar.rows._validation import as_vector
+from volmar.rows.binned import BinSums, tiled_bin_sums
+from volmar.rows.blocks.recipes import Apply
+from volmar.rows.blocks.source import BlockRows
+from volmar.rows.blocks.sums import Binned
 from volmar.rows.blocks.table import BlockTable, CountedTable
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
+from volmar.rows.tiled import TiledRows
 
 __all__ = [
+    "bin_sums",
+    "centered_with_moments",
     "cluster_sizes",
+    "constant_vector",
     "counted_rows",
     "in_one_pass",
     "is_in_memory",
     "lazy_vector",
+    "mask_key",
     "moments_of_sides",
     "prefetch",
     "take_rows",
@@ -134,3 +144,83 @@ def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moment
         return whole - others, others
     side = rows.moments(mask, center=whole.center)
     return side, whole - side
+
+
+def centered_with_moments(rows: RowSource) -> tuple[RowSource, Moments]:
+    """Return the rows centred at their mean, and their moments about it.
+
+    Of float64 rows in blocks by one pass: moments about a first guess are moved to the mean.
+    """
+    if isinstance(rows, BlockRows):
+        return rows.centered_with_moments()
+    centred = rows.centered()
+    return centred, centred.moments(center=np.zeros(rows.n_features))
+
+
+def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:
+    """Return a vector over the rows with the same value for each."""
+    if isinstance(rows, BlockRows):
+        return rows.table.full(value, dtype)
+    return np.full(rows.n_rows, value, dtype=dtype)
+
+
+def mask_key(mask: Any) -> Any:
+    """Return a hashable value that differs for different sets of rows.
+
+    Parameters
+    ----------
+    mask : bool vector over the rows
+        The set. In blocks it is the sum of 64 well mixed bits for each row's number, and the
+        number of rows: different sets have the same with a probability of about 2^-64.
+    """
+    if not isinstance(mask, RowVector):
+        return mask.tobytes()
+    numbers = mask.table.row_numbers()
+    scrambled = RowVector(mask.table, Apply(scramble, [numbers.recipe]))
+    return int((scrambled * mask.astype(np.uint64)).sum()), int(mask.sum())
+
+
+def scramble(numbers: np.ndarray) -> np.ndarray:
+    """Return 64 well mixed bits for each number (the finaliser of SplitMix64)."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def bin_sums(
+    rows: RowSource, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
+) -> BinSums:
+    """Return sums over the rows of each bin of their scores: one pass.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    w : ndarray of shape (d,)
+        Direction whose scores are binned.
+    low, high : float
+        Where the first of the equal bins begins and the last ends; those two take what lies
+        beyond as well.
+    n_bins : int
+        Number of bins.
+    labels : bool vector over the rows, optional
+        Some of the rows, which are also counted alone.
+
+    Returns
+    -------
+    BinSums
+        Weighted, but for `rows` and `labelled`.
+    """
+    if isinstance(rows, TiledRows):
+        return tiled_bin_sums(rows, w, low, high, n_bins, labels)
+    if not isinstance(rows, BlockRows):
+        raise TypeError(f"bin_sums takes rows in memory or in blocks, got {type(rows).__name__}.")
+    wanted = Binned(
+        rows.view,
+        as_vector(w, rows.n_features, "w", "feature", rows.dtype),
+        (float(low), float(high), int(n_bins)),
+        labels=None if labels is None else rows.over_rows(labels, "labels").recipe,
+        weights=None if rows.weights is None else rows.weights.recipe,
+    )
+    return rows.table.ask(wanted)

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
 from volmar.rows.moments import Moments
 
-__all__ = ["BinSums", "FeatureMap", "RowSource"]
+__all__ = ["FeatureMap", "RowSource"]
 
 Values = TypeVar("Values")
-
-
-class BinSums(NamedTuple):
-    """Sums over the rows of each of some bins.
-
-    Attributes
-    ----------
-    weight : ndarray of shape (n_bins,)
-        Weight of the rows.
-    scores : ndarray of shape (n_bins,)
-        Weighted sum of their scores.
-    vectors : ndarray of shape (n_bins, d)
-        Weighted sum of the rows as seen.
-    rows, labelled : ndarray of shape (n_bins,)
-        Number of rows, and of those among the given ones.
-    """
-
-    weight: np.ndarray
-    scores: np.ndarray
-    vectors: np.ndarray
-    rows: np.ndarray
-    labelled: np.ndarray
 
 
 class RowSource(ABC):
@@ -127,35 +105,6 @@ class RowSource(ABC):
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of ``|x_i - offset|²``, whose root scales the data."""
 
-    def centered_with_moments(self) -> tuple[Self, Moments]:
-        """Return `centered()`, and the moments of the rows about their mean."""
-        centred = self.centered()
-        return centred, centred.moments(center=np.zeros(self.n_features))
-
-    @abstractmethod
-    def binned(
-        self, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
-    ) -> BinSums:
-        """Return sums over the rows of each bin of their scores.
-
-        Parameters
-        ----------
-        w : ndarray of shape (d,)
-            Direction whose scores are binned.
-        low, high : float
-            Where the first of the equal bins begins and the last ends; those two take what lies
-            beyond as well.
-        n_bins : int
-            How many.
-        labels : bool vector over the rows, optional
-            Some of the rows, which are also counted alone.
-
-        Returns
-        -------
-        BinSums
-            Weighted, but for `rows` and `labelled`.
-        """
-
     def in_one_pass(self, f: Callable[[], Values]) -> Values:
         """Return what `f` returns; all that it asks of the rows is answered by one pass.
 
@@ -170,14 +119,6 @@ class RowSource(ABC):
 
         It changes no answer: `f` is called with placeholders, or not at all.
         """
-
-    def full(self, value: Any, dtype: Any) -> Any:
-        """Return a vector with the same value for every row."""
-        return np.full(self.n_rows, value, dtype=dtype)
-
-    def signature(self, mask: Any) -> Any:
-        """Return something that tells a set of rows from others."""
-        return mask.tobytes()
 
 
 class FeatureMap(Protocol):

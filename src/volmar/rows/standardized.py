@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from volmar.rows.anywhere import centered_with_moments
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
@@ -102,7 +103,7 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    centred, moments = rows.centered_with_moments()
+    centred, moments = centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
@@ -130,7 +131,7 @@ def evenly_scaled(rows: RowSource) -> Standardized:
         With every feature kept.
     """
     d = rows.n_features
-    centred, moments = rows.centered_with_moments()
+    centred, moments = centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])

@@ -8,21 +8,18 @@ from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy import sparse
 
 from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
 from volmar.rows._validation import as_block, as_vector, selected_rows
 from volmar.rows.moments import Moments
-from volmar.rows.protocol import BinSums, RowSource
+from volmar.rows.protocol import RowSource
 
 __all__ = ["TILE_ROWS", "TiledRows"]
 
 # Of 256 to 8192 rows, 4096 were fastest or within a tenth of it for d = 10 ... 784 in both
 # precisions; wide tiles are cut so that a tile stays of the order of the cache.
 TILE_ROWS = 4096
-# Rows that are summed into bins at a time: the sums are long, and made anew for each part.
-BINNED_ROWS = 2**16
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
 
@@ -124,32 +121,6 @@ class TiledRows(RowSource):
         other.offset = mean if self.offset is None else self.offset + mean
         other._mean = np.zeros(self.n_features)
         return other
-
-    def binned(
-        self, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
-    ) -> BinSums:
-        """Return sums over the rows of each bin of their scores."""
-        p = self.scores(w).astype(np.float64, copy=False)
-        bins = np.clip((p - low) * (n_bins / (high - low)), 0, n_bins - 1).astype(np.int32)
-        rows: Any = np.bincount(bins, None, n_bins)
-        labelled = rows if labels is None else np.bincount(bins, labels, n_bins).astype(np.int64)
-        weight: Any = rows.astype(np.float64)
-        weighted = p
-        if self.weights is not None:
-            weight, weighted = np.bincount(bins, self.weights, n_bins), self.weights * p
-        scores = np.bincount(bins, weighted, n_bins)
-        vectors: Any = 0.0
-        for start in range(0, self.n_rows, BINNED_ROWS):
-            part = slice(start, min(start + BINNED_ROWS, self.n_rows))
-            size = part.stop - part.start
-            ones = np.ones(size) if self.weights is None else self.weights[part]
-            # A column for each row, with its weight in the place of its bin.
-            places = sparse.csc_array((ones, bins[part], np.arange(size + 1)), (n_bins, size))
-            sums = places @ self._tile(part).astype(np.float64, copy=False)
-            vectors = sums if start == 0 else vectors + sums
-        if self.offset is not None:
-            vectors -= np.outer(weight, self.offset)
-        return BinSums(weight, scores, vectors, rows, labelled)
 
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of ``|x_i - offset|²``."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar.metrics.separation_bound import probability
-from volmar.rows import Standardized
+from volmar.rows import Standardized, constant_vector
 from volmar.separation.scan import ExactScan, Scan
 from volmar.solvers import Result, Status
 
@@ -104,7 +104,7 @@ def separation_gep(
     """
     history: list[float] = []
     finder = scan(z, min_weight)
-    labels, kept, threshold = z.rows.full(False, bool), w, 0.0
+    labels, kept, threshold = constant_vector(z.rows, False, bool), w, 0.0
     status, n_iter, moves = Status.MAX_ITER, 0, 1.0
     plain = previous = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result

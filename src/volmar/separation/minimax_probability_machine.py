@@ -24,6 +24,7 @@ from volmar.rows import (
     RowSource,
     Standardized,
     as_rows,
+    centered_with_moments,
     evenly_scaled,
     is_dask,
     mapped_rows,
@@ -375,7 +376,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     def _ask_first(self, rows: RowSource) -> None:
         """Ask for what a fit to rows in blocks begins with, so that one pass brings it."""
         if self._is_linear():
-            rows.centered_with_moments()
+            centered_with_moments(rows)
         elif self._scales_gamma():
             rows.mean()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import Moments, RowSource, Standardized, moments_of_sides
+from volmar.rows import Moments, RowSource, Standardized, mask_key, moments_of_sides
 from volmar.separation.gep import SeparationResult
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
@@ -92,7 +92,7 @@ def separation_mpm(
 
     labels = labels.astype(bool)
     (part, _), key = rows.in_one_pass(
-        lambda: (moments_of_sides(rows, labels, z.moments), rows.signature(labels))
+        lambda: (moments_of_sides(rows, labels, z.moments), mask_key(labels))
     )
     seen = {key}
     history: list[float] = []
@@ -151,7 +151,7 @@ def _changes(
     return (
         float(np.mean(joined | left)),
         float(mass),
-        rows.signature(proposed),
+        mask_key(proposed),
         rows.moments(joined, center=center),
         rows.moments(left, center=center),
     )

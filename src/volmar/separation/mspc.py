@@ -22,6 +22,7 @@ from volmar.evidence import HeldOutTest
 from volmar.rows import (
     RowSource,
     as_rows,
+    centered_with_moments,
     evenly_scaled,
     features_of,
     moments_of_sides,
@@ -315,7 +316,7 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     def _ask_first(self, rows: RowSource) -> None:
         if self._is_linear():
-            rows.centered_with_moments()
+            centered_with_moments(rows)
         else:
             rows.mean()
 

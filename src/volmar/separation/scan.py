@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import Standardized
+from volmar.rows import Standardized, bin_sums
 from volmar.separation.bound import best_split, edge_split
 
 __all__ = ["Cut", "ExactScan", "HistogramScan", "Scan", "mean_difference"]
@@ -102,7 +102,7 @@ class HistogramScan:
             return Cut(labels, 0.0, -np.inf, 0.0)
         # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
         low, high = -high - high / N_BINS, high - high / N_BINS
-        bins = z.rows.binned(z.coefficients(w), low, high, N_BINS, labels)
+        bins = bin_sums(z.rows, z.coefficients(w), low, high, N_BINS, labels)
         edges = np.linspace(low, high, N_BINS + 1)
         found = edge_split(bins, edges, variance, self.min_weight)
         above = edges[:-1] >= found.threshold

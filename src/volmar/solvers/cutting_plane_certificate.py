@@ -74,7 +74,7 @@ class WorkingSet:
         # What one cut alone contributes to the objective: the measure where all else vanishes.
         self.size = self.g * self.unit**2 or self.tau * self.s_max * self.unit or 1.0
 
-    def smallest_bounding_price(self) -> float:
+    def smallest_bounded_penalty(self) -> float:
         """Smallest C at which the adaptive dual is feasible: 1 over the largest mean reach."""
         reach = self.reach
         if self.C * reach < 1.0 and self.relative:
@@ -157,9 +157,9 @@ class WorkingSet:
         return weights
 
     def without_rounding_slack(self, point: CertifiedPoint) -> CertifiedPoint:
-        """Trade a slack that is rounding error, at price C, for a change in rho or the weights.
+        """Trade a slack that is rounding, times C, for a change in rho or the weights.
 
-        Scores known to 1e-16 leave xi of that size, which a price of 1e8 makes visible. Lowering
+        Scores known to 1e-16 leave xi of that size, which C = 1e8 makes visible. Lowering
         rho (adaptive) or stretching w and t (fixed) by as little removes it.
         """
         weights, t, rho = point.weights, point.t, point.rho

@@ -21,8 +21,8 @@ _RIDGES = (1e-4, 1e-3, 1e-2, 1e-5, 1e-1)
 _MAX_PROXIMAL_STEPS = 30
 # Relative residual at which the search ends, and the largest that still counts as solved.
 _TARGET, _ACCEPTED = 1e-10, 1e-6
-# Slack price above which this one is tried first: xi = 0 here is xi = 0 at every higher price.
-_HIGH_PRICE = 1e6
+# Weight of the slack above which this one is tried first: xi = 0 here is xi = 0 above it.
+_HIGH_WEIGHT = 1e6
 _INFINITE = 1e30  # in daqp
 
 
@@ -106,7 +106,7 @@ def solve_cutting_plane_qp(
     m : ndarray of shape (n_cuts,)
         Coefficient of the margin rho in each cut.
     C : float
-        Price of the slack, positive.
+        Weight of the slack, positive.
     tau : float, default=0.0
         Half width of the balance box; 0 fixes t = 0.
     threshold : {"adaptive", "fixed"}, default="adaptive"
@@ -140,7 +140,7 @@ def solve_cutting_plane_qp(
     """
     cuts = WorkingSet(G, s, m, C, tau, threshold, balance)
     if cuts.adaptive:
-        needed = cuts.smallest_bounding_price()
+        needed = cuts.smallest_bounded_penalty()
         if needed * (1.0 - 1e-12) > C:
             return _unbounded(cuts, needed)
     best, best_ridge, n_iter = None, float("nan"), 0
@@ -192,10 +192,10 @@ def _unbounded(cuts: WorkingSet, needed: float) -> CuttingPlaneResult:
 def _candidates(cuts: WorkingSet) -> Iterator[tuple[CertifiedPoint, float, int]]:
     """Certified candidates with the ridge and the number of steps each took, best guess first."""
     scales = _score_scales(cuts)
-    price = min(cuts.C / cuts.unit, _HIGH_PRICE)
+    slack_weight = min(cuts.C / cuts.unit, _HIGH_WEIGHT)
     for ridge in _RIDGES:
         for scale in scales:
-            found = _proximal_steps(cuts, scale, ridge, price)
+            found = _proximal_steps(cuts, scale, ridge, slack_weight)
             if found is None:
                 continue
             weights, rho, t, steps = found
@@ -203,7 +203,7 @@ def _candidates(cuts: WorkingSet) -> Iterator[tuple[CertifiedPoint, float, int]]
             yield point, ridge, steps
             if point.xi > 0:
                 yield cuts.without_rounding_slack(point), ridge, 0
-                price = cuts.C / cuts.unit
+                slack_weight = cuts.C / cuts.unit
 
 
 def _score_scales(cuts: WorkingSet) -> tuple[float, ...]:
@@ -221,9 +221,9 @@ def _score_scales(cuts: WorkingSet) -> tuple[float, ...]:
 
 
 def _proximal_steps(
-    cuts: WorkingSet, scale: float, ridge: float, price: float
+    cuts: WorkingSet, scale: float, ridge: float, slack_weight: float
 ) -> tuple[np.ndarray, float, float, int] | None:
-    """Weights, rho and t of the primal at slack price `price`, and the number of steps.
+    """Weights, rho and t of the primal at a weight of the slack, and the number of steps.
 
     In units of `scale` for scores and `cuts.unit` for weights every column of the programme has
     entries of at most about 1.
@@ -248,7 +248,7 @@ def _proximal_steps(
     else:
         upper[n_free : n_free + n] = m / -scale
     rows[:n, i_xi] = -1.0
-    cost[i_xi] = price
+    cost[i_xi] = slack_weight
     t_unit = 0.0
     if with_t:
         t_unit = scale / cuts.s_max
@@ -263,7 +263,7 @@ def _proximal_steps(
 
     curvature = np.ones(n_free + rank)
     curvature[:n_free] = ridge
-    curvature[i_xi] *= price
+    curvature[i_xi] *= slack_weight
     linear = cost[:n_free].copy()
     centre = np.zeros(n_free)
     sense = np.zeros(n_free + n_rows, dtype=np.int32)

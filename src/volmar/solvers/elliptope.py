@@ -13,19 +13,23 @@ comes with it bounds how far the value is from the optimum.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy import sparse
 
 from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.elliptope_problem import (
+    DualPoint,
+    ElliptopeProblem,
+    gap_of,
+    gap_reference,
+)
 from volmar.solvers.result import Result, Status
 from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
-# Above this size the largest eigenvalue of the certificate is found by Lanczos.
-DENSE_UP_TO = 2000
 # Maximum number of columns of V: solutions have few, and more slow the descent.
 MAX_RANK = 12
 # Products with Q that smooth the start.
@@ -35,8 +39,6 @@ ROUND = 50
 FIRST_ROUND = 20
 # Mean violation of the balance, relative to n, below which M is taken for balanced.
 BALANCED = 1e-3
-# Entries of a sparse Q that are worked on together.
-CHUNK = 50_000
 # Smoothing of the inner maximum, of the mean diagonal of Q: at first, and from round to round.
 SMOOTH_FIRST = 0.2
 SMOOTH_DECAY = 0.2
@@ -50,8 +52,6 @@ PATIENCE = 5
 FREE_SHARE = 0.2
 # Iterations that tighten a bound, on a linear objective.
 POLISH = 200
-# A value is known to a share of itself: below it no change of M is told from rounding.
-KNOWN_TO = 1e-6
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,19 +69,26 @@ class ElliptopeResult(Result):
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
+        Multipliers s of ``|M1| <= max_row_sum`` that the bound was found with, all the same where
         their mean is bounded; zero where there is no such constraint.
+
+    bound_a, bound_y : ndarray of shape (n,)
+        The dual point of the bound besides: a in the box, and y with Diag(y) above G.
 
     `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
     what M can change of it; "inner", what the inner maximisation may have missed, over the same;
     and "balance", the mean violation of the balance over n.
     """
 
+    _solution: ClassVar[tuple[str, ...]] = ("factor", "bound_a", "bound_y", "balance_multipliers")
+
     factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
     a: NDArray = field(default_factory=lambda: np.empty(0))
     eta: float = 0.0
     lower_bound: float = -np.inf
     balance_multipliers: NDArray = field(default_factory=lambda: np.empty(0))
+    bound_a: NDArray = field(default_factory=lambda: np.empty(0))
+    bound_y: NDArray = field(default_factory=lambda: np.empty(0))
 
 
 def solve_elliptope_saddle(
@@ -90,8 +97,8 @@ def solve_elliptope_saddle(
     reg: float = 1.0,
     C: float = 1.0,
     unit_norm: bool = True,
-    balance: float | None = None,
-    balance_of: Literal["mean", "rows"] = "mean",
+    max_row_sum: float | None = None,
+    each_row: bool = False,
     tol: float = 1e-6,
     max_iter: int = 1000,
     random_state: int = 0,
@@ -105,7 +112,7 @@ def solve_elliptope_saddle(
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
     is a global minimum (Burer and Monteiro); at most 12 are used, and the gap shows whether they
-    were enough. The balance is held by an augmented Lagrangian.
+    were enough. The max_row_sum is held by an augmented Lagrangian.
     With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
     solved without its balance first, whose M may be balanced and whose bound holds in any case,
     and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
@@ -136,16 +143,16 @@ def solve_elliptope_saddle(
         Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
     unit_norm : bool, default=True
         Whether eta is free (JMLR eq. 13) or zero (eq. 22).
-    balance : float, optional
+    max_row_sum : float, optional
         b; no constraint if not given.
-    balance_of : {"mean", "rows"}, default="mean"
-        Whether b bounds the mean of M's row sums, which has one multiplier, or the size of each of
-        them, ``|M1| <= b``, which has n and converges slowly. For b = 0 they are the same, and
-        the rows are bounded.
+    each_row : bool, default=False
+        Whether b bounds the size of each of M's row sums, ``|M1| <= b``, which has n multipliers
+        and converges slowly, or their mean, which has one. For b = 0 they are the same, and the
+        rows are bounded.
     tol : float, default=1e-6
         Relative gap to stop at: over the smaller of the value and what M can change of it.
     max_iter : int, default=1000
-        Most iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS, all rounds together.
     random_state : int, default=0
         Seed of the start.
 
@@ -161,12 +168,12 @@ def solve_elliptope_saddle(
     >>> import numpy as np
     >>> from volmar.solvers import solve_elliptope_saddle
     >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> result = solve_elliptope_saddle(Q, balance=0.0)
+    >>> result = solve_elliptope_saddle(Q, max_row_sum=0.0)
     >>> result.is_certified(1e-5)
     True
     """
-    saddle = _Saddle(Q, reg, C, unit_norm, balance, balance_of)
-    n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
+    saddle = _Saddle(Q, reg, C, unit_norm, max_row_sum, each_row)
+    n_constraints = saddle.n * (2 if max_row_sum is not None and saddle.by_rows else 1)
     rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
     V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
@@ -174,9 +181,9 @@ def solve_elliptope_saddle(
         # Without its balance the problem is easy, and no balanced M is below it.
         saddle.holds_balance = False
         run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
-        saddle.holds_balance = balance is not None
+        saddle.holds_balance = max_row_sum is not None
         # With a multiplier a row, what takes time is these, which long rounds hardly update.
-        if balance is None or not saddle.by_rows:
+        if max_row_sum is None or not saddle.by_rows:
             saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
     run.rounds(V, max_iter)
     return run.result()
@@ -196,8 +203,7 @@ class _Primal:
         return self.point.value
 
     def gap(self, bound: float) -> float:
-        # An M that is a little out of balance may have a value below the bound.
-        return max(self.value + self.point.slack - bound, bound - self.value, 0.0)
+        return gap_of(self.point, bound)
 
 
 class _Run:
@@ -208,7 +214,7 @@ class _Run:
         self.spent, self.is_over, self.patience = 0, False, PATIENCE
         self.history: list[float] = []
         self.best: _Primal | None = None
-        self.bound, self.s = -np.inf, np.zeros(saddle.n)
+        self.bound, self.dual = -np.inf, DualPoint(*np.zeros((3, saddle.n)))
 
     def rounds(self, V: NDArray, up_to: int) -> NDArray:
         """Descend until the gap is closed, nothing moves or so many iterations are spent."""
@@ -217,7 +223,9 @@ class _Run:
             # A short first round: where eta is not negative nothing further is worth the time.
             is_first = self.spent == 0
             length = SMOOTH_ROUND if saddle.smoothing else FIRST_ROUND if is_first else ROUND
-            V, used = saddle.descend(V, min(length, up_to - self.spent))
+            V, used = minimise_over_unit_rows(
+                saddle.value_and_gradient, V, min(length, up_to - self.spent)
+            )
             # A round that moves nothing has its certificate to pay for.
             self.spent += max(used, min(IDLE, up_to - self.spent) if saddle.smoothing else 1)
             if not is_first:
@@ -231,9 +239,9 @@ class _Run:
         return V
 
     def _take(self, now: _Primal) -> float:
-        bound, s = self.saddle.lower_bound(now, self.bound, self.tol)
+        bound, dual = self.saddle.lower_bound(now, self.bound, self.tol)
         if bound > self.bound:
-            self.bound, self.s = bound, s
+            self.bound, self.dual = bound, dual
         self.history.append(now.value)
         # Before M is balanced it may ask for more than a balanced one will.
         hopeless = self._is_degenerate(now) and now.violation <= BALANCED
@@ -263,10 +271,9 @@ class _Run:
         return self.saddle.unit_norm and bool(abs(np.linalg.norm(primal.point.a) - 1) > 1e-6)
 
     def result(self) -> ElliptopeResult:
-        """Return the best M with the best bound."""
         best = self.best
-        if best is None:
-            raise RuntimeError("no round was run")
+        if best is None:  # max_iter is positive
+            raise AssertionError
         status = Status.CONVERGED if self._is_close(best) else Status.MAX_ITER
         gap = best.gap(self.bound)
         return ElliptopeResult(
@@ -284,26 +291,13 @@ class _Run:
             a=best.point.a,
             eta=best.point.eta,
             lower_bound=self.bound,
-            balance_multipliers=self.s,
+            bound_a=self.dual.a,
+            bound_y=self.dual.y,
+            balance_multipliers=self.dual.s,
         )
 
 
-def gap_reference(value: float, change: float) -> float:
-    """Return the scale of the relative gap.
-
-    That is the value, or what M can change of it where that is less (small weights and boxes
-    leave a large constant), but no less than the precision of the value.
-    """
-    return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
-
-
-def largest_eigenvalue(G: NDArray) -> float:
-    """Return the largest eigenvalue of a dense symmetric matrix."""
-    last = len(G) - 1
-    return float(linalg.eigvalsh(G, subset_by_index=(last, last), check_finite=False)[0])
-
-
-class _Saddle:
+class _Saddle(ElliptopeProblem):
     """The problem, with the state of its augmented Lagrangian and of its inner solver."""
 
     def __init__(
@@ -312,34 +306,17 @@ class _Saddle:
         reg: float,
         C: float,
         unit_norm: bool,
-        balance: float | None,
-        balance_of: str,
+        max_row_sum: float | None,
+        each_row: bool,
     ):
-        self.n = Q.shape[0]
-        if balance_of not in ("mean", "rows"):
-            raise ValueError(f"balance_of must be one of 'mean', 'rows', got {balance_of!r}.")
-        if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
-            raise ValueError(
-                f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
-                f"of at least 1/sqrt(n) = {1 / np.sqrt(self.n):.3g}."
-            )
-        self.is_sparse = sparse.issparse(Q)
-        self.Q: Any = np.asarray(Q, dtype=np.float64) if not self.is_sparse else None
-        if self.is_sparse:
-            matrix = sparse.csr_matrix(Q)
-            matrix.sum_duplicates()
-            self.Q = matrix
-            self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
-        # On the unit sphere no entry is beyond 1.
-        self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
-        self.balance = balance
-        # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
-        self.by_rows = balance_of == "rows" or balance == 0
+        super().__init__(
+            Q, reg=reg, C=C, unit_norm=unit_norm, max_row_sum=max_row_sum, each_row=each_row
+        )
         self.inner = BoxQP(self.n, self.C, unit_norm=unit_norm)
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
-        self.violation = np.inf
-        self.holds_balance, self.smoothing = balance is not None, 0.0
+        self.last_violation = np.inf
+        self.holds_balance, self.smoothing = max_row_sum is not None, 0.0
         # The inner maximum without smoothing, for the value.
         self.exact = self.inner if unit_norm else BoxQP(self.n, self.C, unit_norm=False)
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
@@ -357,27 +334,11 @@ class _Saddle:
             smooth = smooth / (np.linalg.norm(smooth) or 1.0)
         V = unit_rows(smooth + 0.1 * noise)
         point = self.inner.solve(self.weighted(V))
-        self.scale = self._change(point.a) or 1.0
+        self.scale = self.change(point.a) or 1.0
         self.offset = point.value
         return V
 
-    def _change(self, a: NDArray) -> float:
-        """Return about what M can change of the value."""
-        return self.reg * float(a @ (abs(self.Q) @ a))
-
     # ------------------------------------------------------------------ the primal
-
-    def weighted(self, V: NDArray) -> Any:
-        """Reg Q o VV', on the pattern of Q."""
-        if not self.is_sparse:
-            return self.reg * (self.Q * (V @ V.T))
-        data = np.empty(self.Q.nnz)
-        for begin in range(0, data.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            left, right = V[self._rows[part]], V[self.Q.indices[part]]
-            data[part] = np.einsum("ij,ij->i", left, right)
-        data *= self.reg * self.Q.data
-        return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
 
     def _inner(self, V: NDArray) -> BoxPoint:
         """Solve for the inner maximum with smoothing times |a|^2 taken off it."""
@@ -388,11 +349,7 @@ class _Saddle:
             H.flat[:: self.n + 1] += self.smoothing
         return self.inner.solve(H)
 
-    def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS on the value."""
-        return minimise_over_unit_rows(self._value_and_gradient, V, max_iter)
-
-    def _value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
+    def value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
         point = self._inner(V)
         gradient = -2 * self.reg * (point.a[:, None] * (self.Q @ (point.a[:, None] * V)))
         value = (point.value - self.offset) / self.scale
@@ -410,95 +367,50 @@ class _Saddle:
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
         """Multipliers that the augmented Lagrangian would take at these row sums of M."""
         if not self.by_rows:
-            above = sums.sum() - self.n * self.balance
+            above = sums.sum() - self.n * self.max_row_sum
             return np.maximum(self.s_plus + self.penalty * above, 0.0), self.s_minus
-        plus = np.maximum(self.s_plus + self.penalty * (sums - self.balance), 0.0)
-        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.balance), 0.0)
+        plus = np.maximum(self.s_plus + self.penalty * (sums - self.max_row_sum), 0.0)
+        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.max_row_sum), 0.0)
         return plus, minus
-
-    def _violation(self, V: NDArray) -> float:
-        """How far M is beyond the balance, in the units of its row sums."""
-        if self.balance is None:
-            return 0.0
-        sums = V @ V.sum(axis=0)
-        worst = np.abs(sums).max() if self.by_rows else sums.mean()
-        return max(float(worst) - self.balance, 0.0)
 
     def update_multipliers(self, V: NDArray) -> None:
         """Take the multipliers over, and weigh the constraint more where it lags behind."""
         if not self.holds_balance:
             return
         self.s_plus, self.s_minus = self._pull(V @ V.sum(axis=0))
-        violation = self._violation(V)
+        violation = self.violation(V)
         share, factor = (0.5, 3.0) if self.by_rows else (0.25, 5.0)
-        if violation > max(share * self.violation, 1e-5 * self.n):
+        if violation > max(share * self.last_violation, 1e-5 * self.n):
             self.penalty *= factor
-        self.violation = violation
+        self.last_violation = violation
 
     # ------------------------------------------------------------------ the dual
 
     def measured(self, V: NDArray) -> _Primal:
         """Value, violation and reference of M, all recomputed."""
         point = self.exact.solve(self.weighted(V))
-        reference = gap_reference(point.value, self._change(point.a))
-        return _Primal(V, point, self._violation(V) / self.n, reference)
+        reference = gap_reference(point.value, self.change(point.a))
+        return _Primal(V, point, self.violation(V) / self.n, reference)
 
-    def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, NDArray]:
-        """Return a bound and its multipliers, tightened where it does not close the gap."""
+    def lower_bound(self, primal: _Primal, so_far: float, tol: float) -> tuple[float, DualPoint]:
+        """Return a bound and its point, tightened where it does not close the gap."""
         s = self.scale * (self.s_plus - self.s_minus)
         V, a = primal.V, primal.point.a
         if self.smoothing:
             a = self._inner(V).a
-        bound = self._lower_bound(V, a, s)
+        point = self.dual_point(V, a, s)
+        bound = self.bound(point)
         if self.smoothing and primal.gap(max(bound, so_far)) > tol * primal.reference:
-            bound = max(bound, self._lower_bound(self._tightened(V, a, s), a, s))
-        return bound, s
+            tighter = self.dual_point(self._tightened(V, a, s), a, s)
+            bound, point = max((bound, point), (self.bound(tighter), tighter), key=itemgetter(0))
+        return bound, point
 
     def _tightened(self, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
         """Maximise <G, M> for a fixed a, which gives the best y for it."""
         scale = self.scale
 
         def linear(W: NDArray) -> tuple[float, NDArray]:
-            image = self._image(W, a, s)
+            image = self.product(W, a, s)
             return -float(np.sum(image * W)) / scale, -2 * image / scale
 
         return minimise_over_unit_rows(linear, V, POLISH)[0]
-
-    def _image(self, x: NDArray, a: NDArray, s: NDArray) -> NDArray:
-        """Return G x."""
-        image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
-        if self.balance is not None:
-            image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
-        return image
-
-    def _lower_bound(self, V: NDArray, a: NDArray, s: NDArray) -> float:
-        if self.unit_norm:
-            norm = float(np.linalg.norm(a))
-            if norm == 0.0 or a.max() / norm > self.C * (1 + 1e-9):
-                return -np.inf
-            a = a / norm
-
-        def product(x: NDArray) -> NDArray:
-            return self._image(x.reshape(self.n, -1), a, s)
-
-        # y = diag(G VV'), one product with the r columns of V.
-        y = np.einsum("ij,ij->i", product(V), V)
-        excess = max(self._largest(product, y), 0.0)
-        bound = 2 * a.sum() - y.sum() - self.n * excess
-        return float(bound - (self.balance or 0.0) * np.abs(s).sum())
-
-    def _largest(self, product: Any, y: NDArray) -> float:
-        """Largest eigenvalue of G - Diag(y)."""
-        if self.n <= DENSE_UP_TO:
-            G = product(np.eye(self.n))
-            G[np.diag_indices(self.n)] -= y
-            return largest_eigenvalue(G)
-        slack = LinearOperator(
-            (self.n, self.n), matvec=lambda x: product(x).ravel() - y * x.ravel(), dtype=np.float64
-        )
-        v0 = np.random.default_rng(0).standard_normal(self.n)
-        value, vector = eigsh(slack, k=1, which="LA", tol=1e-6, v0=v0, ncv=40, maxiter=500)
-        # There is an eigenvalue within the residual of the value. That it is the largest is what a
-        # random start makes all but sure; a proof would take a factorisation.
-        residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
-        return float(value[0] + residual)

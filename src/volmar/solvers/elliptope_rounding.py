@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import fix_signs
+from volmar.solvers.elliptope import ElliptopeResult
 
 # Below this share of n the centred M is nothing: M = 11'.
 TRIVIAL = 1e-3
@@ -42,6 +44,44 @@ class Rounded:
     def determined(self) -> bool:
         """Whether M is near two groups."""
         return self.spread <= SPREAD
+
+
+@dataclass(frozen=True, repr=False)
+class RoundedResult(ElliptopeResult):
+    """Solution of the relaxation, with the labels rounded from it.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        Clusters, 0 and 1.
+    scores : ndarray of shape (n,)
+        Entries of the vector whose signs the labels are.
+    rank : int
+        Numerical rank of M.
+    spread : float
+        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
+        labels may be one choice of several, however small the gap: it bounds the value of the
+        relaxation, not the labels. `status` is the relaxation's.
+    """
+
+    _signed = ("scores",)
+
+    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: NDArray = field(default_factory=lambda: np.empty(0))
+    rank: int = 0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, found: ElliptopeResult, rounded: Rounded, **more: Any) -> Self:
+        """Return the relaxation's result with the labels rounded from it."""
+        return cls(
+            **{one.name: getattr(found, one.name) for one in fields(ElliptopeResult)},
+            labels=np.unique(rounded.y, return_inverse=True)[1],
+            scores=rounded.scores,
+            rank=rounded.rank,
+            spread=rounded.spread,
+            **more,
+        )
 
 
 def round_centred(V: NDArray) -> Rounded:

@@ -10,19 +10,15 @@ Xu et al. ask that M be transitive besides: of three rows, an even number of pai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope import (
-    ElliptopeResult,
-    gap_reference,
-    largest_eigenvalue,
-    solve_elliptope_saddle,
-)
+from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.elliptope_problem import gap_reference, largest_eigenvalue
 from volmar.solvers.result import Status
 from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
@@ -48,6 +44,8 @@ class TriangleResult(ElliptopeResult):
         Multipliers of the four constraints of each i < j < k, not negative.
     """
 
+    _solution: ClassVar[tuple[str, ...]] = ()
+
     triangle_multipliers: NDArray = field(default_factory=lambda: np.empty((4, 0)))
 
 
@@ -55,8 +53,8 @@ def solve_elliptope_triangles(
     Q: NDArray,
     *,
     C: float = 1.0,
-    balance: float | None = None,
-    balance_of: Literal["mean", "rows"] = "mean",
+    max_row_sum: float | None = None,
+    each_row: bool = False,
     tol: float = 1e-6,
     max_iter: int = 3000,
     random_state: int = 0,
@@ -86,15 +84,14 @@ def solve_elliptope_triangles(
         Symmetric, positive semi-definite; at most 60 rows.
     C : float, default=1
         Upper end of the box.
-    balance : float, optional
+    max_row_sum : float, optional
         b; no constraint if not given.
-    balance_of : {"mean", "rows"}, default="mean"
-        Whether b bounds the mean of M's row sums or the size of each, as in
-        `solve_elliptope_saddle`.
+    each_row : bool, default=False
+        Whether b bounds each of M's row sums or their mean, as in `solve_elliptope_saddle`.
     tol : float, default=1e-6
         Relative gap to stop at, as in `solve_elliptope_saddle`.
     max_iter : int, default=3000
-        Most iterations of L-BFGS, all rounds together.
+        Maximum number of iterations of L-BFGS, all rounds together.
     random_state : int, default=0
         Seed of the start.
 
@@ -117,22 +114,22 @@ def solve_elliptope_triangles(
             f"triangle constraints are for at most {MAX_ROWS} rows, got {n}: their number grows "
             "with the cube. Leave them out, or cluster a sample."
         )
-    if n == 3 and balance is not None and balance < 1 / 3:
+    if n == 3 and max_row_sum is not None and max_row_sum < 1 / 3:
         raise ValueError(
-            f"balance={balance:g} contradicts the triangle constraints of three rows. Take 1/3 "
-            "or more."
+            f"max_row_sum={max_row_sum:g} contradicts the triangle constraints of three rows. "
+            "Take 1/3 or more."
         )
     free = solve_elliptope_saddle(
         Q,
         C=C,
         unit_norm=False,
-        balance=balance,
-        balance_of=balance_of,
+        max_row_sum=max_row_sum,
+        each_row=each_row,
         tol=tol,
         max_iter=max(max_iter // 3, 1),
         random_state=random_state,
     )
-    saddle = _Saddle(np.asarray(Q, dtype=np.float64), C, balance, balance_of)
+    saddle = _Saddle(np.asarray(Q, dtype=np.float64), C, max_row_sum, each_row)
     saddle.take_balance(free.balance_multipliers)
     spent = free.n_iter
     best = saddle.certified(free.factor, spent, tol)
@@ -152,18 +149,18 @@ class _Saddle:
     them from above and from below.
     """
 
-    def __init__(self, Q: NDArray, C: float, balance: float | None, balance_of: str):
-        self.Q, self.C, self.balance, self.n = Q, C, balance, len(Q)
-        self.by_rows = balance_of == "rows" or balance == 0
+    def __init__(self, Q: NDArray, C: float, max_row_sum: float | None, each_row: bool):
+        self.Q, self.C, self.max_row_sum, self.n = Q, C, max_row_sum, len(Q)
+        self.by_rows = each_row or max_row_sum == 0
         self.inner = BoxQP(self.n, C, unit_norm=False)
         i, j, k = _triples(self.n)
         # Flat positions of (i, j), (j, k) and (i, k) in M.
         self.pairs = np.stack([i * self.n + j, j * self.n + k, i * self.n + k])
         self.n_triangles = 4 * i.size
-        n_sums = 0 if balance is None else 2 * self.n if self.by_rows else 1
+        n_sums = 0 if max_row_sum is None else 2 * self.n if self.by_rows else 1
         # v(0), the constant part of the constraints.
         self.constants = np.append(
-            np.full(self.n_triangles, -1.0), np.full(n_sums, -(balance or 0.0))
+            np.full(self.n_triangles, -1.0), np.full(n_sums, -(max_row_sum or 0.0))
         )
         self.multipliers = np.zeros(self.constants.size)
         a = np.full(self.n, min(C, 1.0))
@@ -178,7 +175,7 @@ class _Saddle:
     def violations(self, M: NDArray) -> NDArray:
         """Return v(M); positive entries are violations."""
         triangles = -(SIGNS @ M.ravel()[self.pairs])
-        if self.balance is None:
+        if self.max_row_sum is None:
             return self.constants + triangles.ravel()
         sums = M.sum(axis=1)
         bounded = np.concatenate([sums, -sums]) if self.by_rows else [sums.mean()]
@@ -194,7 +191,7 @@ class _Saddle:
         # Of no triangles, bincount's zeros are integers.
         N = np.bincount(self.pairs.ravel(), weights.ravel(), self.n**2).astype(np.float64)
         N = N.reshape(self.n, self.n)
-        if self.balance is not None:
+        if self.max_row_sum is not None:
             N += self.sums_multipliers(multipliers)[:, None]
         return (N + N.T) / 2
 
@@ -208,7 +205,7 @@ class _Saddle:
 
     def take_balance(self, s: NDArray) -> None:
         """Start from the multipliers of the problem without triangles."""
-        if self.balance is not None:
+        if self.max_row_sum is not None:
             both = np.concatenate([np.maximum(s, 0), np.maximum(-s, 0)])
             of_sums = both if self.by_rows else s.sum()
             self.multipliers[self.n_triangles :] = of_sums / self.scale
@@ -274,7 +271,7 @@ class _Saddle:
         reference = gap_reference(point.value, change)
         is_close = gap <= tol * reference and max(triangle, balance) <= tol
         multipliers = self.bound_multipliers
-        s = np.zeros(self.n) if self.balance is None else self.sums_multipliers(multipliers)
+        s = np.zeros(self.n) if self.max_row_sum is None else self.sums_multipliers(multipliers)
         return TriangleResult(
             objective=point.value,
             gap=gap,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.solvers.l1_spaces import RegressionSpace
 from volmar.solvers.result import Result, Status
 
-__all__ = ["L1RegressionResult", "solve_l1_regression"]
+__all__ = ["L1RegressionResult", "RegressionSpace", "solve_l1_regression"]
 
 # Width of the smoothed loss to begin with, in units of the targets' range.
 FIRST_WIDTH = 0.25
@@ -26,6 +27,38 @@ MAX_LINE = 50
 MAX_ROOT = 60
 # Steps without a smaller gap, after which rounding has won.
 PATIENCE = 12
+
+
+class RegressionSpace(Protocol):
+    """Rows z_i, centred at their weighted mean, and vectors that are combinations of them.
+
+    A vector is an array: sums and multiples of vectors are those of the arrays. `weights` are the
+    s_i that a row's loss is multiplied by; None for 1.
+    """
+
+    n_rows: int
+    weights: Any
+
+    def vector(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i z_i, where the v_i have sum 0."""
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return <w, z_i> of every row."""
+
+    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
+        """Return the inner products of a vector with others."""
+
+    def refreshed(self, w: NDArray) -> NDArray:
+        """Return w without the rounding of the sums that led to it."""
+
+    def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
+        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+
+        m is the weighted mean of the active rows A.
+        """
+
+    def fits(self, active: NDArray) -> bool:
+        """Whether some vector has any given scores at the active rows, about."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,13 +117,13 @@ def solve_l1_regression(
     targets : ndarray of shape (n,)
         y_i.
     C : float
-        Price of the loss.
+        Weight of the loss.
     start : L1RegressionResult, optional
         The answer for similar targets in the same space.
     tol : float, default=1e-3
         Duality gap, relative to the objective, at which to stop.
     max_iter : int, default=200
-        Most Newton steps.
+        Maximum number of Newton steps.
 
     Returns
     -------
@@ -157,27 +190,33 @@ class _Search:
 
     def _first_point(self) -> None:
         """Start along sum_i beta_i z_i with every beta_i at an end, as for a small C."""
-        self.w, self.f = self.space.zero(), np.zeros(self.space.n_rows)
+        self.f = np.zeros(self.space.n_rows)
         self.b = _weighted_median(self.y, self.c)
         beta = balanced(np.sign(self.y - self.y @ self.c / self.total) * self.c)
-        direction = self.space.combine(beta)
-        size = self.space.inner(direction, direction)
-        if size <= 0:
+        direction = self.space.vector(beta)
+        self.w = np.zeros_like(direction)
+        if self._inner(direction, direction) <= 0:
             return
-        scores = self.space.scores(direction)
+        scores = self._scores(direction)
         # At most to where the fitted range is that of the targets: the dual's own step is 1.
         spread = np.sqrt(self.c @ scores**2 / self.total)
         t = min(1.0, self.range / (2 * spread)) if spread > 0 else 1.0
         self.w, self.f = t * direction, t * scores
+
+    def _inner(self, one: NDArray, other: NDArray) -> float:
+        return float(self.space.inner(one, [other])[0])
+
+    def _scores(self, w: NDArray) -> NDArray:
+        return self.space.scores(w).astype(np.float64, copy=False)
 
     # ------------------------------------------------------------------ certificate
 
     def certify(self) -> None:
         """Find b for w, and what the smoothed loss certifies there."""
         beta, scaled = self._certificate()
-        square = self.space.inner(self.w, self.w)
+        square = self._inner(self.w, self.w)
         self.primal = 0.5 * square + float(self.c @ np.abs(self.r))
-        value = float(beta @ self.y) - 0.5 * self.space.inner(self.u, self.u)
+        value = float(beta @ self.y) - 0.5 * self._inner(self.u, self.u)
         if value > self.lower:
             self.lower, self.dual = value, beta
         if self.primal < self.upper:
@@ -193,7 +232,7 @@ class _Search:
         self.r = r - self.b
         scaled = np.clip(self.r / self.width, -1.0, 1.0)
         beta = balanced(self.c * scaled)
-        self.u = self.space.combine(beta)
+        self.u = self.space.vector(beta)
         return beta, scaled
 
     def _best_intercept(self, r: NDArray) -> float:
@@ -245,7 +284,7 @@ class _Search:
             weight = self.c[active]
             shift = float(pull.sum()) * self.width / float(weight.sum())
             pull[active] -= weight * (shift / self.width)
-            if self._move(self.space.combine(pull), active, shift):
+            if self._move(self.space.vector(pull), active, shift):
                 return True
         self._certificate()
         return False
@@ -264,7 +303,7 @@ class _Search:
         `u` is the model's pull on w, after b has changed by `shift`.
         """
         x = self.space.newton_direction(u - self.w, active, self.C / self.width)
-        d = self.space.scores(x)
+        d = self._scores(x)
         weight = self.c[active]
         if weight.size:
             shift -= float(weight @ d[active]) / float(weight.sum())
@@ -281,7 +320,7 @@ class _Search:
 
         0 where it rises from the start.
         """
-        linear, square = self.space.inner(self.w, x), self.space.inner(x, x)
+        linear, square = self._inner(self.w, x), self._inner(x, x)
         ce = self.c * e
 
         def slope(t: float) -> tuple[float, float]:
@@ -340,9 +379,9 @@ class _Search:
     def result(self, status: Status, history: tuple[float, ...], tol: float) -> L1RegressionResult:
         """Return the point with the best intercept of the loss itself."""
         w = self.space.refreshed(self.best)
-        f = self.space.scores(w)
+        f = self._scores(w)
         b = _weighted_median(self.y - f, self.c)
-        square = self.space.inner(w, w)
+        square = self._inner(w, w)
         primal = 0.5 * square + float(self.c @ np.abs(self.y - f - b))
         gap = max(primal - self.lower, 0.0)
         if status is Status.CONVERGED and gap > tol * primal:

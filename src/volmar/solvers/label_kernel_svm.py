@@ -95,11 +95,11 @@ def solve_label_kernel_svm(
     Y : ndarray of shape (T, n)
         Labellings, -1 or 1.
     C : float
-        Price of squared margin errors.
+        Weight of squared margin errors.
     tol : float, default=1e-8
         Gap, relative to the objective, at which to stop.
     max_iter : int, default=100
-        Most steps in mu.
+        Maximum number of steps in mu.
     weights, alpha : ndarray, optional
         Where to start: mu (the last labelling alone if not given) and alpha (in proportion to the
         rows' weights).

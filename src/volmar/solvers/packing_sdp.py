@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
-from volmar.solvers.result import Result, Status
+from volmar.solvers.result import Certificate, Result, Status
 
 __all__ = ["PackingResult", "solve_packing_sdp"]
 
@@ -22,6 +22,8 @@ SHORTER, STEP_BACK = 0.8, 0.95
 SMALLEST_STEP = 1e-6
 # Share of the gap asked for that a step may aim at.
 BELOW_TOL = 0.1
+# Share of its trace that an eigenvalue of Xi may be below zero by rounding.
+DEFINITE = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +47,8 @@ class PackingResult(Result):
     bound : float
         Dual value at `dual`: no feasible g has a larger sum.
     """
+
+    _solution: ClassVar[tuple[str, ...]] = ("g", "dual")
 
     g: NDArray = field(default_factory=lambda: np.empty(0))
     smallest_eigenvalue: float = float("nan")
@@ -80,7 +84,7 @@ def solve_packing_sdp(
     tol : float, default=1e-8
         Certified gap, relative to 1'g, at which to stop.
     max_iter : int, default=100
-        Most iterations; 10 to 35 are usual.
+        Maximum number of iterations; 10 to 35 are usual.
 
     Returns
     -------
@@ -146,50 +150,71 @@ def solve_packing_sdp(
         beyond = float(g[~seen].sum())
         history = tuple(-beyond - value / unit for value in path.values)
         reached, n_iter = path.reached, len(path.values)
-    return _certified(F, g, dual, upper, tol, n_iter=n_iter, reached=reached, history=history)
+    problem = PackingProblem(F, upper)
+    return _certified(problem, g, dual, tol, n_iter=n_iter, reached=reached, history=history)
 
 
 # ------------------------------------------------------------------------------ certificate
 
 
+@dataclass(frozen=True)
+class PackingProblem:
+    """The program of `solve_packing_sdp`: rows F and the largest weight of a row."""
+
+    F: NDArray
+    upper: float | None = None
+
+    def smallest_eigenvalue(self, g: NDArray) -> float:
+        """Return the smallest eigenvalue of I - F' Diag(g) F."""
+        return _smallest(_identity_less(self.F, g))
+
+    def bound(self, dual: NDArray) -> tuple[float, float]:
+        """Return the smallest dual value over the multiples of a matrix, and the multiple."""
+        z = np.einsum("ij,ij->i", self.F @ dual, self.F)
+        return best_multiple(float(np.trace(dual)), z, self.upper)
+
+    def certificate(self, g: NDArray, dual: NDArray) -> Certificate:
+        """Compute objective, gap and residuals of g and Xi from nothing but F and the bound."""
+        total = float(g.sum())
+        bound = self.bound(dual)[0] if _smallest(dual) >= -DEFINITE * np.trace(dual) else np.inf
+        gap = max(bound - total, 0.0)
+        beyond = max(-g.min(), 0.0 if self.upper is None else g.max() - self.upper, 0.0)
+        residuals = {
+            "semidefinite": max(-self.smallest_eigenvalue(g), 0.0),
+            "bounds": float(beyond / g.max()) if beyond else 0.0,
+            "relative gap": float(gap / total) if gap else 0.0,
+        }
+        return Certificate(-total, residuals, gap)
+
+
 def _certified(
-    F: NDArray,
+    problem: PackingProblem,
     g: NDArray,
     dual: NDArray,
-    upper: float | None,
     tol: float,
     *,
     n_iter: int,
     reached: bool,
     history: tuple[float, ...],
 ) -> PackingResult:
-    """Compute the certificate of g and Xi from nothing but F and the bound."""
-    smallest = _smallest(_identity_less(F, g))
-    if smallest < 0:  # by rounding: back to where the largest eigenvalue of F'Diag(g)F is 1
+    """Make g and Xi feasible where rounding left them outside, and certify them."""
+    smallest = problem.smallest_eigenvalue(g)
+    if smallest < 0:  # back to where the largest eigenvalue of F'Diag(g)F is 1
         g = g / (1 - smallest)
-        smallest = _smallest(_identity_less(F, g))
-    total = float(g.sum())
-    lift = max(-_smallest(dual), 0.0)
-    dual = dual + lift * np.eye(len(dual)) if lift else dual
-    z = np.einsum("ij,ij->i", F @ dual, F)
-    bound, multiple = best_multiple(float(np.trace(dual)), z, upper)
-    gap = max(bound - total, 0.0)
-    beyond = max(-g.min(), 0.0 if upper is None else g.max() - upper, 0.0)
-    status = Status.CONVERGED if gap <= tol * total else Status.FAILED
+        smallest = problem.smallest_eigenvalue(g)
+    dual = dual + max(-_smallest(dual), 0.0) * np.eye(len(dual))
+    bound, multiple = problem.bound(dual)
+    dual = multiple * dual
+    certificate = problem.certificate(g, dual)
+    status = Status.CONVERGED if certificate.gap <= tol * g.sum() else Status.FAILED
     return PackingResult(
-        objective=-total,
-        gap=gap,
-        residuals={
-            "semidefinite": max(-smallest, 0.0),
-            "bounds": float(beyond / g.max()) if beyond else 0.0,
-            "relative gap": float(gap / total) if gap else 0.0,
-        },
+        **vars(certificate),
         status=status if status.ok or reached else Status.MAX_ITER,
         n_iter=n_iter,
         history=history,
         g=g,
         smallest_eigenvalue=smallest,
-        dual=multiple * dual,
+        dual=dual,
         bound=bound,
     )
 

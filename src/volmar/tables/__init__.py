@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from volmar.tables.read import LoadedTable as LoadedTable
     from volmar.tables.read import read_table as read_table
     from volmar.tables.source import source_columns as source_columns
+    from volmar.tables.write import open_columns as open_columns
     from volmar.tables.write import open_labels as open_labels
+    from volmar.tables.write import open_rows as open_rows
     from volmar.tables.write import write_labels as write_labels
-    from volmar.tables.write_columns import open_columns as open_columns
-    from volmar.tables.write_columns import written_kind as written_kind
-    from volmar.tables.write_rows import open_rows as open_rows
-    from volmar.tables.write_rows import write_rows as write_rows
+    from volmar.tables.write import write_rows as write_rows
+    from volmar.tables.write import written_kind as written_kind
 
 attach(__name__)

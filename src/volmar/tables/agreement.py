@@ -57,14 +57,7 @@ class CategoryScores:
         return int(self.widths.size)
 
     def transform(self, codes: list[NDArray[np.intp]]) -> NDArray[np.float64]:
-        """Return the scores of rows.
-
-        Parameters
-        ----------
-        codes : list of ndarray of shape (n,)
-            Place of the value among the values of each column; -1 or a place beyond them for a
-            missing or new value.
-        """
+        """Return the scores of rows; codes of missing or new values are -1 or beyond others."""
         out = np.zeros((len(codes[0]), self.n_scores))
         for code, weights in zip(codes, self.weights, strict=True):
             unknown = len(weights) - 1
@@ -75,24 +68,11 @@ class CategoryScores:
 def category_scores(
     names: list[str], codes: list[NDArray[np.intp]], sizes: list[int], *, at_least: int = 0
 ) -> CategoryScores | None:
-    """Find in what columns of categories agree.
+    """Find in what columns of categories agree; None where they do not.
 
-    Parameters
-    ----------
-    names : list of str
-        Names of the columns.
-    codes : list of ndarray of shape (n,)
-        Place of the value of each row, -1 for missing.
-    sizes : list of int
-        Number of values of each column.
-    at_least : int, default=0
-        Scores to return whether or not columns agree, for a table that has nothing else.
-
-    Returns
-    -------
-    CategoryScores or None
-        Scores with an eigenvalue above those of columns that are permuted one by one, and to
-        which three columns contribute at least; None where there are none.
+    Scores have an eigenvalue above those of columns that are permuted one by one, and three
+    columns contribute to each. `codes` are places among the `sizes` values of each column, -1 for
+    missing. `at_least` scores are returned in any case, for a table that has nothing else.
     """
     if not names or (len(names) < 3 and not at_least):
         return None

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
-from volmar.tables.errors import TableError, nearest, need, shown
+from volmar.tables.errors import TableError, import_pandas, nearest, shown
 from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable, read_table
 
@@ -233,10 +233,7 @@ def as_pandas(data: Any) -> Any:
     home = type(data).__module__.partition(".")[0]
     if home not in ("polars", "pyarrow"):
         return data
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise need("pandas") from error
+    pd = import_pandas()
     if home == "pyarrow":
         return data.to_pandas()
     if hasattr(data, "collect"):  # a LazyFrame

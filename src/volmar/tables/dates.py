@@ -20,16 +20,8 @@ _DAYS_A_YEAR = 365.2425
 def date_layout(values: list[str]) -> str | None:
     """Return how text values are written as dates, None where they are no dates.
 
-    Parameters
-    ----------
-    values : list of str
-        Different values of a column; a thousand of them are looked at.
-
-    Returns
-    -------
-    {"year first", "day first", "month first"} or None
-        Day or month first: by a number above 12, by points between them (day first), and where
-        nothing tells, month first.
+    "year first", "day first" or "month first". Day or month: by a number above 12, by points
+    between them (day first), and where nothing tells, month first.
     """
     few = [value.strip() for value in values[:_LOOKED_AT]]
     if not few:
@@ -48,15 +40,7 @@ def date_layout(values: list[str]) -> str | None:
 
 
 def as_dates(series: Any, layout: str | None) -> Any:
-    """Return a pandas column as timestamps without a time zone, NaT for what is no date.
-
-    Parameters
-    ----------
-    series : Series
-        Dates, times, periods, or text.
-    layout : str or None
-        Of `date_layout`, for text.
-    """
+    """Return a pandas column as timestamps without a time zone, NaT for what is no date."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.PeriodDtype):

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["TableError", "listed", "nearest", "need", "shown"]
+__all__ = ["TableError", "import_pandas", "listed", "nearest", "need", "one_line", "shown"]
 
 
 class TableError(ValueError):
@@ -32,6 +32,22 @@ def nearest(name: str, known: Sequence[str]) -> str:
     if near:
         return f"did you mean {' or '.join(map(shown, near))}?"
     return f"there are {listed(map(shown, known), 8)}"
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's text on one line, without a full stop and not too long."""
+    text = str(error).replace("Error tokenizing data. C error:", "")
+    text = " ".join(text.split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def import_pandas() -> Any:
+    """Return pandas, or say how it is installed."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise need("pandas") from error
+    return pd
 
 
 def need(package: str, extra: str = "io") -> ImportError:

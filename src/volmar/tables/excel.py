@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, listed, nearest, need, shown
+from volmar.tables.errors import TableError, import_pandas, listed, nearest, need, one_line, shown
 
 __all__ = ["EXCEL", "read_excel"]
 
@@ -14,19 +14,8 @@ EXCEL = (".xlsx", ".xlsm", ".xls")
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
-    """Return the DataFrame of a sheet, and notes.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    sheet : str or None
-        Name of the sheet; None is the first.
-    """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise need("pandas") from error
+    """Return the DataFrame of a sheet, the first one without a name, and notes."""
+    pd = import_pandas()
     _require_engine(path)
     try:
         with warnings.catch_warnings():
@@ -43,7 +32,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
         raise TableError(f"{path.name} does not fit into memory; save it as CSV") from error
     except Exception as error:  # damage to the XML or the zip raises anything
         raise TableError(
-            f"{path.name} cannot be read as Excel: {' '.join(str(error).split())[:200]}; if it "
+            f"{path.name} cannot be read as Excel: {one_line(error)}; if it "
             "has a password remove it, else save the table again, or as CSV"
         ) from error
 

@@ -141,13 +141,7 @@ def _distances(here: Array, known: NDArray, there: Array, known_there: NDArray) 
 
 
 def learn_fills(X: Array) -> Fills:
-    """Choose the rows that values are taken from: those with the most values, at random.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Columns, NaN for missing values; each has a value at least.
-    """
+    """Choose the rows that values are taken from: those with the most values, at random."""
     n, d = X.shape
     n_missing = np.isnan(X).sum(axis=1)
     most = int(np.clip(MOST_ENTRIES // max(d, 1), 1, MOST_DONORS))

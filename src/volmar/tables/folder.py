@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, need, shown
+from volmar.tables.errors import TableError, need, one_line, shown
 from volmar.tables.text import find_layout
 
 __all__ = ["computed", "is_folder_of_tables", "read_folder"]
@@ -125,9 +125,8 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
             with pq.ParquetFile(file) as opened:
                 schema, about = opened.schema_arrow, opened.metadata
         except (OSError, ValueError, pa.ArrowException) as error:
-            line = " ".join(str(error).split())[:200]
             raise TableError(
-                f"{file.name} cannot be read as Parquet: {line}; save it again"
+                f"{file.name} cannot be read as Parquet: {one_line(error)}; save it again"
             ) from error
         columns.append([name for name in schema.names if not name.startswith(_INDEX)])
         if meta is None:
@@ -193,8 +192,8 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
         try:
             heads.append(pd.read_csv(files[k], nrows=_HEAD_ROWS, **options[k]))
         except (ValueError, OSError) as error:
-            line = " ".join(str(error).split())[:200]
-            raise TableError(f"{files[k].name} cannot be read: {line}; save it again") from error
+            name = files[k].name
+            raise TableError(f"{name} cannot be read: {one_line(error)}; save it again") from error
     meta = {}
     for name in heads[0].columns:
         kinds = {head[name].dtype.kind for head in heads if head[name].notna().any()}
@@ -236,8 +235,9 @@ def _read_lines(
     try:
         frame = _parsed(content, options)
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        line = " ".join(str(error).replace("Error tokenizing data. C error:", "").split())[:200]
-        raise TableError(f"{path.name} cannot be read: {line}; correct that file") from error
+        raise TableError(
+            f"{path.name} cannot be read: {one_line(error)}; correct that file"
+        ) from error
     return frame[wanted]
 
 
@@ -282,5 +282,4 @@ def computed(tasks: Sequence[Any]) -> list[Any]:
     except (ValueError, OSError) as error:
         if isinstance(error, TableError):
             raise
-        line = " ".join(str(error).split())[:300]
-        raise TableError(f"a block of the folder cannot be read: {line}") from error
+        raise TableError(f"a block of the folder cannot be read: {one_line(error)}") from error

@@ -39,7 +39,7 @@ def chosen(items: list[Any], keep: NDArray[np.bool_]) -> list[Any]:
 def informative_numbers(
     names: list[str], X: NDArray[Any], *, fills: bool, notes: list[str]
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
-    """Return which columns of numbers vary, have enough values, and copy no column before.
+    """Return which columns vary, have enough values and copy no other, and why not the others.
 
     Parameters
     ----------
@@ -51,13 +51,6 @@ def informative_numbers(
         Whether missing values will be filled in, so that a column must have enough others.
     notes : list of str
         Lines are added for columns that are left out.
-
-    Returns
-    -------
-    keep : ndarray of bool, shape (d,)
-        The columns to keep.
-    left_out : dict of str to str
-        The others, and why.
     """
     n = len(X)
     counts = np.isnan(X).sum(axis=0)

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, listed, need, shown
+from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
 
 __all__ = ["JSON", "JSON_LINES", "read_json"]
 
@@ -20,18 +20,10 @@ _REMEDY = 'save it by pandas as to_json(file, orient="records")'
 def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     """Return the DataFrame of a JSON file, and notes.
 
-    Parameters
-    ----------
-    path : Path
-        The file; with the suffix .gz it is decompressed.
-    suffix : str
-        Its suffix without that of compression: one of `JSON` is a list of records, or of lines
-        all the same; one of `JSON_LINES` is a record a line.
+    `suffix` is that of the file without compression: of `JSON` it is a list of records, or of
+    lines all the same; of `JSON_LINES` a record a line.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise need("pandas") from error
+    pd = import_pandas()
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             text = file.read().decode("utf-8-sig")
@@ -62,7 +54,7 @@ def _lines(path: Path, text: str) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TableError(
-                f"{path.name}: line {number} is no JSON ({_line(error)}); write a record a line"
+                f"{path.name}: line {number} is no JSON ({one_line(error)}); write a record a line"
             ) from error
         if not isinstance(record, dict):
             raise TableError(
@@ -83,7 +75,7 @@ def _whole(path: Path, text: str) -> Any:
         if str(error).startswith("Extra data") and len(text.splitlines()) > 1:
             return None
         raise TableError(
-            f"{path.name} is no JSON ({_line(error)}); save the table again"
+            f"{path.name} is no JSON ({one_line(error)}); save the table again"
         ) from error
     if isinstance(content, list):
         odd = next((i for i, one in enumerate(content) if not isinstance(one, dict)), None)
@@ -132,7 +124,3 @@ def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
 def _kind(value: Any) -> str:
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
     return kinds.get(type(value), "nothing" if value is None else "a number")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -67,17 +67,7 @@ def check_kinds(kinds: dict[str, str] | None) -> None:
 
 
 def kind_of(source: str, name: str, series: Any, given: str | None) -> ColumnKind:
-    """Return the kind of a pandas column.
-
-    Parameters
-    ----------
-    source, name : str
-        Of the table and the column, for messages.
-    series : Series
-        The values.
-    given : str or None
-        The kind that the user says it is; None guesses it.
-    """
+    """Return the kind of a pandas column, as the user gives it or guessed."""
     if given is not None:
         return _given(source, name, series, given)
     found = _dtype_kind(series)

@@ -29,23 +29,8 @@ def without_missing(
 ) -> tuple[NDArray[Any], Codes, NDArray[np.bool_]]:
     """Return numbers and codes of the kept rows, and which rows these are.
 
-    Parameters
-    ----------
-    table : Columns
-        The table, for messages.
-    names : list of str
-        Names of the columns of numbers and of those of categories.
-    X : ndarray of shape (n, d)
-        The numbers, NaN for missing.
-    codes : list of ndarray of shape (n,)
-        The categories, -1 for missing.
-    missing : {"impute", "drop", "indicator", "error"}
-        Values to be filled in are counted here, and filled in later.
-    notes : list of str
-        Lines are added.
-    warnings : list of str or None
-        Lines are added for columns that miss many values; None for new rows of a fitted
-        preparation.
+    NaN and the code -1 are missing. Values to be filled in are counted here, and filled in later.
+    `warnings` is None for new rows of a fitted preparation.
     """
     unknown = np.isnan(X)
     kept = np.ones(table.n_rows, dtype=bool)

@@ -144,7 +144,7 @@ class NumberFeatures:
 def learn_features(
     source: str, names: list[str], X: Array, *, scale: str, fills: bool, notes: list[str]
 ) -> tuple[NumberFeatures, Array, Filled | None]:
-    """Learn how columns become features.
+    """Learn how columns become features; return that, complete columns, and what was filled in.
 
     Parameters
     ----------
@@ -158,15 +158,6 @@ def learn_features(
         Whether missing values are filled in; otherwise there are none.
     notes : list of str
         Lines are added for logs and outliers.
-
-    Returns
-    -------
-    features : NumberFeatures
-        What was learnt.
-    X : ndarray of shape (n, d)
-        The columns before scaling, complete.
-    filled : Filled or None
-        What was filled in.
     """
     tails = find_tails(X) if scale == "auto" else None
     if tails is not None:

@@ -121,19 +121,10 @@ _THOUSANDS = {"k": 1e3, "m": 1e6}
 
 
 def known_order(values: list[str]) -> list[str] | None:
-    """Return text values from low to high, where their order is known.
+    """Return text values from low to high; None where their order is not known.
 
-    Parameters
-    ----------
-    values : list of str
-        The different values of a column.
-
-    Returns
-    -------
-    list of str or None
-        The values in order; None for fewer than three of them, and where no scale has them all.
-        A word may be written with capitals, "_" or "-"; ranges of numbers are ordered by their
-        first number.
+    There must be three at least, all of one scale. A word may be written with capitals, "_" or
+    "-"; ranges of numbers are ordered by their first number.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from volmar.tables.errors import TableError, listed, nearest, need, shown
+from volmar.tables.errors import TableError, listed, nearest, need, one_line, shown
 from volmar.tables.excel import EXCEL, read_excel
 from volmar.tables.json_records import JSON, JSON_LINES, read_json
 from volmar.tables.text import read_text
@@ -190,7 +190,7 @@ def _read_arrow(path: Path, suffix: str) -> Any:
         frame = table.to_pandas()
     except (ValueError, OSError, MemoryError, pa.ArrowException) as error:
         kind = "Parquet" if is_parquet else "Feather"
-        raise TableError(f"{path.name} cannot be read as {kind}: {_line(error)}") from error
+        raise TableError(f"{path.name} cannot be read as {kind}: {one_line(error)}") from error
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     if not len(frame):
@@ -218,7 +218,7 @@ def _read_numpy(path: Path) -> Any:
                 "numpy.save(file, array.astype(float))"
             ) from error
         raise TableError(
-            f"{path.name} cannot be read as a NumPy file: {_line(error)}; save it again"
+            f"{path.name} cannot be read as a NumPy file: {one_line(error)}; save it again"
         ) from error
     return _checked_array(path.name, array)
 
@@ -272,7 +272,7 @@ def _read_libsvm(path: Path) -> LoadedTable:
             X, truth = load_svmlight_file(file)
     except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise TableError(
-            f"{path.name} cannot be read as libsvm: {_line(error)}; lines must be "
+            f"{path.name} cannot be read as libsvm: {one_line(error)}; lines must be "
             "'label column:value column:value ...'"
         ) from error
     if 0 in X.shape:
@@ -298,7 +298,7 @@ def _read_built_in(name: str) -> LoadedTable:
     try:
         data = load(name)
     except (FileNotFoundError, ConnectionError) as error:
-        raise TableError(_line(error)) from error
+        raise TableError(one_line(error)) from error
     except ValueError as error:
         raise TableError(
             f"there is no file {shown(name)} and no built-in set of that name; "
@@ -310,9 +310,3 @@ def _read_built_in(name: str) -> LoadedTable:
 def _all_suffixes() -> set[str]:
     known = (*_TEXT, *_PARQUET, *_FEATHER, *EXCEL, *JSON, *JSON_LINES, *_LIBSVM)
     return {*known, ".npy", ".npz", ".gz"} - {""}
-
-
-def _line(error: BaseException) -> str:
-    """Return an error's text on one line, without a full stop and not too long."""
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."

@@ -57,13 +57,6 @@ class Tails:
 
         Equal steps of counts are unequal after a log, and those between small counts look like
         gaps.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-            Columns of `shorten`, without missing values.
-        rng : Generator
-            Draws the noise.
         """
         places = np.flatnonzero(self.steps)
         if not places.size:
@@ -76,13 +69,8 @@ class Tails:
     def shorten(self, X: Array, *, fills: bool) -> tuple[Array, int]:
         """Return columns with shortened tails, a copy, and how many values are outliers.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-            Columns, NaN for missing values.
-        fills : bool
-            Whether missing values are filled in: then outliers count as missing, and otherwise
-            they are set to the limits, where many of them would look like a group.
+        With `fills` outliers count as missing; otherwise they are set to the limits, where many
+        of them would look like a group.
         """
         logs = np.flatnonzero(np.isfinite(self.shifts))
         has_limits = np.isfinite(self.lows).any() or np.isfinite(self.highs).any()
@@ -97,17 +85,12 @@ class Tails:
 
 
 def find_tails(X: Array) -> Tails:
-    """Find the columns with a long tail.
+    """Find the columns with a long tail; NaN is missing.
 
     A column without negative values gets a log if it is skewed and its log is not: skewness is
     (q95 + q5 - 2 q50) / (q95 - q5) of the percentiles, which a few outliers do not change. Two
     groups of different size are skewed before the log and after it, and stay as they are. Columns
     with zeros or small counts get log(m + x), m the median of the positive values.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Columns, NaN for missing values.
     """
     d = X.shape[1]
     shifts, steps, leasts = np.full(d, np.nan), np.zeros(d), np.zeros(d)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, listed, need, shown
+from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
 
 __all__ = ["Layout", "find_layout", "read_text"]
 
@@ -71,19 +71,10 @@ class Layout:
 def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, list[str]]:
     """Return the DataFrame of a text file, and notes.
 
-    Parameters
-    ----------
-    path : Path
-        The file; with the suffix .gz it is decompressed.
-    kind : {"csv", "tsv", "text"}
-        Which separator is expected first; "text" may have spaces between its values, too.
-    as_fields : bool, default=False
-        Whether all columns are to be text, as it stands in the file.
+    `kind` ("csv", "tsv" or "text") is the separator that is expected first; "text" may have
+    spaces between its values, too. With `as_fields` all columns are text, as in the file.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise need("pandas") from error
+    pd = import_pandas()
 
     layout = find_layout(path, kind)
     notes = layout.notes
@@ -260,6 +251,5 @@ def _reason(error: BaseException) -> str:
     """Return what went wrong on one line, without the parser's preamble."""
     if isinstance(error, PermissionError):
         return "permission denied; change the permissions of the file"
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    text = " ".join(str(text).replace("Error tokenizing data. C error:", "").split())
+    text = getattr(error, "strerror", None) or one_line(error)
     return text + ("; correct that line" if "fields in line" in text else "; save the table again")

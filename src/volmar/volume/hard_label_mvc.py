@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
 from volmar.base import Clusterer, Status
-from volmar.base.validation import check_choice, check_count, check_flag, check_number
-from volmar.base.warn import warn_user
+from volmar.base.relaxation import RelaxationMixin
+from volmar.base.validation import check_number
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope_rounding import (
-    SPREAD,
-    Rounded,
-    round_as_printed,
-    round_centred,
-    round_randomly,
-)
+from volmar.solvers.elliptope_rounding import RoundedResult
 from volmar.volume.hard_label_problem import HardLabelProblem
 
-ROUNDINGS = ("centred", "random")
-N_RANDOM = 100
 # The share of the largest weight that is sure to leave eta negative.
 SAFETY = 0.9
 
 
-@dataclass(frozen=True, repr=False)
-class HardLabelResult(ElliptopeResult):
-    """Solution of the relaxation, with the labels rounded from it.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Clusters, 0 and 1.
-    scores : ndarray of shape (n,)
-        Entries of the vector whose signs the labels are.
-    rank : int
-        Numerical rank of M.
-    spread : float
-        Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
-        labels may be one choice of several, however small the gap: it bounds the value of the
-        relaxation, not the labels. `status` is the relaxation's.
-    """
-
-    _signed = ("scores",)
-
-    labels: NDArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    scores: NDArray = field(default_factory=lambda: np.empty(0))
-    rank: int = 0
-    spread: float = 1.0
+class HardLabelResult(RoundedResult):
+    """Solution of the relaxation, with the labels rounded from it."""
 
 
 class HardLabelInputs(NamedTuple):
@@ -67,7 +36,7 @@ class HardLabelInputs(NamedTuple):
     reg: float
 
 
-class HardLabelMVC(Clusterer):
+class HardLabelMVC(RelaxationMixin, Clusterer):
     r"""Hard-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
     Relaxes labels y to a correlation matrix M in the place of yy' and solves (JMLR eq. 13, in
@@ -102,21 +71,21 @@ class HardLabelMVC(Clusterer):
         of Q; always 1 with ``mode="paper"``.
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
-    balance : float or None, default=1
+    max_row_sum : float or None, default=1
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint, which is the paper's, and lets the best M be all ones. Without effect with
         ``mode="paper"``.
-    row_balance : bool, default=False
+    each_row : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge. Without effect where there is
-        no balance.
+        no bound.
     rounding : {"centred", "random"}, default="centred"
         "random" takes the best of 100 random projections of M besides, among those whose groups
         differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
-        "paper" is the relaxation as printed: no balance, and labels from the leading eigenvector
-        of M cut at its mean.
+        "paper" is the relaxation as printed: no bound on row sums, and labels from the leading
+        eigenvector of M cut at its mean.
     tol : float, default=1e-5
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=1000
@@ -194,8 +163,8 @@ class HardLabelMVC(Clusterer):
         n_neighbors: int | None = None,
         reg: float | None = None,
         C: float = 1.0,
-        balance: float | None = 1.0,
-        row_balance: bool = False,
+        max_row_sum: float | None = 1.0,
+        each_row: bool = False,
         rounding: str = "centred",
         mode: str = "default",
         tol: float = 1e-5,
@@ -210,8 +179,8 @@ class HardLabelMVC(Clusterer):
         self.n_neighbors = n_neighbors
         self.reg = reg
         self.C = C
-        self.balance = balance
-        self.row_balance = row_balance
+        self.max_row_sum = max_row_sum
+        self.each_row = each_row
         self.rounding = rounding
         self.mode = mode
         self.tol = tol
@@ -225,16 +194,11 @@ class HardLabelMVC(Clusterer):
         return np.asarray(self._row_weights(X) @ (self.alpha_ * y))
 
     def _check_parameters(self) -> None:
-        check_choice("mode", self.mode, ("default", "paper"))
-        check_choice("rounding", self.rounding, ROUNDINGS)
-        for name in ("C", "tol"):
-            check_number(name, getattr(self, name), low=0.0, open_low=True)
+        self._check_relaxation()
         if self.reg is not None:
             check_number("reg", self.reg, low=0.0, open_low=True)
-        if self.balance is not None:
-            check_number("balance", self.balance, low=0.0)
-        check_flag("row_balance", self.row_balance)
-        check_count("max_iter", self.max_iter)
+        if self.max_row_sum is not None:
+            check_number("max_row_sum", self.max_row_sum, low=0.0)
 
     def _problem(self, X: Any, weights: NDArray | None) -> HardLabelInputs:  # noqa: ARG002 -- no weights here
         graph = self._graph_of(X)
@@ -270,8 +234,8 @@ class HardLabelMVC(Clusterer):
             problem.Q,
             reg=reg,
             C=float(self.C),
-            balance=self._balance(),
-            balance_of="rows" if self.row_balance else "mean",
+            max_row_sum=self._bound(),
+            each_row=self.each_row,
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=seed,
@@ -282,33 +246,19 @@ class HardLabelMVC(Clusterer):
                 "relaxation would only make Q o M definite. Use reg="
                 f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which never is."
             )
-        rounded = self._round(found, problem.Q, reg, seed)
-        found = _unshifted(found, reg * problem.shift)
-        known = {f.name: getattr(found, f.name) for f in fields(ElliptopeResult)}
-        return HardLabelResult(
-            **known,
-            labels=np.unique(rounded.y, return_inverse=True)[1],
-            scores=rounded.scores,
-            rank=rounded.rank,
-            spread=rounded.spread,
-        )
-
-    def _balance(self) -> float | None:
-        return None if self.mode == "paper" or self.balance is None else float(self.balance)
-
-    def _round(self, found: ElliptopeResult, Q: Any, reg: float, seed: int) -> Rounded:
-        V = found.factor
-        if self.mode == "paper":
-            return round_as_printed(V)
-        if self.rounding == "centred":
-            return round_centred(V)
-        inner = BoxQP(V.shape[0], float(self.C), unit_norm=True)
+        inner = BoxQP(problem.Q.shape[0], float(self.C), unit_norm=True)
 
         def value(y: NDArray) -> float:
-            signed = sparse.diags_array(y) @ Q @ sparse.diags_array(y)
+            signed = sparse.diags_array(y) @ problem.Q @ sparse.diags_array(y)
             return inner.solve(reg * signed).value
 
-        return round_randomly(V, value, N_RANDOM, seed)
+        rounded = self._rounded(found.factor, value, seed)
+        return HardLabelResult.of(_unshifted(found, reg * problem.shift), rounded)
+
+    def _bound(self) -> float | None:
+        """Return b, the bound on M's row sums; None for no bound."""
+        is_free = self.mode == "paper" or self.max_row_sum is None
+        return None if is_free else float(self.max_row_sum)
 
     def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
         # New rows are compared with the training rows; W is not needed for it.
@@ -316,21 +266,11 @@ class HardLabelMVC(Clusterer):
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
-        if result.status is Status.MAX_ITER:
-            remedy = "" if self._balance() is None else ", or balance"
-            warn_user(
-                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
-                f"{result.n_iter} iterations, and the balance missed by "
-                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{remedy}.",
-                ConvergenceWarning,
-            )
-        if result.spread > SPREAD:
-            remedy = "Use" if self._balance() is not None else "Use a balance, or"
-            warn_user(
-                "The best M does not determine two clusters: it is far from two groups (second "
-                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
-                f"may be one choice of several. {remedy} a wider similarity."
-            )
+        has_bound = self._bound() is not None
+        remedy = "Use" if has_bound else "Use max_row_sum, or"
+        self._warn_of_relaxation(
+            result, ", or max_row_sum" if has_bound else "", f"{remedy} a wider similarity"
+        )
 
 
 def _is_constant(W: Any) -> bool:

@@ -178,8 +178,8 @@ class _Clusters:
         if np.count_nonzero(~is_noise) < 2:
             raise ValueError(
                 f"labels has one cluster only ({names[~is_noise][0]!s}), and there is nothing to "
-                "compare it with. Pass labels of two clusters or more; volmar.diagnostics."
-                "split_test asks whether rows have more than one group."
+                "compare it with. Pass labels of two clusters or more; volmar.evidence.split_test "
+                "asks whether rows have more than one group."
             )
         is_tested = ~is_noise & (sizes >= min_size)
         if not is_tested.any():
@@ -348,18 +348,14 @@ def _result(given: _Clusters, tests: list[_Test], alpha: float) -> LabelTestResu
         left, right = (side == side[np.argmax(group)] for group in (first, second))
         joins.append(
             LabelJoin(
-                tuple(names[left]),
-                tuple(names[right]),
-                int(sizes[left].sum()),
-                int(sizes[right].sum()),
-                (tuple(names[first]), tuple(names[second])),
-                (int(sizes[first].sum()), int(sizes[second].sum())),
-                border.p_value,
-                float(levels[i]),
-                border.distance,
-                border.depth,
-                border.is_curved,
-                border.p_minimum,
+                left=tuple(names[left]),
+                right=tuple(names[right]),
+                n_left=int(sizes[left].sum()),
+                n_right=int(sizes[right].sum()),
+                tested=(tuple(names[first]), tuple(names[second])),
+                n_tested=(int(sizes[first].sum()), int(sizes[second].sum())),
+                level=float(levels[i]),
+                **border._asdict(),
             )
         )
         side[right] = side[np.argmax(left)]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from volmar.evidence.dither import dithered_scores
+from volmar.metrics.contingency import random_ranks
 from volmar.rows.standardized import CONSTANT
 
 __all__ = [
@@ -46,14 +47,8 @@ N_WEIGHTS = 21
 class PairScores(NamedTuple):
     """Rows between two groups, and their scores: higher towards the first group.
 
-    Attributes
-    ----------
-    first, second : ndarray
-        Scores of the seen rows of the two groups in the region.
-    rows : ndarray of int
-        Which of the held-out rows are in the region.
-    scores : ndarray
-        Their scores.
+    `first` and `second` are scores of the seen rows of the two groups in the region, `rows` the
+    held-out rows there and `scores` theirs.
     """
 
     first: NDArray
@@ -78,17 +73,9 @@ class Discriminants:
 
     :math:`f_a(x) = \mu_a' (S + \lambda I)^{-1} (x - \tfrac12 \mu_a)`, with S the covariance within
     the groups; :math:`f_a - f_b` is half the difference of the squared distances to b and a.
-
-    Attributes
-    ----------
-    seen : ndarray of shape (m, g)
-        Of the rows that were learnt from.
-    held_out : ndarray of shape (n, g)
-        Of the rows that were not.
-    distances : ndarray of shape (g, g)
-        Squared distances between the means, in deviations within the groups.
-    groups : ndarray of shape (m,)
-        Groups of the rows that were learnt from.
+    `seen` (m, g) and `held_out` (n, g) are those of the rows that were learnt from, whose groups
+    are `groups`, and of the others; `distances` (g, g) are squared distances between the means, in
+    deviations within the groups.
     """
 
     seen: NDArray
@@ -202,21 +189,11 @@ class SplitView:
     r"""What discriminants of any groups of k given clusters need of a split of the rows.
 
     With R the covariance of the rows that are learnt from and M the means of the clusters, all of
-    it is in :math:`M' (R + \lambda I)^{-1} M` and the scores :math:`x' (R + \lambda I)^{-1} M`:
-    merging clusters takes no further pass over the rows.
-
-    Attributes
-    ----------
-    shares : ndarray of shape (k,)
-        Of the clusters among the rows that are learnt from.
-    inner : ndarray of shape (k, k)
-        :math:`M' (R + \lambda I)^{-1} M`.
-    seen, held_out : ndarray of shape (m, k) and (n, k)
-        :math:`x' (R + \lambda I)^{-1} M` of the rows that are learnt from and of the others.
-    codes : ndarray of shape (m,)
-        Clusters of the rows that are learnt from.
-    seen_rows, held_out_rows : ndarray of int
-        Which rows of X they are.
+    it is in :math:`M' (R + \lambda I)^{-1} M`, `inner`, and the scores :math:`x' (R + \lambda
+    I)^{-1} M` of the rows that are learnt from and of the others, `seen` (m, k) and `held_out` (n,
+    k): merging clusters takes no further pass over the rows. `shares` are those of the clusters
+    among the rows that are learnt from, `codes` the clusters of these, `seen_rows` and
+    `held_out_rows` the numbers of the rows in X.
     """
 
     shares: NDArray
@@ -277,12 +254,10 @@ def _of_every_cluster(
     """Return at most about so many rows, of every cluster a share and ten at least."""
     if rows.size <= most:
         return rows
-    rows = rng.permutation(rows)
-    order = np.argsort(codes[rows], kind="stable")
-    sizes = np.bincount(codes[rows])
-    rank = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    wanted = np.maximum(np.ceil(sizes * (most / rows.size)), 10.0)
-    return np.sort(rows[order][rank < np.repeat(wanted, sizes)])
+    codes = codes[rows]
+    order, ranks = random_ranks(codes, rng)
+    wanted = np.maximum(np.ceil(np.bincount(codes) * (most / rows.size)), 10.0)
+    return np.sort(rows[order[ranks < wanted[codes[order]]]])
 
 
 def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray], NDArray, NDArray]:

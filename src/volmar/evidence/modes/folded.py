@@ -33,23 +33,12 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class FoldedSample:
-    """A sample on its grid.
+    """A sample on its grid of G points, in bandwidths from `low`.
 
-    Attributes
-    ----------
-    shares : ndarray of shape (G,)
-        Share of the sample at each point of the grid; a value is shared by the two around it.
-    n : int
-        Number of values on the grid.
-    step : float
-        Of the grid, in bandwidths.
-    start : float
-        First point of the grid, in bandwidths from `low`.
-    low, bandwidth : float
-        In the units of the sample.
-    folded, unfolded : ndarray of shape (k,)
-        Places on the grid and those in the sample, both in bandwidths from `low`; the one is a
-        piecewise linear function of the other.
+    `shares` (G,) is the share of the sample at each point of the grid; a value is shared by the
+    two around it. `n` values are on the grid, which starts at `start` in steps of `step`. `low`
+    and `bandwidth` are in the units of the sample. Places `folded` on the grid belong to the
+    places `unfolded` in the sample, piecewise linearly in between.
     """
 
     shares: NDArray[np.float64]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from volmar.evidence.border_walk import Border, rows_kept
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.splits.held_out import Candidate, SeenRows
+from volmar.evidence.splits.held_out import Candidate, Scorer, SeenRows
 
 # Rows that walk to a border. In many dimensions a walk is the longer the nearer it starts, because
 # the nearest row of the other side lies sideways: a shallow valley that more rows would show.
@@ -69,22 +68,14 @@ def walk_candidate(fit: Callable[[Any, int], Any]) -> Candidate:
         From rows and a seed to a clusterer fitted to them, with two clusters in `labels_`.
     """
 
-    def learn(seen: SeenRows, rng: np.random.Generator) -> _Walk | None:
+    def learn(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
         try:
             model = fit(seen.rows, int(rng.integers(2**31 - 1)))
         except ValueError:
             return None
         resolutions = column_resolutions(seen.rows)
         name = type(model).__name__
-        return _Walk(fitted_border(model.labels_, seen.rows, resolutions, rng, name=name))
+        border = fitted_border(model.labels_, seen.rows, resolutions, rng, name=name)
+        return Scorer(border.distances, MOST_WALKS)
 
     return Candidate(learn)
-
-
-@dataclass(frozen=True, eq=False)
-class _Walk:
-    border: Border
-    most_rows: int | None = MOST_WALKS
-
-    def scores(self, rows: Any) -> NDArray[np.float64]:
-        return self.border.distances(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,24 +50,14 @@ HOPELESS = 0.5
 AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
 
 
-class Scorer(Protocol):
+class Scorer(NamedTuple):
     """A border that a candidate has learnt from the seen rows.
 
-    It may have an attribute `most_rows`: how many rows are scored, at most.
+    `scores` maps rows to scores (n,) that grow across the border; `most_rows` of them are scored.
     """
 
-    def scores(self, rows: Any) -> NDArray:
-        """Return scores (n,) that grow across the border."""
-
-
-class Regions(Protocol):
-    """Pairs of cells that a candidate has learnt, each with a region of its own."""
-
-    def functions(self, rows: Any) -> NDArray:
-        """Return functions (n, k) of rows."""
-
-    def samples(self, values: NDArray) -> list[tuple[NDArray, NDArray]]:
-        """Return scores across each border, and of which rows; no row is in two samples."""
+    scores: Callable[[Any], NDArray]
+    most_rows: int | None = None
 
 
 class SeenRows:
@@ -97,7 +87,7 @@ class Candidate:
     Attributes
     ----------
     learn : callable
-        From seen rows and a generator to a `Scorer`, or to `Regions`; None without a split.
+        From seen rows and a generator to a `Scorer`, or to a `CellPair`; None without a split.
     share : float
         Its share of the level; those of all candidates add up to 1.
     has_one_border : bool
@@ -147,17 +137,9 @@ class HeldOutTest:
         return separation_along(self.scores, self.scores > deepest_valley(self.scores))
 
 
-@dataclass(frozen=True, eq=False)
-class _Hyperplane:
-    w: NDArray
-
-    def scores(self, rows: Any) -> NDArray:
-        return np.asarray(rows @ self.w).ravel()
-
-
-def _learn_direction(seen: SeenRows, rng: np.random.Generator) -> _Hyperplane | None:
+def _learn_direction(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
     w = two_group_direction(seen.searched, rng)
-    return _Hyperplane(w) if w.any() else None
+    return Scorer(lambda rows: np.asarray(rows @ w).ravel()) if w.any() else None
 
 
 def _learn_pair(seen: SeenRows, rng: np.random.Generator) -> CellPair | None:
@@ -272,8 +254,8 @@ class _Rows:
         self, halves: tuple[NDArray, NDArray], learnt: list[Scorer | None]
     ) -> tuple[_Rows, tuple[NDArray, NDArray]]:
         """Return the rows that are scored, drawn from both halves, and their new numbers."""
-        limits = [getattr(one, "most_rows", None) for one in learnt]
-        most = min((limit for limit in limits if limit is not None), default=self.X.shape[0])
+        limits = [one.most_rows for one in learnt if one is not None and one.most_rows]
+        most = min(limits, default=self.X.shape[0])
         if self.X.shape[0] <= most:
             return self, halves
         chosen = [self.rng.choice(half, most // 2, replace=False) for half in halves]
@@ -367,7 +349,7 @@ class _Judged:
         return [p_value]
 
     def test_regions(
-        self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[Regions | None]
+        self, rows: _Rows, halves: tuple[NDArray, NDArray], learnt: list[CellPair | None]
     ) -> list[float]:
         """Return the p-values of both halves, each combined over regions by Fisher's rule.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from numbers import Integral
 from typing import Any
 
@@ -19,7 +20,14 @@ from volmar._notebook import html_card
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.modes.humps import deepest_valley
 from volmar.evidence.splits.curved import MOST_WALKS, fitted_border
-from volmar.evidence.splits.held_out import LARGE, LINEAR, N_SPLITS, Candidate, held_out_test
+from volmar.evidence.splits.held_out import (
+    LARGE,
+    LINEAR,
+    N_SPLITS,
+    Candidate,
+    Scorer,
+    held_out_test,
+)
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
 
@@ -213,7 +221,13 @@ def split_test(
     candidates = LINEAR
     if estimator is not None:
         candidates = (Candidate(lambda seen, rng: _learnt(seen.rows, estimator, rng)),)
-    tell = _Progress(progress, wanted)
+    done = count()
+
+    def tell() -> None:
+        if progress is not None:
+            progress(next(done), wanted)
+
+    tell()
     found = held_out_test(
         rows,
         candidates,
@@ -236,19 +250,6 @@ def split_test(
         found.has_way_around,
         found.p_minimum,
     )
-
-
-class _Progress:
-    """Counts what is done, and reports it."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, wanted: int):
-        self.progress, self.wanted, self.done = progress, wanted, -1
-        self()
-
-    def __call__(self) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.wanted)
 
 
 def _checked_rows(X: ArrayLike) -> Any:
@@ -282,26 +283,15 @@ def _check_estimator(estimator: Any) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Learnt:
-    """What scores rows by a split that was learnt on others."""
-
-    score: Callable[[Any], NDArray[np.float64]]
-    most_rows: int | None = None
-
-    def scores(self, rows: Any) -> NDArray[np.float64]:
-        return self.score(rows)
-
-
-def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> _Learnt:
+def _learnt(X: Any, estimator: Any, rng: np.random.Generator) -> Scorer:
     """Fit to a half, and return what scores rows by it."""
     model = seeded(estimator, int(rng.integers(2**31 - 1))).fit(X)
     raw = _raw_scorer(model)
     if raw is not None:
         score = _checked_scorer(raw, type(model).__name__)
         if _is_affine(score, X):
-            return _Learnt(score)
-    return _Learnt(_distance_scorer(model, X, rng), MOST_WALKS)
+            return Scorer(score)
+    return Scorer(_distance_scorer(model, X, rng), MOST_WALKS)
 
 
 def _checked_scorer(score: Callable[[Any], Any], name: str) -> Callable[[Any], NDArray]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.margin.engine.cut_pool import CutPool
 from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.working_set import WorkingCuts
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
-__all__ = ["MarginResult", "Point", "maximise_margin"]
+__all__ = ["Iterate", "MarginResult", "maximise_margin"]
 
 # Share of the possible decrease that makes a relabelling worth its new cuts.
 SERIOUS = 0.3
@@ -40,7 +40,7 @@ class MarginResult(Result):
     scores : ndarray of shape (n,) or (n, k)
         f_i, with mean t; with more than two clusters, those of the hinge.
     normal : object
-        w, in the form that the source keeps vectors.
+        w, in the form that the space keeps vectors.
     square : float
         ``|w|^2``.
     rho : float
@@ -69,7 +69,7 @@ class MarginResult(Result):
 
 
 @dataclass(frozen=True)
-class Point:
+class Iterate:
     """A hyperplane with its scores and labels, and the cut that its loss comes from."""
 
     normal: Any
@@ -150,16 +150,16 @@ class _Descent:
     def __init__(self, problem: MarginProblem, y: NDArray, tol: float, max_iter: int):
         self.problem, self.tol, self.max_iter = problem, tol, max_iter
         self.y = y
-        self.best: Point | None = None
+        self.best: Iterate | None = None
         self.bound = -np.inf
         self.history: list[float] = []
         self.n_iter = 0
-        self.passes_before = problem.source.n_passes
+        self.passes_before = problem.space.n_passes
         self.cuts = self._first_cuts()
 
-    def _first_cuts(self) -> WorkingCuts:
+    def _first_cuts(self) -> CutPool:
         """Return the cut that bounds rho and, where there are scores, the one violated most."""
-        cuts = WorkingCuts(self.problem)
+        cuts = CutPool(self.problem)
         f = self.problem.zero_scores() if self.best is None else self.best.f
         cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
         if self.best is not None and not self.problem.is_first(self.best.violated):
@@ -227,8 +227,8 @@ class _Descent:
                 s = min(s, problem.tau / abs(best.t))
         violated = best.violated._replace(xi=s * best.violated.xi)
         square, rho = s**2 * best.square, s * best.rho if problem.threshold == "adaptive" else 1.0
-        self.best = Point(
-            problem.source.combination([best.normal], np.array([s])),
+        self.best = Iterate(
+            problem.space.combination([best.normal], np.array([s])),
             square,
             rho,
             s * best.t,
@@ -238,16 +238,16 @@ class _Descent:
             problem.objective(square, rho, violated.xi, C),
         )
 
-    def _point(self, found: CuttingPlaneResult, C: float) -> Point | None:
+    def _point(self, found: CuttingPlaneResult, C: float) -> Iterate | None:
         problem = self.problem
         w, square = self.cuts.normal(found)
         if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
             return None
-        f, t, labels, is_allowed = problem.placed(problem.source.scores(w), found.rho, found.t)
+        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found)
         self._look_ahead(f, labels, found.rho)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
-        return Point(w, square, found.rho, t, f, labels, violated, J)
+        return Iterate(w, square, found.rho, t, f, labels, violated, J)
 
     def _look_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
         """Where passes are expensive, let one bring all that either kind of step may ask for."""
@@ -261,16 +261,16 @@ class _Descent:
             np.array_equal(labels, self.y)
             problem.cut(self.y, problem.loss.violated(self.y, f, rho))
 
-        problem.source.prefetch(ask)
+        problem.space.prefetch(ask)
 
-    def _take(self, point: Point) -> None:
+    def _take(self, point: Iterate) -> None:
         self.best = point
         self.y = point.labels
         self.cuts = self._first_cuts()
 
     def result(self, status: Status, C: float) -> MarginResult:
         best = self.best
-        n_passes = self.problem.source.n_passes - self.passes_before
+        n_passes = self.problem.space.n_passes - self.passes_before
         if best is None:
             return MarginResult(
                 objective=0.0, status=status, n_iter=self.n_iter, n_passes=n_passes

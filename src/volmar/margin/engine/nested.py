@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.margin.engine.cut_pool import CutPool
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.working_set import WorkingCuts
 from volmar.solvers import CuttingPlaneResult, Status
 
 __all__ = ["cutting_planes_outside", "relabelling_outside"]
@@ -73,11 +73,11 @@ def relabelling_outside(
         only where the labels did not change any more.
     """
     y = _signs(problem, labels)
-    passes_before = problem.source.n_passes
+    passes_before = problem.space.n_passes
     history: list[float] = []
     n_cuts, status = 0, Status.MAX_ITER
     for _ in range(max_iter):
-        cuts = WorkingCuts(problem)
+        cuts = CutPool(problem)
         cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
         for _ in range(max_iter):
             solution = _solve(problem, cuts, C)
@@ -134,15 +134,15 @@ def cutting_planes_outside(
         As for `relabelling_outside`; its history is that of the objective after each cut.
     """
     y = _signs(problem, labels)
-    passes_before = problem.source.n_passes
-    zeros = np.zeros(y.size, dtype=problem.source.dtype)
+    passes_before = problem.space.n_passes
+    zeros = np.zeros(y.size, dtype=problem.space.dtype)
     kept = [_kept(problem, y, problem.loss.first(y, zeros))]
     history: list[float] = []
     status, violation = Status.MAX_ITER, np.inf
     for _ in range(max_iter):
         value = np.inf
         for _ in range(max_iter):
-            used, cuts = y, WorkingCuts(problem)
+            used, cuts = y, CutPool(problem)
             for one in kept:
                 cuts.add(problem.cut(y, _of_kept(problem, y, one)))
             solution = _solve(problem, cuts, C)
@@ -165,17 +165,17 @@ def cutting_planes_outside(
 
 
 def _signs(problem: MarginProblem, labels: NDArray) -> NDArray:
-    return np.where(labels > 0, 1, -1).astype(problem.source.dtype)
+    return np.where(labels > 0, 1, -1).astype(problem.space.dtype)
 
 
-def _solve(problem: MarginProblem, cuts: WorkingCuts, C: float) -> _Solution:
+def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution:
     found = cuts.solve(C)
     if not found.status.ok:
         return _Solution(found, status=found.status)
     w, square = cuts.normal(found)
     if square <= 0.0 or found.rho <= 0.0:
         return _Solution(found, status=Status.DEGENERATE)
-    f = problem.source.scores(w)
+    f = problem.space.scores(w)
     f += f.dtype.type(found.t)
     return _Solution(found, w, square, f)
 
@@ -235,6 +235,6 @@ def _result(
         rho=found.rho,
         t=found.t,
         lower_bound=found.lower_bound if same else -np.inf,
-        n_passes=problem.source.n_passes - passes_before,
+        n_passes=problem.space.n_passes - passes_before,
         n_cuts=n_cuts,
     )

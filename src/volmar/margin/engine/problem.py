@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.losses import Loss, Violated
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import VectorSpace
+from volmar.solvers import CuttingPlaneResult
 
-__all__ = ["Cut", "MarginProblem", "Placed"]
+__all__ = ["MarginCut", "MarginProblem", "Placed"]
 
 # A sum of shares with signs is rounding below this many units in the last place of 1.
 ROUNDINGS = 8.0
 
 
-class Cut(NamedTuple):
+class MarginCut(NamedTuple):
     """A cut in the space of w: rho m - <w, a> - t s <= xi."""
 
     a: object
@@ -28,7 +29,7 @@ class Cut(NamedTuple):
 class Placed(NamedTuple):
     """Scores with what they are shifted by, and the labels that they give.
 
-    `is_allowed` is False where the labels are none of the problem's.
+    `is_allowed` is False if the labels violate the size constraint.
     """
 
     f: NDArray
@@ -54,7 +55,7 @@ class MarginProblem:
 
     Parameters
     ----------
-    source : CutSource
+    space : VectorSpace
         The rows.
     loss : Loss
         The loss.
@@ -66,7 +67,7 @@ class MarginProblem:
         Whether tau bounds t / rho or t.
     """
 
-    source: CutSource
+    space: VectorSpace
     loss: Loss
     tau: float = 0.0
     threshold: Literal["adaptive", "fixed"] = "adaptive"
@@ -80,43 +81,43 @@ class MarginProblem:
         """Return J at w = 0 and t = 0, where every J starts."""
         if self.threshold == "adaptive":
             return 0.0
-        return C * self.loss.violated(labels, self.source.full(0.0), 1.0).xi
+        return C * self.loss.violated(labels, self.space.full(0.0), 1.0).xi
 
-    def cut(self, labels: NDArray, violated: Violated) -> Cut:
+    def cut(self, labels: NDArray, violated: Violated) -> MarginCut:
         """Return the cut of a set of rows in the space of w: one pass."""
-        return self.source.in_one_pass(lambda: self._cut(labels, violated))
+        return self.space.in_one_pass(lambda: self._cut(labels, violated))
 
-    def _cut(self, labels: NDArray, violated: Violated) -> Cut:
+    def _cut(self, labels: NDArray, violated: Violated) -> MarginCut:
         v = labels * violated.chosen
-        v *= self.loss.scale / (self.source.n_rows if self.source.shares is None else 1.0)
-        if self.source.shares is not None:
-            v *= self.source.shares
+        v *= self.loss.scale / (self.space.n_rows if self.space.shares is None else 1.0)
+        if self.space.shares is not None:
+            v *= self.space.shares
         s = float(v.sum(dtype=np.float64))
         # Of sides with the same weight s is 0, and its rounding must not say where t goes.
-        if abs(s) <= ROUNDINGS * np.finfo(self.source.dtype).eps * self.loss.scale:
+        if abs(s) <= ROUNDINGS * np.finfo(self.space.dtype).eps * self.loss.scale:
             s = 0.0
-        return Cut(self.source.vector(v), s, violated.m)
+        return MarginCut(self.space.vector(v), s, violated.m)
 
     def labels(self, f: NDArray) -> NDArray:
         """Return sign f as +1 and -1 in the dtype of the scores; 0 counts as -1."""
-        one = self.source.dtype.type(1)
+        one = self.space.dtype.type(1)
         return np.where(f > 0, one, -one)
 
     # The rest, with `cut`, is what more than two clusters change.
 
     def start(self, labels: NDArray) -> NDArray:
         """Return start labels, positive or not, in the form of `labels`."""
-        return np.where(labels > 0, 1, -1).astype(self.source.dtype)
+        return np.where(labels > 0, 1, -1).astype(self.space.dtype)
 
     def zero_scores(self) -> NDArray:
         """Return the scores at w = 0 and t = 0."""
-        return self.source.full(0.0)
+        return self.space.full(0.0)
 
-    def placed(self, f: NDArray, rho: float, t: float) -> Placed:  # noqa: ARG002 -- rho: for k > 2
+    def placed(self, f: NDArray, found: CuttingPlaneResult) -> Placed:
         """Return the scores of w with their shift t and their labels."""
-        if t:
-            f += f.dtype.type(t)
-        return Placed(f, t, self.labels(f))
+        if found.t:
+            f += f.dtype.type(found.t)
+        return Placed(f, found.t, self.labels(f))
 
     def is_first(self, violated: Violated) -> bool:
         """Tell whether a cut is the first of its labels, too."""

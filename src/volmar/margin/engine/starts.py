@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Status
 
 __all__ = [
@@ -60,22 +60,22 @@ def k_way_start(
         return model.fit(X[pool], sample_weight=few).predict(X)
 
 
-def principal_scores(source: CutSource, k: int, rng: np.random.Generator) -> NDArray:
+def principal_scores(space: VectorSpace, k: int, rng: np.random.Generator) -> NDArray:
     """Return the scores of the rows along the k leading principal components, shape (n, k)."""
-    f = rng.standard_normal((source.n_rows, k)).astype(source.dtype)
+    f = rng.standard_normal((space.n_rows, k)).astype(space.dtype)
     for _ in range(POWER_STEPS):
-        f = np.linalg.qr(_scores_of(source, f))[0].astype(source.dtype, copy=False)
+        f = np.linalg.qr(_scores_of(space, f))[0].astype(space.dtype, copy=False)
     # Z Z'P f: of orthonormal columns f the variances, of which scores have the root.
-    images = _scores_of(source, f)
+    images = _scores_of(space, f)
     variances = np.maximum(np.einsum("ij,ij->j", f, images), 0.0)
     return f * np.sqrt(variances)
 
 
-def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
+def principal_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
     """Return the sides of the mean along the leading principal component: k-means, relaxed."""
-    f = rng.standard_normal(source.n_rows).astype(source.dtype)
+    f = rng.standard_normal(space.n_rows).astype(space.dtype)
     for _ in range(POWER_STEPS):
-        f = _scores_of(source, f)
+        f = _scores_of(space, f)
         size = float(np.abs(f).max())
         if size == 0.0:
             break
@@ -83,17 +83,17 @@ def principal_start(source: CutSource, rng: np.random.Generator) -> NDArray:
     return f > 0
 
 
-def random_start(source: CutSource, rng: np.random.Generator) -> NDArray:
+def random_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
     """Return the sides of the mean along a random combination of the rows that weigh."""
-    v = np.zeros(source.n_rows, dtype=source.dtype)
-    rows = slice(None) if source.shares is None else np.flatnonzero(source.shares)
+    v = np.zeros(space.n_rows, dtype=space.dtype)
+    rows = slice(None) if space.shares is None else np.flatnonzero(space.shares)
     v[rows] = rng.standard_normal(v[rows].size)
-    return _scores_of(source, v) > 0
+    return _scores_of(space, v) > 0
 
 
-def _scores_of(source: CutSource, v: NDArray) -> NDArray:
-    v = v / source.n_rows if source.shares is None else (v.T * source.shares).T
-    return source.scores(source.vector(v.astype(source.dtype, copy=False)))
+def _scores_of(space: VectorSpace, v: NDArray) -> NDArray:
+    v = v / space.n_rows if space.shares is None else (v.T * space.shares).T
+    return space.scores(space.vector(v.astype(space.dtype, copy=False)))
 
 
 def best_start(

@@ -20,9 +20,9 @@ from volmar.margin.engine.kernel_starts import kernel_k_means_start
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.engine.starts import best_start, principal_start
-from volmar.margin.feature_space.sources import LinearSource
-from volmar.margin.feature_space.views import ExactKernelView, View
-from volmar.rows import as_rows
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.space import FeatureSpace
 
 __all__ = [
     "BALANCE",
@@ -81,12 +81,12 @@ class UnequalStart(NamedTuple):
     ----------
     result : MarginResult
         The hyperplane of the start, with its labels.
-    view : View
+    space : FeatureSpace
         The rows with the weights of `equal_weights`, which the hyperplane belongs to.
     """
 
     result: MarginResult
-    view: View
+    space: FeatureSpace
 
 
 def shares_of_sides(labels: Any, weights: Any) -> tuple[float, float]:
@@ -165,7 +165,7 @@ def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> f
 
 
 def unequal_start(
-    view: View, labels: NDArray, weights: NDArray | None, even: MarginResult
+    space: FeatureSpace, labels: NDArray, weights: NDArray | None, even: MarginResult
 ) -> UnequalStart | None:
     """Return what labels lead to with sides of their own sizes, if that is better than halves.
 
@@ -182,7 +182,7 @@ def unequal_start(
 
     Parameters
     ----------
-    view : View
+    space : FeatureSpace
         The rows, in memory.
     labels : ndarray of shape (n,)
         Sides to start from.
@@ -199,28 +199,28 @@ def unequal_start(
     if not are_unequal(labels, weights):
         return None
     shares = shares_of_sides(labels, weights)
-    sized = view.reweighted(equal_weights(labels, weights, shares))
-    problem = MarginProblem(sized.source, HingeLoss(sized.source.shares), tau=BALANCE)
+    sized = space.reweighted(equal_weights(labels, weights, shares))
+    problem = MarginProblem(sized, HingeLoss(sized.shares), tau=BALANCE)
     result = maximise_margin(problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
     if result.normal is None:
         return None
-    if even.normal is not None and not _is_better(view, weights, result, even):
+    if even.normal is not None and not _is_better(space, weights, result, even):
         return None
     return UnequalStart(result, sized)
 
 
 def _is_better(
-    view: View, weights: NDArray | None, unequal: MarginResult, even: MarginResult
+    space: FeatureSpace, weights: NDArray | None, unequal: MarginResult, even: MarginResult
 ) -> bool:
     def gain(C: float) -> float:
         return margin_between(unequal, weights, C) / margin_between(even, weights, C)
 
-    if view.has_equal_lengths:
+    if space.has_equal_lengths:
         return gain(GAP_C) > GAP_GAIN
     return gain(2.0) > MARGIN_GAIN and gain(1.0) >= 1.0 - SAME
 
 
-def own_sizes(view: View, labels: NDArray, weights: NDArray | None) -> NDArray | None:
+def own_sizes(space: FeatureSpace, labels: NDArray, weights: NDArray | None) -> NDArray | None:
     """Return the labels of `unequal_start`, for methods that compare no starts themselves.
 
     Halves start from the labels, too, and from the sides of the leading principal component. None
@@ -228,22 +228,21 @@ def own_sizes(view: View, labels: NDArray, weights: NDArray | None) -> NDArray |
     """
     if not are_unequal(labels, weights):
         return None
-    source = view.source
-    starts = [labels, principal_start(source, np.random.default_rng(0))]
-    problem = MarginProblem(source, HingeLoss(source.shares), tau=BALANCE)
+    starts = [labels, principal_start(space, np.random.default_rng(0))]
+    problem = MarginProblem(space, HingeLoss(space.shares), tau=BALANCE)
     even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-    found = unequal_start(view, labels, weights, even)
+    found = unequal_start(space, labels, weights, even)
     return None if found is None else found.result.labels
 
 
-def size_start(view: View, weights: NDArray | None) -> NDArray:
+def size_start(space: FeatureSpace, weights: NDArray | None) -> NDArray:
     """Return labels of two-means: of the rows where there are any, and in the feature space else.
 
     From the sides of the leading principal component: nothing is left to chance.
     """
-    rows = view.start_rows()
-    source = view.source if rows is None else LinearSource(as_rows(rows, sample_weight=weights))
-    return kernel_k_means_start(source, np.random.default_rng(0)).astype(np.int64)
+    rows = space.start_rows()
+    space = space if rows is None else LinearSpace(rows, weights)
+    return kernel_k_means_start(space, np.random.default_rng(0)).astype(np.int64)
 
 
 def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
@@ -252,8 +251,8 @@ def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
     For relaxations, which have no start and whose rows all count alike: the hyperplane of a start
     of unequal size goes through the mean by these shares, midway between its sides.
     """
-    view = ExactKernelView(K, expansion)
-    labels = own_sizes(view, size_start(view, None), None)
+    space = KernelSpace(K, expansion=expansion)
+    labels = own_sizes(space, size_start(space, None), None)
     if labels is None:
         return KernelShares()
     sides = shares_of_sides(labels, None)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.feature_space.sources import CutSource, KernelSource
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-__all__ = ["Subspace"]
+__all__ = ["GrowingSubspace"]
 
 # A squared length this far below 0, of a part of a vector of length 1, is not of rounding.
 NEGATIVE = 1e-3
 
 
-class Subspace(CutSource):
+class GrowingSubspace(VectorSpace):
     """Projections of the rows of a source onto an orthonormal basis; a source itself.
 
     A projection shortens every combination of rows: what is a lower bound of a norm in the
@@ -26,11 +26,11 @@ class Subspace(CutSource):
 
     Parameters
     ----------
-    source : CutSource
+    source : VectorSpace
         The rows.
     """
 
-    def __init__(self, source: CutSource):
+    def __init__(self, source: VectorSpace):
         self.source, self.shares = source, source.shares
         self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
         # Centred rows span one dimension fewer than there are rows that weigh.
@@ -78,7 +78,9 @@ class Subspace(CutSource):
             share *= length
             if not share > self._new**2:
                 return False
-            vector = self._renewed(self._scaled(vector, length))
+            # Where most of a vector has been subtracted, coefficients and scores of a kernel would
+            # drift apart, by a factor more with every basis vector.
+            vector = source.refreshed(self._scaled(vector, length))
         m = len(self.basis)
         if m == self._columns.shape[0]:
             self._columns = np.concatenate([self._columns, np.empty_like(self._columns)])
@@ -88,16 +90,6 @@ class Subspace(CutSource):
 
     def _scaled(self, vector: Any, square: float) -> Any:
         return self.source.combination([vector], np.array([1.0 / np.sqrt(square)]))
-
-    def _renewed(self, vector: Any) -> Any:
-        """Return the vector with what is left of its scores after cancellation made exact.
-
-        A kernel source updates coefficients and scores side by side; where most of a vector has
-        been subtracted they would drift apart, by a factor more with every basis vector.
-        """
-        if isinstance(self.source, KernelSource):
-            return self.source.vector(vector[0])
-        return vector
 
     def add_leading(self, n_vectors: int, rng: np.random.Generator) -> None:
         """Widen the subspace by a Krylov space, which has the leading principal components.

@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.nearest_mean import NearestMean
-from volmar.margin.multiway.problem import MulticlassHinge, MulticlassProblem
+from volmar.margin.multiway.problem import MultiwayHinge, MultiwayProblem
 from volmar.solvers import Status
 
 __all__ = ["maximise_margins"]
 
 
 def maximise_margins(
-    source: CutSource,
+    space: VectorSpace,
     labels: NDArray,
     k: int,
     *,
     C: float,
     path: Sequence[float] = (),
-    least_share: float = 0.0,
+    min_share: float = 0.0,
     size_shares: NDArray | None = None,
     tol: float = 1e-2,
     max_iter: int = 1000,
@@ -32,11 +32,11 @@ def maximise_margins(
     """Find k clusters that their own widest margins cannot improve.
 
     The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each price; the descent is that of `maximise_margin` on `MulticlassProblem`.
+    the margin at each price; the descent is that of `maximise_margin` on `MultiwayProblem`.
 
     Parameters
     ----------
-    source : CutSource
+    space : VectorSpace
         The rows, with their shares of the hinge.
     labels : ndarray of shape (n,)
         Labels to start from, 0 to k - 1, all present.
@@ -46,7 +46,7 @@ def maximise_margins(
         Price of the hinge.
     path : sequence of float, default=()
         Prices below C to pass through first, each from the labels of the last.
-    least_share : float, default=0
+    min_share : float, default=0
         Least share of the rows in a cluster.
     size_shares : ndarray of shape (n,), optional
         Shares of the rows in the size of a cluster; 1/n if not given.
@@ -61,18 +61,18 @@ def maximise_margins(
         With scores and t that labels go by, about the mean of the rows by `size_shares`. Where C
         has no margin for the labels of a smaller price, it is the result of that, and DEGENERATE.
     """
-    rule = NearestMean.of(source, labels, k, least_share, size_shares)
+    rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
     best, offsets, n_iter, n_passes = None, np.zeros(k), 0, 2
     for price in [*sorted(price for price in path if price < C), C]:
         beta = rule.in_margins(price)
         result = maximise_margin(
-            MulticlassProblem(
-                source,
-                MulticlassHinge(beta, source.shares),
-                least_share=least_share,
+            MultiwayProblem(
+                space,
+                MultiwayHinge(beta, space.shares),
+                min_share=min_share,
                 size_shares=size_shares,
-                least_m=1.0 / price,
+                min_m=1.0 / price,
             ),
             labels,
             C=price,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 
 __all__ = ["NearestMean", "balanced_weights"]
@@ -48,10 +48,10 @@ class NearestMean:
     @classmethod
     def of(
         cls,
-        source: CutSource,
+        space: VectorSpace,
         labels: NDArray,
         k: int,
-        least_share: float = 0.0,
+        min_share: float = 0.0,
         size_shares: NDArray | None = None,
     ) -> NearestMean:
         """Return the rule of given labels: two passes.
@@ -61,15 +61,15 @@ class NearestMean:
         """
         n = labels.size
         rows = np.arange(n)
-        p = np.full(n, 1.0 / n) if source.shares is None else source.shares
+        p = np.full(n, 1.0 / n) if space.shares is None else space.shares
         sizes = np.bincount(labels, p, minlength=k)
-        v = np.zeros((n, k), dtype=source.dtype)
+        v = np.zeros((n, k), dtype=space.dtype)
         v[rows, labels] = p / sizes[labels]
-        f = source.scores(source.vector(v)).astype(np.float64, copy=False)
+        f = space.scores(space.vector(v)).astype(np.float64, copy=False)
         offsets = -0.5 * np.einsum("ij,ij->j", v, f)
         f += offsets
-        if shares_of_clusters(labels, k, size_shares).min() < least_share:
-            b = size_prices(f, size_shares, least_share)
+        if shares_of_clusters(labels, k, size_shares).min() < min_share:
+            b = size_prices(f, size_shares, min_share)
             if b is not None:
                 f, offsets = f + b, offsets + b
                 labels = np.argmax(f, axis=1)

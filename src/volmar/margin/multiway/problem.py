@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import Cut, MarginProblem, Placed
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
 from volmar.margin.multiway.cluster_sizes import size_prices
+from volmar.solvers import CuttingPlaneResult
 
-__all__ = ["EVENLY", "MulticlassHinge", "MulticlassProblem"]
+__all__ = ["EVENLY", "MultiwayHinge", "MultiwayProblem"]
 
 # In the place of a rival: all of them, evenly.
 EVENLY = -1
 
 
 @dataclass(frozen=True)
-class MulticlassHinge:
+class MultiwayHinge:
     r"""The hinge of Crammer and Singer, sum_i p_i max(0, rho - (f_iy - max_r f_ir)), r != y.
 
     A cut chooses for each row nothing (0) or a rival r (r + 1), and asks for the slack
@@ -80,7 +80,7 @@ class MulticlassHinge:
 
 
 @dataclass(frozen=True)
-class MulticlassProblem(MarginProblem):
+class MultiwayProblem(MarginProblem):
     r"""Labels of k clusters by the widest margin, none of which is smaller than a least size.
 
     With rows :math:`z_i` centred by their shares :math:`p_i` it is to minimise
@@ -103,44 +103,44 @@ class MulticlassProblem(MarginProblem):
 
     Parameters
     ----------
-    source : CutSource
+    space : VectorSpace
         The rows.
-    loss : MulticlassHinge
+    loss : MultiwayHinge
         The hinge, with beta.
     tau, threshold, balance
         As they are by default: the problem has no other form.
-    least_share : float, default=0
+    min_share : float, default=0
         s, at most 1/k.
     size_shares : ndarray of shape (n,), optional
         Shares of the rows in the size of a cluster; 1/n if not given.
-    least_m : float, default=0
+    min_m : float, default=0
         Least m of the first cut that labels must have: below 1/C, rho would grow without limit.
     """
 
-    least_share: float = 0.0
+    min_share: float = 0.0
     size_shares: NDArray | None = None
-    least_m: float = 0.0
+    min_m: float = 0.0
 
     @property
     def offsets(self) -> NDArray:
         """Beta, of shape (k,)."""
         return self.loss.offsets  # type: ignore[attr-defined]
 
-    def cut(self, labels: NDArray, violated: Violated) -> Cut:
+    def cut(self, labels: NDArray, violated: Violated) -> MarginCut:
         """Return the cut of rows and rivals in the space of w: one pass."""
         n, k = labels.size, self.offsets.size
         chosen = violated.chosen
-        v = np.zeros((n, k), dtype=self.source.dtype)
+        v = np.zeros((n, k), dtype=self.space.dtype)
         v[chosen == EVENLY] = -1.0 / (k - 1)
         (some,) = np.nonzero(chosen > 0)
         v[some, chosen[some] - 1] = -1.0
         (taken,) = np.nonzero(chosen)
         v[taken, labels[taken]] = 1.0
-        if self.source.shares is None:
+        if self.space.shares is None:
             v /= n
         else:
-            v *= self.source.shares[:, None]
-        return Cut(self.source.vector(v), 0.0, violated.m)
+            v *= self.space.shares[:, None]
+        return MarginCut(self.space.vector(v), 0.0, violated.m)
 
     def labels(self, f: NDArray) -> NDArray:
         """Return the cluster of the largest score, the first of several."""
@@ -152,17 +152,17 @@ class MulticlassProblem(MarginProblem):
 
     def zero_scores(self) -> NDArray:
         """Return the scores at w = 0 and rho = 0."""
-        return np.zeros((self.source.n_rows, self.offsets.size), dtype=self.source.dtype)
+        return np.zeros((self.space.n_rows, self.offsets.size), dtype=self.space.dtype)
 
-    def placed(self, f: NDArray, rho: float, t: Any) -> Placed:  # noqa: ARG002 -- t is 0
+    def placed(self, f: NDArray, found: CuttingPlaneResult) -> Placed:
         """Return the scores with their offsets, those with the prices of the sizes, and labels."""
-        offsets = (rho * self.offsets).astype(f.dtype)
+        offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
-        b = size_prices(f, self.size_shares, self.least_share)
+        b = size_prices(f, self.size_shares, self.min_share)
         if b is None:
             return Placed(f, offsets, self.labels(f), is_allowed=False)
         y = self.labels(f + b if b.any() else f)
-        return Placed(f, offsets + b, y, is_allowed=self.loss.first(y, f).m >= self.least_m)
+        return Placed(f, offsets + b, y, is_allowed=self.loss.first(y, f).m >= self.min_m)
 
     def is_first(self, violated: Violated) -> bool:
         """Tell whether a cut is the first of its labels, too."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cut", "SortedScores", "least_loss_cut", "widest_gap_cut"]
+__all__ = ["ScoreCut", "SortedScores", "least_loss_cut", "widest_gap_cut"]
 
 # Share of the gap around a cut that the threshold stays away from either row.
 AWAY = 0.1
@@ -15,7 +15,7 @@ AWAY = 0.1
 ROUNDING = 1e-9
 
 
-class Cut(NamedTuple):
+class ScoreCut(NamedTuple):
     """Two sides of a line of scores.
 
     Attributes
@@ -43,7 +43,7 @@ class SortedScores:
     weights : ndarray of shape (n,) or None
         Weights of the rows; rows of weight 0 are on a side but have no say.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     """
 
     def __init__(self, scores: NDArray, weights: NDArray | None, floor: float):
@@ -62,7 +62,7 @@ class SortedScores:
         #: Numbers of rows below a cut, ascending.
         self.cuts = between[allowed] if allowed.any() else between[[smaller.argmax()]]
 
-    def split(self, cut: int, bias: float | None = None) -> Cut:
+    def split(self, cut: int, bias: float | None = None) -> ScoreCut:
         """Return the labels of a cut, with the bias that they allow nearest to `bias`."""
         low, high = float(self.values[cut - 1]), float(self.values[cut])
         middle = 0.5 * (low + high)
@@ -71,7 +71,7 @@ class SortedScores:
             middle = min(max(-bias, low + room), high - room)
         # Between neighbours in floating point there is nothing: the threshold is then the lower.
         middle = min(middle, float(np.nextafter(high, low)))
-        return Cut((self.scores - middle > 0).astype(np.int64), -middle)
+        return ScoreCut((self.scores - middle > 0).astype(np.int64), -middle)
 
     def distances(self, x: NDArray, low: NDArray | int, high: NDArray | int) -> NDArray:
         """Return sum_i s_i |x - value_i| over the sorted rows from `low` to below `high`."""
@@ -81,7 +81,9 @@ class SortedScores:
         return under + (F[high] - F[at]) - x * (W[high] - W[at])
 
 
-def least_loss_cut(scores: NDArray, weights: NDArray | None, floor: float, bias: float) -> Cut:
+def least_loss_cut(
+    scores: NDArray, weights: NDArray | None, floor: float, bias: float
+) -> ScoreCut:
     r"""Return the labels that minimise the L1 loss of given scores, over a common bias too.
 
     .. math:: \min_{b, y} \; \sum_i s_i |y_i - g_i - b|, \qquad y_i = \pm 1,
@@ -97,7 +99,7 @@ def least_loss_cut(scores: NDArray, weights: NDArray | None, floor: float, bias:
     weights : ndarray of shape (n,) or None
         s_i.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     bias : float
         Of equally good biases the nearest to this is taken.
     """
@@ -111,7 +113,9 @@ def least_loss_cut(scores: NDArray, weights: NDArray | None, floor: float, bias:
     return line.split(int(cuts[best]), float(candidates[best]))
 
 
-def widest_gap_cut(scores: NDArray, weights: NDArray | None, floor: float, bias: float) -> Cut:
+def widest_gap_cut(
+    scores: NDArray, weights: NDArray | None, floor: float, bias: float
+) -> ScoreCut:
     """Return the cut in the middle of the widest gap with weight `floor` on each side.
 
     Of equally wide gaps the one nearest to `bias` is taken.

@@ -30,8 +30,8 @@ class GMMCProblem:
     .. math:: \min_{u, \lambda} \; (u + \lambda 1)' (K + \delta I)^{-1} (u + \lambda 1)
               + C_e (1'u)^2 \quad \text{s.t.} \quad u_i^2 \ge 1:
 
-    the squared norm of f, a price on scores that do not balance, and every row outside the margin,
-    on whichever side. With a finite C rows may enter it at the price
+    the squared norm of f, a penalty on scores that do not balance, and every row outside the
+    margin, on whichever side. With a finite C rows may enter it at a cost of
     :math:`C \max(0, 1 - u_i^2)`. Eq. 24 is the dual of its relaxation, :math:`u u'` replaced by
     any positive semidefinite matrix.
 
@@ -69,7 +69,7 @@ class GMMCProblem:
     .. math:: M^{-1} = HKH + \frac{1 1'}{C_e n^2} = F F'.
 
     The columns of F are the kernel principal components of the rows, and a constant feature of
-    size :math:`1 / (n \sqrt{C_e})`: the intercept, at the price :math:`C_e`. Congruence with F
+    size :math:`1 / (n \sqrt{C_e})`: the intercept, at the weight :math:`C_e`. Congruence with F
     gives :math:`I - F' Diag(\gamma) F \succeq 0`, the packing problem of
     `volmar.solvers.solve_packing_sdp`. No inverse of K is left, and none of the instability for
     which the paper shifts it: the shift may be zero, and :math:`C_e` as large as one likes.
@@ -130,7 +130,7 @@ class GMMCProblem:
         return np.hstack([vectors * np.sqrt(values), constant])
 
     @property
-    def smallest_price(self) -> float:
+    def smallest_penalty(self) -> float:
         """C up to which every row is in the margin: one over the largest eigenvalue of F F'."""
         if self.shares is not None:
             return float(1.0 / linalg.norm(self.features, 2) ** 2)

@@ -9,14 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.relaxations.bias_rules import Cut
+from volmar.margin.relaxations.bias_rules import ScoreCut
 from volmar.solvers import Result, Status
-from volmar.solvers.l1_regression import L1RegressionResult, solve_l1_regression
-from volmar.solvers.l1_spaces import RegressionSpace
+from volmar.solvers.l1_regression import (
+    L1RegressionResult,
+    RegressionSpace,
+    solve_l1_regression,
+)
 
 __all__ = ["IterSVRResult", "iterate_svr"]
 
-BiasRule = Callable[[NDArray, "NDArray | None", float, float], Cut]
+BiasRule = Callable[[NDArray, "NDArray | None", float, float], ScoreCut]
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +67,7 @@ class Round(NamedTuple):
 
     given: NDArray
     fit: L1RegressionResult
-    cut: Cut
+    cut: ScoreCut
 
 
 def iterate_svr(
@@ -86,19 +89,19 @@ def iterate_svr(
     labels : ndarray of shape (n,)
         Labels to start from, positive or not.
     C : float
-        Price of the loss.
+        Weight of the loss.
     rule : callable
-        Makes a `Cut` of scores <w, z_i>, weights, least weight of a side, and the regression's
-        bias. With `least_loss_cut` both halves minimise the same objective over labels of at
-        least that weight on each side, so that it never rises (by more than the regressions'
-        gaps) once the labels are among those, where all rows weigh the same (of other weights
-        the sides' sums are coarse); with `widest_gap_cut` it may.
+        Makes a `ScoreCut` of scores <w, z_i>, weights, minimum weight of a side, and the
+        regression's bias. With `least_loss_cut` both halves minimise the same objective over
+        labels of at least that weight on each side, so that it never rises (by more than the
+        regressions' gaps) once the labels are among those, where all rows weigh the same (of other
+        weights the sides' sums are coarse); with `widest_gap_cut` it may.
     floor : float
-        Least weight of a side.
+        Minimum weight of a side.
     tol : float, default=1e-3
         Duality gap of the regressions, relative to their objective.
     max_iter : int, default=50
-        Most regressions.
+        Maximum number of regressions.
 
     Returns
     -------

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import VectorSpace
 
 __all__ = ["Labelling", "balanced_labels", "climb", "largest_possible_square", "measure"]
 
@@ -104,7 +104,7 @@ def _balanced_by_weight(f: NDArray, alpha: NDArray, limit: float, weights: NDArr
 
 
 def climb(
-    source: CutSource,
+    source: VectorSpace,
     alpha: NDArray,
     y: NDArray,
     limit: float,
@@ -114,7 +114,7 @@ def climb(
 
     Parameters
     ----------
-    source : CutSource
+    source : VectorSpace
         The rows.
     alpha : ndarray of shape (n,)
         Their dual weights, not negative.
@@ -138,13 +138,15 @@ def climb(
     return best
 
 
-def measure(source: CutSource, alpha: NDArray, y: NDArray) -> Labelling:
+def measure(source: VectorSpace, alpha: NDArray, y: NDArray) -> Labelling:
     """Return a labelling with its vector: one pass."""
     vector = source.vector((alpha * y).astype(source.dtype, copy=False))
     return Labelling(y, vector, float(source.inner(vector, [vector])[0]))
 
 
-def largest_possible_square(source: CutSource, alpha: NDArray, rng: np.random.Generator) -> float:
+def largest_possible_square(
+    source: VectorSpace, alpha: NDArray, rng: np.random.Generator
+) -> float:
     r"""Return an upper bound of the square of every labelling, balanced or not.
 
     By the inequality of Cauchy and Schwarz, with weights alpha of sum 1,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.feature_space.sources import CutSource
-from volmar.margin.feature_space.subspace import Subspace
+from volmar.margin.feature_space.space import VectorSpace
+from volmar.margin.feature_space.subspace import GrowingSubspace
 from volmar.margin.relaxations.label_generation import (
     Labelling,
     balanced_labels,
@@ -92,12 +92,12 @@ class LabelGenerationResult(Result):
 
 
 def generate_labels(
-    source: CutSource,
+    source: VectorSpace,
     *,
     C: float,
     limit: float,
     start: NDArray | None = None,
-    n_starts: int = 10,
+    n_init: int = 10,
     tol: float = 1e-2,
     max_iter: int = 50,
     seed: int = 0,
@@ -120,26 +120,26 @@ def generate_labels(
 
     Parameters
     ----------
-    source : CutSource
+    source : VectorSpace
         The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
         nothing else depends on them.
     C : float
-        Price of squared margin errors, as in the formula.
+        Weight of squared margin errors, as in the formula.
     limit : float
         Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
         largest weight where they do not: every order of the rows can be cut that evenly.
     start : ndarray of shape (n,), optional
         Labels, 0 or 1, from which the first labelling is found.
-    n_starts : int, default=10
-        Starts of each search for a violated labelling.
+    n_init : int, default=10
+        Number of starts of each search for a violated labelling.
     tol : float, default=1e-2
         Violation and gap, relative to the objective, at which to stop.
     max_iter : int, default=50
-        Most rounds.
+        Maximum number of rounds.
     seed : int, default=0
         Of the starts.
     """
-    search = _Search(source, C, limit, n_starts, tol, np.random.default_rng(seed))
+    search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
     found = search.find_violated() if start is None else search.found_from(start)
     for _ in range(max_iter):
         if found is None:
@@ -152,7 +152,7 @@ def generate_labels(
     return search.result(status)
 
 
-def row_weights(source: CutSource) -> NDArray | None:
+def row_weights(source: VectorSpace) -> NDArray | None:
     """Return weights of the rows of a source, of mean 1 over those that have one; None for 1."""
     if source.shares is None:
         return None
@@ -164,17 +164,17 @@ class _Search:
 
     def __init__(
         self,
-        source: CutSource,
+        source: VectorSpace,
         C: float,
         limit: float,
-        n_starts: int,
+        n_init: int,
         tol: float,
         rng: np.random.Generator,
     ):
         self.source, self.C, self.limit = source, C, limit
-        self.n_starts, self.tol, self.rng = n_starts, tol, rng
+        self.n_init, self.tol, self.rng = n_init, tol, rng
         self.passes_before = source.n_passes
-        self.space = Subspace(source)
+        self.space = GrowingSubspace(source)
         self.space.add_leading(FIRST_BASIS, rng)
         if not self.space.basis:
             raise NotAGramMatrixError("a random combination of the rows has no length")
@@ -225,7 +225,7 @@ class _Search:
         """Return the labelling that a climb from labels, as balanced as they must be, leads to."""
         return self._climb(self.source, self._sides(np.where(labels > 0, 1.0, -1.0)))
 
-    def _climb(self, source: CutSource, y: NDArray) -> Labelling:
+    def _climb(self, source: VectorSpace, y: NDArray) -> Labelling:
         return climb(source, self.alpha, y, self.limit, self.weights)
 
     def _sides(self, f: NDArray) -> NDArray:
@@ -236,11 +236,11 @@ class _Search:
         F = self.space.features
         values, axes = np.linalg.eigh((F * self.alpha[:, None]).T @ F)
         in_use = [self.kept[t].y for t in np.argsort(-self.mu) if self.mu[t] > 0]
-        in_use = in_use[: self.n_starts // 2]
+        in_use = in_use[: self.n_init // 2]
         yield from in_use
         yield self._sides(F @ axes[:, -1])
         lengths = np.sqrt(np.maximum(values, 0.0))
-        for _ in range(self.n_starts - len(in_use) - 1):
+        for _ in range(self.n_init - len(in_use) - 1):
             direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
             yield self._sides(F @ direction)
 

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from volmar.rows._validation import as_block, as_vector
-from volmar.rows.blocks.recipes import Apply, Scores
-from volmar.rows.blocks.sums import Binned, Combination, MomentSum, SquaredNorm
+from volmar.rows.blocks.recipes import Scores
+from volmar.rows.blocks.sums import Combination, MomentSum, SquaredNorm
 from volmar.rows.blocks.table import BlockTable
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
-from volmar.rows.protocol import BinSums, RowSource
+from volmar.rows.protocol import RowSource
 
 __all__ = ["BlockRows"]
 
@@ -55,7 +55,7 @@ class BlockRows(RowSource):
 
     def combine(self, v: Any) -> np.ndarray:
         """Return (X - 1 offset')' v by a pass."""
-        coefficients = self._over_rows(v, "v").astype(self.dtype).recipe
+        coefficients = self.over_rows(v, "v").astype(self.dtype).recipe
         return self.table.ask(Combination(self.view, self.n_features, coefficients))
 
     def mean(self) -> np.ndarray:
@@ -80,7 +80,7 @@ class BlockRows(RowSource):
         if center is None:
             center = self.mean()
         center = as_vector(center, self.n_features, "center", "feature")
-        if mask is not None and self._over_rows(mask, "mask").dtype != bool:
+        if mask is not None and self.over_rows(mask, "mask").dtype != bool:
             raise ValueError(
                 f"mask must be boolean, got dtype {mask.dtype}. Compare labels with a value, e.g. "
                 "labels == 1, to make one."
@@ -103,6 +103,20 @@ class BlockRows(RowSource):
         other._mean = np.zeros(self.n_features)
         return other
 
+    def mean_squared_norm(self) -> float:
+        """Return the weighted mean of ``|x_i - offset|²``."""
+        weights = None if self.weights is None else self.weights.recipe
+        return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
+
+    def over_rows(self, vector: Any, name: str) -> RowVector:
+        """Return a vector over these rows; refuse any other."""
+        if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
+            raise TypeError(
+                f"{name} must be a vector over these rows, which lie in blocks, got "
+                f"{type(vector).__name__}. Use volmar.rows.as_beside to make one of an array."
+            )
+        return vector
+
     def centered_with_moments(self) -> tuple[Self, Moments]:
         """Return `centered()`, and the moments of the rows about their mean: one pass.
 
@@ -121,50 +135,6 @@ class BlockRows(RowSource):
         moved = about.shifted(about.mean)
         return centred, Moments(zero, moved.weight, moved.sum, moved.second)
 
-    def binned(
-        self, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
-    ) -> BinSums:
-        """Return sums over the rows of each bin of their scores: one pass."""
-        wanted = Binned(
-            self.view,
-            as_vector(w, self.n_features, "w", "feature", self.dtype),
-            (float(low), float(high), int(n_bins)),
-            labels=None if labels is None else self._over_rows(labels, "labels").recipe,
-            weights=None if self.weights is None else self.weights.recipe,
-        )
-        return self.table.ask(wanted)
-
-    def mean_squared_norm(self) -> float:
-        """Return the weighted mean of ``|x_i - offset|²``."""
-        weights = None if self.weights is None else self.weights.recipe
-        return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
-
-    def _over_rows(self, vector: Any, name: str) -> RowVector:
-        if not isinstance(vector, RowVector) or vector.table.rows_of is not self.table.rows_of:
-            raise TypeError(
-                f"{name} must be a vector over these rows, which lie in blocks, got "
-                f"{type(vector).__name__}. Use volmar.rows.as_beside to make one of an array."
-            )
-        return vector
-
-    def full(self, value: Any, dtype: Any) -> Any:
-        """Return the same value for every row."""
-        return self.table.full(value, dtype)
-
     def prefetch(self, f: Callable[[], Any]) -> None:
         """Let one pass bring all that `f` asks for."""
         self.table.prefetch(f)
-
-    def signature(self, mask: Any) -> Any:
-        """Return a number that tells sets of rows apart: the sum of their scrambled numbers."""
-        numbers = self.table.row_numbers()
-        scrambled = RowVector(self.table, Apply(scramble, [numbers.recipe]))
-        return int((scrambled * mask.astype(np.uint64)).sum()), int(mask.sum())
-
-
-def scramble(numbers: np.ndarray) -> np.ndarray:
-    """Return 64 well mixed bits for each number (the finaliser of SplitMix64)."""
-    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))

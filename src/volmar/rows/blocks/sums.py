@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from volmar.rows.binned import BinSums, tiled_bin_sums
 from volmar.rows.blocks.recipes import Recipe, digest
 from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, Tile, View
 from volmar.rows.moments import Moments
-from volmar.rows.protocol import BinSums
 
 __all__ = [
     "Binned",
@@ -196,7 +196,7 @@ class SquaredNorm(Wanted):
 
 
 class Binned(Wanted):
-    """Sums over the rows of each bin of their scores (see `RowSource.binned`)."""
+    """Sums over the rows of each bin of their scores (see `volmar.rows.bin_sums`)."""
 
     tile_bytes = LARGE_TILE_BYTES
 
@@ -219,10 +219,10 @@ class Binned(Wanted):
         labels = None if self.labels is None else tile.value(self.labels)
         if self.weights is not None and not tile.value(self.weights).any():
             # Rows of weight 0 are counted all the same.
-            found = tile.rows(self.view).binned(self.w, *self.bins, labels)
+            found = tiled_bin_sums(tile.rows(self.view), self.w, *self.bins, labels)
             return [*(np.zeros_like(one) for one in found[:3]), *found[3:]]
         rows = tile.rows(self.view, self.weights)
-        return list(rows.binned(self.w, *self.bins, labels))
+        return list(tiled_bin_sums(rows, self.w, *self.bins, labels))
 
     def finished(self, whole: Partial | None) -> BinSums:
         """Return the sums."""

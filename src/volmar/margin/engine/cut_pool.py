@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from volmar.margin.engine.problem import Cut, MarginProblem
+from volmar.margin.engine.problem import MarginCut, MarginProblem
 from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
 
-__all__ = ["WorkingCuts"]
+__all__ = ["CutPool"]
 
 # Solutions in a row without weight after which a cut is let go; cuts kept for more slow the QP.
 IDLE_FOR = 10
 
 
-class WorkingCuts:
+class CutPool:
     """Cuts that hold for one labelling, grown one at a time.
 
     Parameters
@@ -26,29 +26,29 @@ class WorkingCuts:
 
     def __init__(self, problem: MarginProblem):
         self.problem = problem
-        self.cuts: list[Cut] = []
+        self.cuts: list[MarginCut] = []
         self.gram = np.empty((0, 0))
         self._idle: list[int] = []
-        self._version = problem.source.version
+        self._version = problem.space.version
 
     def __len__(self) -> int:
         """Count the cuts."""
         return len(self.cuts)
 
-    def add(self, cut: Cut) -> None:
+    def add(self, cut: MarginCut) -> None:
         """Take a cut in, with its inner products."""
-        source = self.problem.source
-        if source.version != self._version:
+        space = self.problem.space
+        if space.version != self._version:
             vectors = [one.a for one in self.cuts]
-            rows = [source.inner(vector, vectors) for vector in vectors]
+            rows = [space.inner(vector, vectors) for vector in vectors]
             self.gram = np.array(rows).reshape(len(rows), len(rows))
-            self._version = source.version
+            self._version = space.version
         self.cuts.append(cut)
         self._idle.append(0)
         n = len(self.cuts)
         gram = np.empty((n, n))
         gram[:-1, :-1] = self.gram
-        gram[-1] = gram[:, -1] = source.inner(cut.a, [one.a for one in self.cuts])
+        gram[-1] = gram[:, -1] = space.inner(cut.a, [one.a for one in self.cuts])
         self.gram = gram
 
     def solve(self, C: float) -> CuttingPlaneResult:
@@ -71,7 +71,7 @@ class WorkingCuts:
 
     def normal(self, found: CuttingPlaneResult) -> tuple[Any, float]:
         """Return w and its squared length."""
-        w = self.problem.source.combination([cut.a for cut in self.cuts], found.weights)
+        w = self.problem.space.combination([cut.a for cut in self.cuts], found.weights)
         return w, float(found.weights @ self.gram @ found.weights)
 
     def drop_idle(self) -> None:

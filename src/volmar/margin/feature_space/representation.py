@@ -1,23 +1,23 @@
-"""The parameters `kernel`, `method` and `n_landmarks`, and the views that they ask for."""
+"""The parameters `kernel`, `method` and `n_landmarks`, and the feature spaces they ask for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_choice, check_count
-from volmar.margin.feature_space.views import ExactKernelView, FeatureView
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
 from volmar.rows import NystroemMap, drawn_rows, features_of
 
-__all__ = ["KernelView"]
+__all__ = ["KernelRepresentation"]
 
 
-class KernelView(KernelMixin):
+class KernelRepresentation(KernelMixin):
     """Rows under the kernel of an estimator: exactly, or by landmarks."""
 
     # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
@@ -38,23 +38,24 @@ class KernelView(KernelMixin):
                 "'precomputed'. Use method='exact', or give rows and a kernel's name."
             )
 
-    def _exact_view(self, X: Any, weights: NDArray | None) -> ExactKernelView:
-        n = X.shape[0]
-        require_memory(
-            3.0 * 8 * n**2,
-            f"the kernel matrix of {n} rows",
-            "Use method='nystroem', or cluster a sample and use predict for the rest.",
-        )
-        K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
-        return ExactKernelView(K, expansion, weights)
+    def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
+        """Return the rows under the kernel.
 
-    def _nystroem_view(self, X: Any, weights: NDArray | None, n_landmarks: int) -> FeatureView:
-        """Rows drawn at random as landmarks: k-means for them would take longer than the fit."""
-        n_counted = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        count = min(n_landmarks, n_counted)
+        Landmarks are rows drawn at random: k-means for them would take longer than the fit.
+        """
+        n = X.shape[0]
+        if self.method == "exact":
+            require_memory(
+                3.0 * 8 * n**2,
+                f"the kernel matrix of {n} rows",
+                "Use method='nystroem', or cluster a sample and use predict for the rest.",
+            )
+            K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
+            return KernelSpace(K, weights, expansion)
+        n_counted = n if weights is None else int(np.count_nonzero(weights))
+        count = min(self.n_landmarks, n_counted)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
-            landmarks=drawn_rows(X.shape[0], weights, count, rng),
-            **self._kernel_arguments(X, weights),
+            landmarks=drawn_rows(n, weights, count, rng), **self._kernel_arguments(X, weights)
         ).fit(X)
-        return FeatureView(feature_map, features_of(feature_map, X), weights)
+        return LandmarkSpace(feature_map, features_of(feature_map, X), weights)

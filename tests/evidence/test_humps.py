@@ -1,93 +1,22 @@
 """Humps, mixtures and p-values: each piece against its definition, the test on known samples."""
 
-import itertools
 import math
 
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from helpers.samples import NULLS, binned, has_one_hump, known_samples, two_normals
 from scipy.optimize import isotonic_regression
 from scipy.stats import ks_2samp, norm
 
-from volmar.diagnostics import split_test
-from volmar.evidence import LINEAR, combine_p_values, held_out_test, hump_test
+from volmar.evidence import hump_test
 from volmar.evidence.modes import densities, folded, humps
+from volmar.evidence.modes.densities import GRID
 from volmar.evidence.modes.folded import folded_sample
-from volmar.evidence.modes.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
-from volmar.evidence.modes.valleys_at import grid_shares, valleys_at
-from volmar.evidence.wording import p_value_text
-
-GRID = densities.GRID
-SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
-
-
-def known_samples():
-    rng = np.random.default_rng(11)
-    yield rng.normal(size=150)
-    yield rng.exponential(size=400)
-    yield rng.standard_t(3, 300)
-    yield rng.random(200)
-    yield np.concatenate([rng.normal(size=150), rng.normal(4, 0.5, 40)])
-    yield np.concatenate([rng.normal(size=100), rng.normal(5, 1, 100), rng.normal(9, 1, 60)])
-
-
-def binned(*samples):
-    """Shares on a grid over the middle nine tenths and some more; points beyond are left out."""
-    found = []
-    for x in samples:
-        low, high = np.quantile(x, [0.05, 0.95])
-        u = ((x - low) / (high - low) + 0.6) / 2.2
-        u = u[(u >= 0) & (u <= 1)] * (GRID - 1)
-        found.append(grid_shares(u[None, :], np.ones((1, u.size)))[0])
-    return np.array(found)
 
 
 def smoothed(x):
     return densities.smoothed(binned(x), 0.065 * (300 / x.size) ** 0.2 * (GRID - 1))[0]
-
-
-# ---------------------------------------------------------------------- filling the valleys
-
-
-def has_one_hump(values):
-    steps = [step for step in np.sign(np.diff(values)) if step]
-    return steps == sorted(steps, reverse=True)
-
-
-@given(SMALL)
-@settings(max_examples=60, deadline=None)
-def test_fill_is_the_least_mass_that_leaves_one_hump(values):
-    """All functions with one hump above a few integers; a best one has integers too."""
-    candidates = itertools.product(*[range(value, max(values) + 1) for value in values])
-    least = min(sum(one) for one in candidates if has_one_hump(one)) - sum(values)
-    assert densities.fill(np.array([values, values[::-1]], dtype=float)) == pytest.approx(least)
-
-
-def test_fill_of_a_valley_by_hand():
-    # Up to the lower of the two peaks, 2, on either side of the valley.
-    assert densities.fill(np.array([[0, 3, 1, 0, 2, 0.0]]))[0] == 1 + 2
-    assert densities.fill(np.array([[0, 1, 3, 3, 2.0]]))[0] == 0
-
-
-def test_the_deepest_valley_is_in_the_middle_of_the_gap():
-    side = np.linspace(-1, 1, 60)
-    x = np.concatenate([side, 20 + side])
-    assert humps.deepest_valley(x) == pytest.approx(10, abs=0.5)
-    assert humps.deepest_valley(-3 * x + 5) == pytest.approx(-25, abs=1.5)
-    assert humps.deepest_valley(x.astype(np.float32)) == pytest.approx(10, abs=0.5)
-
-
-def test_a_valley_with_a_flat_bottom_is_cut_in_its_middle():
-    x = np.repeat([0.0, 10.0], [30_000, 10_000]) + np.linspace(-0.05, 0.05, 40_000)
-    assert humps.deepest_valley(x) == pytest.approx(5.0, abs=0.2)
-
-
-def test_without_a_valley_the_mean_is_taken():
-    x = norm.ppf((np.arange(200) + 0.5) / 200) + 3
-    assert humps.deepest_valley(x) == pytest.approx(x.mean())
-    assert humps.deepest_valley(np.full(50, 2.5)) == 2.5
 
 
 # ---------------------------------------------------------------------- the nearest with one hump
@@ -164,44 +93,6 @@ def test_the_null_keeps_a_flat_top_as_wide_as_it_is():
     assert flat(again) > 0.9 * flat(density)
 
 
-# ---------------------------------------------------------------------- the grid
-
-
-@given(st.lists(st.floats(0, GRID - 1), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
-def test_bins_keep_the_mass_and_the_mean(u):
-    u = np.array([u, u[::-1]])
-    shares = grid_shares(u, np.ones(u.shape))
-    assert shares.shape == (2, GRID)
-    assert shares.min() >= 0
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-    np.testing.assert_allclose(shares @ np.arange(GRID), u.mean(axis=1), atol=1e-9)
-    # Nothing travels further than a step.
-    np.testing.assert_array_less(shares @ np.arange(GRID) ** 2, (u**2).mean(axis=1) + 0.2501)
-
-
-@pytest.mark.parametrize("width", [28.5, 16.6, 3.3])
-def test_smoothing_is_the_convolution_with_a_gaussian(width):
-    rng = np.random.default_rng(0)
-    shares = rng.dirichlet(np.full(GRID, 0.1), size=3)
-    distances = np.subtract.outer(np.arange(GRID), np.arange(GRID))
-    direct = shares @ norm.pdf(distances, scale=width)
-    np.testing.assert_allclose(densities.smoothed(shares, width), direct, atol=1e-7)
-
-
-def test_far_points_are_left_out():
-    x = np.random.default_rng(0).normal(size=200)
-    x = np.sort(np.concatenate([x, x + 6]))
-    cuts = np.array([3.0])
-    near = valleys_at(x[None, :], cuts)
-    far = valleys_at(np.sort(np.append(x, [1e6, -1e9]))[None, :], cuts)
-    assert far.mass == pytest.approx(near.mass, rel=0.05)
-    assert far.depth == pytest.approx(near.depth, rel=0.02)
-    assert near.depth > 0.7
-    flat = valleys_at(np.sort(np.append(np.zeros(190), [-1.0, 1.0]))[None, :], cuts)
-    assert flat.mass == flat.depth == 0
-
-
 # ---------------------------------------------------------------------- the grid of the test
 
 
@@ -259,11 +150,6 @@ def test_a_heavy_tail_has_a_grid_of_limited_length():
 # ---------------------------------------------------------------------- the test
 
 
-def two_normals(n=200, distance=5.0, share=0.5, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=n) + distance * (np.arange(n) < share * n)
-
-
 def undecided():
     """A flat top that looks like two humps, a little: its p-value is near 0.13."""
     return np.random.default_rng(1).random(200)
@@ -275,13 +161,6 @@ def test_two_groups_are_seen(n, distance, share, seed):
     test = hump_test(two_normals(n, distance, share, seed), np.random.default_rng(0))
     assert test.p_value <= 0.02
     assert 1.5 < test.statistic < 2 * math.sqrt(n)  # in standard errors
-
-
-NULLS = {
-    "normal": lambda rng, n: rng.normal(size=n),
-    "exponential": lambda rng, n: rng.exponential(size=n),
-    "t3": lambda rng, n: rng.standard_t(3, n),
-}
 
 
 @pytest.mark.parametrize("n", [60, 250])
@@ -513,177 +392,3 @@ def test_bad_input_to_the_hump_test(x, options, error, message):
     options = {"rng": np.random.default_rng(0), **options}
     with pytest.raises(error, match=message):
         hump_test(x, **options)
-
-
-# ---------------------------------------------------------------------- two components
-
-
-def test_a_step_never_lowers_the_likelihood():
-    shares = binned(*known_samples())
-    grid = np.linspace(0, 1, GRID)
-    mean, square = shares @ grid, shares @ grid**2
-    for quantile in STARTS:
-        second = np.where(np.cumsum(shares, axis=1) > quantile, 0.98, 0.02)
-        last = -np.inf
-        for _ in range(N_STEPS):
-            logs = _components(shares, second, grid, grid**2, mean, square)
-            likelihood = (shares * np.logaddexp(*logs)).sum(axis=1)
-            assert (likelihood >= last - 1e-10).all()
-            last = likelihood
-            second = np.exp(logs[1] - np.logaddexp(*logs))
-
-
-def test_components_are_weighted_normals():
-    """Against the density of scipy, less the constant, at the weighted moments."""
-    shares = binned(two_normals(share=0.3))
-    grid = np.linspace(0, 1, GRID)
-    second = np.linspace(0.01, 0.99, GRID)[None, :]
-    logs = _components(shares, second, grid, grid**2, shares @ grid, shares @ grid**2)
-    for found, part in zip(logs, (1 - second, second), strict=True):
-        weights = (shares * part)[0]
-        center = np.average(grid, weights=weights)
-        deviation = math.sqrt(np.average((grid - center) ** 2, weights=weights))
-        assert deviation > NARROWEST
-        expected = norm.logpdf(grid, center, deviation) + math.log(weights.sum())
-        np.testing.assert_allclose(found[0] - 0.5 * math.log(2 * math.pi), expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.2, 0.06])
-def test_the_index_prefers_groups_to_skew_and_tails(share):
-    rng = np.random.default_rng(2)
-    plain = [NULLS[name](rng, 400) for name in ("normal", "t3", "exponential")]
-    index = two_group_index(binned(two_normals(400, 4.0, share), *plain))
-    assert (index >= 0).all()
-    assert index[0] > 100 * index[1:3].max()
-    assert index[0] > index[3]
-
-
-def test_the_index_takes_each_sample_by_itself():
-    samples = list(known_samples())
-    together = two_group_index(binned(*samples))
-    alone = [two_group_index(binned(x))[0] for x in samples]
-    np.testing.assert_allclose(together, alone, rtol=1e-9)
-    assert two_group_index(np.empty((0, GRID))).shape == (0,)
-    mirrored = two_group_index(binned(*samples)[:, ::-1])
-    np.testing.assert_allclose(mirrored[[4, 5]], together[[4, 5]], rtol=0.05)
-
-
-def test_a_sample_at_two_places_has_a_finite_index():
-    shares = np.zeros((2, GRID))
-    shares[0, [60, 200]] = 0.5
-    shares[1, 100] = 1.0
-    index = two_group_index(shares)
-    assert np.isfinite(index).all()
-    assert index[0] > 100 * index[1]
-
-
-# ---------------------------------------------------------------------- combined p-values
-
-P_VALUES = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=12)
-
-
-@given(P_VALUES, st.sampled_from([0.1, 0.25, 1 / 3, 0.5, 0.7, 1.0]))
-@settings(max_examples=100, deadline=None)
-def test_combined_is_the_formula(p_values, share):
-    p = np.array(p_values)
-    enough = [q for q in p if np.sum(p <= q) >= share * p.size - 1e-9]
-    assert combine_p_values(p_values, share=share) == pytest.approx(min(1, min(enough) / share))
-
-
-def test_known_combinations():
-    p = np.random.default_rng(0).random(30) / 20
-    assert combine_p_values(p, share=1 / 30) == pytest.approx(30 * p.min())
-    assert combine_p_values(p, share=1.0) == p.max()
-    assert combine_p_values(p, share=0.1) == pytest.approx(10 * np.sort(p)[2])
-    # 0.07 * 100 comes out above 7.
-    p = np.random.default_rng(1).random(100) / 20
-    assert combine_p_values(p, share=0.07) == pytest.approx(np.sort(p)[6] / 0.07)
-    assert combine_p_values([0.02]) == pytest.approx(0.06)
-    assert combine_p_values([0.0, 0.0, 0.9, 1.0, 1.0, 1.0]) == 0.0
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.95, 1.0])
-def test_valid_under_dependence(correlation):
-    rng = np.random.default_rng(7)
-    repeats, m = 4000, 6
-    common, own = rng.normal(size=(repeats, 1)), rng.normal(size=(repeats, m))
-    p = norm.cdf(math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own)
-    combined = np.array([combine_p_values(row) for row in p])
-    for level in (0.05, 0.2):
-        bound = level + 3 * math.sqrt(level * (1 - level) / repeats)
-        assert np.mean(combined <= level) <= bound
-
-
-def test_the_bound_is_reached_under_the_worst_dependence():
-    """A third of the p-values small together, in a share `level` of all cases: Markov's equality.
-
-    One draw decides which; each of the six is uniform by itself.
-    """
-    level, repeats, m = 0.2, 6000, 6
-    rng = np.random.default_rng(3)
-    # Uniform below level / 3 for two of six, chosen at random, with chance `level`; else above.
-    together = rng.random(repeats) < level
-    p = rng.uniform(level / 3, 1, (repeats, m))
-    for row in np.flatnonzero(together):
-        p[row, rng.permutation(m)[:2]] = rng.uniform(0, level / 3, 2)
-    for column in p.T:
-        assert np.mean(column <= level / 3) == pytest.approx(level / 3, abs=0.015)
-    combined = np.array([combine_p_values(row) for row in p])
-    assert np.mean(combined <= level) == pytest.approx(level, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("p_values", "share", "message"),
-    [
-        ([], 0.5, r"p_values must be .* got shape \(0,\)"),
-        (0.3, 0.5, r"got shape \(\)"),
-        ([[0.1, 0.2]], 0.5, r"got shape \(1, 2\)"),
-        ([0.1, np.nan], 0.5, "got nan at position 1"),
-        ([0.1, -0.1], 0.5, "got -0.1 at position 1"),
-        ([1.1], 0.5, "got 1.1 at position 0"),
-        ([0.1], 0.0, "share must be greater than 0 and at most 1, got 0.0"),
-        ([0.1], 1.5, "got 1.5"),
-        ([0.1], float("nan"), "got nan"),
-    ],
-)
-def test_bad_input_to_the_combination(p_values, share, message):
-    with pytest.raises(ValueError, match=message):
-        combine_p_values(p_values, share=share)
-
-
-# ------------------------------------------------------------------------------ in words
-
-
-@pytest.mark.parametrize(
-    ("p", "minimum", "text"),
-    [
-        (0.0312, 0.0, "p = 0.031"),
-        (1.0, 0.01, "p = 1"),
-        (3 / 401, 3 / 401, "p ≤ 0.0075"),
-        (0.01069, 0.01069, "p ≤ 0.011"),
-        (0.00211, 0.00211, "p ≤ 0.0022"),  # a bound is rounded up
-        (0.0021, 0.0021, "p ≤ 0.0021"),
-        (0.00211, 0.001, "p = 0.0021"),
-        (3e-5, 3e-5, "p < 0.0001"),
-        (0.0, 0.0, "p < 0.0001"),
-        (1.0, 1.0, "p = 1"),
-    ],
-)
-def test_p_values_in_words(p, minimum, text):
-    assert p_value_text(p, minimum) == text
-
-
-def test_a_clear_gap_has_the_smallest_p_value_that_the_draws_allow():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    found = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
-    assert 0 < found.p_minimum < found.p_value
-    X[:150] += 8
-    found = held_out_test(X, LINEAR, level=0.05, rng=np.random.default_rng(0))
-    assert found.p_value == found.p_minimum < 0.05
-    result = split_test(X, random_state=0)
-    assert result.p_value == result.p_minimum
-    assert p_value_text(result.p_value, result.p_minimum) in str(result)
-    assert "p ≤ " in str(result)
-    # The table of the dip has an end of its own.
-    assert split_test(X, test="dip", random_state=0).p_minimum == 0

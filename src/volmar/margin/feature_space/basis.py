@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,10 @@ from volmar.margin.feature_space.basis_search import (
     squares,
 )
 from volmar.margin.feature_space.block_images import BlockImages, HeldRows, KernelFeatures
-from volmar.margin.feature_space.sources import CutSource
+from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
 from volmar.rows import is_in_memory, mapped_scores
 
-__all__ = ["BasisExpansion", "BasisSource", "Projection"]
+__all__ = ["BasisExpansion", "BasisHyperplane", "BasisSpace", "Projection"]
 
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.
@@ -99,7 +99,19 @@ class BasisExpansion:
         return mapped_scores(features, X, self.coefficients)
 
 
-class BasisSource(CutSource):
+@dataclass(frozen=True)
+class BasisHyperplane(Hyperplane):
+    """A function of a few basis vectors, plus a constant."""
+
+    expansion: BasisExpansion
+    t: float
+
+    def __call__(self, X: Any) -> Any:
+        """Return the function's value at each row."""
+        return self.expansion(X) + X.dtype.type(self.t)
+
+
+class BasisSpace(FeatureSpace):
     r"""Rows under the RBF kernel, with w in the span of a few basis vectors.
 
     A cut :math:`a = \sum_i v_i z_i` has n terms. Cutting-plane subspace pursuit (SKMMC sec. 3.3)
@@ -123,10 +135,10 @@ class BasisSource(CutSource):
         The rows, float32 or float64. They are copied only where they are dense and far from the
         origin for their spread. Of rows in blocks the pilot's are brought here, and kernel values
         are computed in every pass.
+    weights : ndarray of shape (n,) or RowVector, optional
+        Their weights.
     gamma : float
         Coefficient of the kernel exp(-gamma |x - y|^2).
-    shares : ndarray of shape (n,) or RowVector, optional
-        p_i, of sum 1; 1/n if not given.
     basis : {"split", "single"}, default="split"
         Where basis vectors are searched. "split": one for the rows of positive v and one for
         those of negative v, at a mode of their density. Mean shift leads there, with weights of
@@ -158,13 +170,15 @@ class BasisSource(CutSource):
         Fixed-point iterations of Algorithm 4 that were given up, and steps of all searches.
     """
 
+    has_equal_lengths = True
+
     def __init__(
         self,
         X: Any,
+        weights: Any = None,
         *,
         gamma: float,
-        shares: Any = None,
-        basis: Literal["split", "single"] = "split",
+        basis: str = "split",
         n_basis: int = 1,
         max_basis: int = 100,
         min_gain: float = 1e-3,
@@ -175,7 +189,10 @@ class BasisSource(CutSource):
         self.n_basis = check_count("n_basis", n_basis)
         self.max_basis = check_count("max_basis", max_basis)
         self.min_gain = check_number("min_gain", min_gain, low=0.0)
-        self.n_rows, self.dtype, self.shares = X.shape[0], X.dtype, shares
+        self.random_state = random_state
+        self.X, self.weights = X, weights
+        self.n_rows, self.dtype = X.shape[0], X.dtype
+        self.shares = shares = None if weights is None else weights / weights.sum()
         self.n_passes = self.version = 0
         random = check_random_state(random_state)
         index, inverse = drawn(self.n_rows, shares, random)
@@ -275,6 +292,39 @@ class BasisSource(CutSource):
         """Return the function that gives the scores of w, for any rows."""
         means = np.array(self._images.means)
         return BasisExpansion(self.vectors, self._coefficients(w), means, self.gamma, self.offset)
+
+    # ------------------------------------------------------------------ of a fit
+
+    def hyperplane(self, normal: Projection, rho: float, t: float) -> BasisHyperplane:
+        """Return basis vectors and their coefficients."""
+        w = self.combination([normal], np.array([1.0 / rho]))
+        return BasisHyperplane(self.expansion(w), t / rho)
+
+    def start_rows(self) -> Any:
+        """Return the rows."""
+        return self.X
+
+    def reweighted(self, weights: Any) -> BasisSpace:
+        """Return the same rows with other weights, and a basis of their own."""
+        return self._anew(self.X, weights)
+
+    def sampled(self, chosen: NDArray) -> BasisSpace:
+        """Return some of the rows, with a basis of their own."""
+        return self._anew(self.X[chosen], None if self.weights is None else self.weights[chosen])
+
+    def _anew(self, X: Any, weights: Any) -> BasisSpace:
+        return BasisSpace(
+            X,
+            weights,
+            gamma=self.gamma,
+            basis=self.basis,
+            n_basis=self.n_basis,
+            max_basis=self.max_basis,
+            min_gain=self.min_gain,
+            random_state=self.random_state,
+        )
+
+    # ------------------------------------------------------------------ the basis
 
     def _coefficients(self, w: Projection) -> NDArray:
         self._extend([w])

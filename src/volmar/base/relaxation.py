@@ -1,0 +1,70 @@
+"""What the two semi-definite relaxations of labels share: parameters, rounding, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar.base.validation import check_choice, check_count, check_flag, check_number
+from volmar.base.warn import warn_user
+from volmar.solvers import Status
+from volmar.solvers.elliptope_rounding import (
+    SPREAD,
+    Rounded,
+    RoundedResult,
+    round_as_printed,
+    round_centred,
+    round_randomly,
+)
+
+# Random projections of rounding="random".
+N_RANDOM = 100
+
+
+class RelaxationMixin:
+    """The parameters of a relaxation of labels y to a correlation matrix M in place of yy'."""
+
+    C: Any
+    max_row_sum: Any
+    each_row: Any
+    rounding: Any
+    mode: Any
+    tol: Any
+    max_iter: Any
+
+    def _check_relaxation(self) -> None:
+        check_choice("mode", self.mode, ("default", "paper"))
+        check_choice("rounding", self.rounding, ("centred", "random"))
+        for name in ("C", "tol"):
+            check_number(name, getattr(self, name), low=0.0, open_low=True)
+        if self.max_row_sum is not None and not isinstance(self.max_row_sum, str):
+            check_number("max_row_sum", self.max_row_sum, low=0.0)
+        check_flag("each_row", self.each_row)
+        check_count("max_iter", self.max_iter)
+
+    def _rounded(self, V: NDArray, value: Callable[[NDArray], float], seed: int) -> Rounded:
+        """Round M = VV' to labels y, by their `value` where random ones are compared."""
+        if self.mode == "paper":
+            return round_as_printed(V)
+        if self.rounding == "centred":
+            return round_centred(V)
+        return round_randomly(V, value, N_RANDOM, seed)
+
+    def _warn_of_relaxation(self, result: RoundedResult, raised: str, remedy: str) -> None:
+        """Warn of a gap that is open (raise also what `raised` names) and of an M of no groups."""
+        if result.status is Status.MAX_ITER:
+            warn_user(
+                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
+                f"{result.n_iter} iterations, and the bound on row sums is missed by "
+                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{raised}.",
+                ConvergenceWarning,
+            )
+        if result.spread > SPREAD:
+            warn_user(
+                "The best M does not determine two clusters: it is far from two groups (second "
+                f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "
+                f"may be one choice of several. {remedy}."
+            )

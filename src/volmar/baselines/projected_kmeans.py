@@ -1,0 +1,198 @@
+"""K-means on linearly projected rows: what discriminative k-means and LDA-KM share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
+
+from volmar.base import Status, WeightedClusterer
+from volmar.base.clusterer import two_column_scores
+from volmar.base.validation import check_count, check_number, check_start_labels
+from volmar.base.warn import warn_user
+from volmar.rows import Standardized, as_rows, standardized
+
+__all__ = [
+    "ProjectedKMeans",
+    "drawn_centres",
+    "kmeans_labels",
+    "projected",
+    "regular_cholesky",
+    "varying",
+    "weighted_means",
+    "would_move",
+]
+
+# ----------------------------------------------------------------------------------- rows
+
+
+def varying(X: Any, weights: NDArray | None) -> Standardized:
+    """Return X in standard deviations; refuse rows that are all equal."""
+    z = standardized(as_rows(X, sample_weight=weights))
+    if z.kept.size == 0:
+        raise ValueError(
+            "all rows of X (of positive weight) are equal: there is nothing to tell clusters "
+            "apart. Use n_clusters=1."
+        )
+    return z
+
+
+def projected(X: Any, mean: NDArray, A: NDArray) -> NDArray:
+    """(X - 1 mean') A in the dtype of X.
+
+    Dense X is moved first, by the mean as rounded to its dtype: float32 rows far from zero keep
+    the digits of their spread. Sparse X stays sparse.
+    """
+    A = A.astype(X.dtype)
+    pivot = np.zeros(mean.size, dtype=X.dtype)
+    if not sparse.issparse(X):
+        pivot = mean.astype(X.dtype)
+        X = X - pivot
+    points: NDArray = X @ A
+    points -= ((mean - pivot) @ A).astype(A.dtype)
+    return points
+
+
+def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
+    """Lower Cholesky factor of a matrix of near unit diagonal, refused where it is singular."""
+    lower, info = linalg.lapack.dpotrf(matrix, lower=1, clean=1)
+    reciprocal_condition = 0.0
+    if info == 0:
+        norm = np.abs(matrix).sum(axis=0).max()
+        reciprocal_condition, _ = linalg.lapack.dpocon(lower, norm, uplo="L")
+    # The entries are sums of products in the precision of the data.
+    if reciprocal_condition < matrix.shape[0] * np.finfo(dtype).eps:
+        raise ValueError(
+            f"reg={reg:g} leaves the covariance of X singular in {np.dtype(dtype)}: features "
+            "depend on each other, or there are fewer rows than features. Raise reg."
+        )
+    return lower
+
+
+# -------------------------------------------------------------------------------- k-means
+
+
+def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArray:
+    """Rows drawn by k-means++, shape (at most n_clusters, d): fewer if no more differ.
+
+    Rows are drawn by the inverse of the cumulated weights along their order in a random direction.
+    That order does not depend on how the rows are sorted, and equal rows stand side by side in it:
+    permuted rows, or a row written twice instead of weighted twice, get the same start from the
+    same seed. (scikit-learn's k-means++ has neither property.)
+    """
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(X.shape[1]).astype(X.dtype)
+    order = np.argsort(X @ direction, kind="stable")
+    nearest = np.ones(X.shape[0])
+    drawn: list[int] = []
+    for _ in range(n_clusters):
+        cumulated = np.cumsum((weights * nearest)[order])
+        if cumulated[-1] <= 0:
+            break
+        draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+        drawn.append(int(order[draw]))
+        row = X[drawn[-1:]]
+        squared = euclidean_distances(X, row, squared=True).ravel().astype(np.float64)
+        squared[drawn[-1]] = 0.0
+        nearest = np.minimum(nearest, squared) if len(drawn) > 1 else squared
+    centres = X[drawn]
+    return centres.toarray() if sparse.issparse(centres) else centres
+
+
+def kmeans_labels(
+    X: Any, centres: NDArray, weights: NDArray, max_iter: int
+) -> tuple[NDArray, int, bool]:
+    """Labels of k-means from `centres`, its iterations, and whether no row moves any more.
+
+    A cluster that runs empty is given the farthest row by scikit-learn; numbers of clusters that
+    stay empty are closed up.
+    """
+    model = KMeans(len(centres), init=centres, n_init=1, max_iter=max_iter, tol=0.0)
+    with (
+        warnings.catch_warnings()
+    ):  # fewer different rows than clusters: reported by the estimator
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, sample_weight=weights)
+    labels = np.unique(model.labels_, return_inverse=True)[1]
+    return labels, model.n_iter_, model.n_iter_ < max_iter
+
+
+def weighted_means(
+    points: NDArray, labels: NDArray, weights: NDArray, n_clusters: int
+) -> tuple[NDArray, NDArray]:
+    """Means, shape (k, p), and weights of the clusters; the mean of a weightless one is NaN."""
+    members = sparse.csr_array(
+        (weights, (labels, np.arange(labels.size))), shape=(n_clusters, labels.size)
+    )
+    mass = np.bincount(labels, weights, n_clusters)
+    means = np.full((n_clusters, points.shape[1]), np.nan)
+    np.divide(members @ points, mass[:, None], out=means, where=mass[:, None] > 0)
+    return means, mass
+
+
+def distance_scores(points: NDArray, centres: NDArray) -> NDArray:
+    """Negative squared distance of points to centres, less the points' own norms, shape (n, k).
+
+    No point goes to a centre of NaN, that of a cluster without weight.
+    """
+    known = np.nan_to_num(centres, nan=0.0)
+    scores = 2.0 * (points @ known.T.astype(points.dtype)) - np.einsum("kp,kp->k", known, known)
+    scores[:, np.isnan(centres[:, 0])] = -np.inf
+    return scores
+
+
+def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
+    """Rows that lie nearer to another centre than to their own, by more than rounding."""
+    scores = distance_scores(points, centres)
+    own = scores[np.arange(labels.size), labels]
+    size = float(np.nanmax(np.abs(centres), initial=0.0) * np.abs(points).max(initial=0.0))
+    slack = 10 * points.shape[1] * np.finfo(points.dtype).eps * size
+    return scores.max(axis=1) > own + slack
+
+
+# -------------------------------------------------------------------------------- estimator
+
+
+class ProjectedKMeans(WeightedClusterer):
+    """Clusters by the nearest mean of the rows ``components_ (x - mean_)``."""
+
+    n_init: Any
+    max_iter: Any
+    reg: Any
+    init: Any
+
+    def _check_parameters(self) -> None:
+        check_number("reg", self.reg, low=0.0)
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+
+    def _n_starts(self) -> int:
+        return self.n_init if isinstance(self.init, str) else 1
+
+    def _given_labels(self, n_rows: int) -> NDArray | None:
+        """Return the labels to start from; None where `init` names a rule."""
+        if isinstance(self.init, str):
+            return None
+        return check_start_labels("init", self.init, n_rows, self.n_clusters)
+
+    def _set_projection(self, components: NDArray, mean: NDArray, result: Any) -> None:
+        self.components_: NDArray = components
+        self.mean_: NDArray = mean
+        self.cluster_centers_: NDArray = result.centers
+        if result.status is Status.DEGENERATE:
+            warn_user(
+                f"only {np.unique(result.labels).size} of n_clusters={self.n_clusters} clusters "
+                "were found: X has fewer different rows of positive weight than that. Lower "
+                "n_clusters.",
+                ConvergenceWarning,
+            )
+
+    def _scores(self, X: Any) -> NDArray:
+        points = projected(X, self.mean_, self.components_.T)
+        return two_column_scores(distance_scores(points, self.cluster_centers_))

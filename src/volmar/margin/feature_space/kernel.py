@@ -1,0 +1,206 @@
+"""Rows in the feature space of a kernel, by the whole kernel matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base.kernel import KernelExpansion
+from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
+
+__all__ = ["KernelHyperplane", "KernelSpace"]
+
+# Share of the largest kernel value below which an inner product, and a difference of squared
+# lengths, are rounding.
+ROUNDING, SAME_LENGTH = 1e-14, 1e-9
+# Roundings of the kernel's values below which the mean square of the rows is rounding.
+SPREAD_ROUNDINGS = 64.0
+# Products with K that show whether it is a kernel, and the share of its size that is ignored.
+KRYLOV_STEPS = 20
+INDEFINITE = 1e-5
+# Degrees of freedom for an active row from which all of them can be fitted.
+FITTED = 0.9
+
+
+@dataclass(frozen=True)
+class KernelHyperplane(Hyperplane):
+    """sum_j coef_j k(x_j, x) + intercept; a column for each of more than two clusters."""
+
+    expansion: KernelExpansion
+    coef: NDArray
+    intercept: Any
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return the expansion's value."""
+        f = self.expansion(X, self.coef)
+        return f + f.dtype.type(self.intercept)
+
+
+class KernelSpace(FeatureSpace):
+    """Rows in the feature space of a kernel matrix.
+
+    A vector sum_i v_i z_i is kept as its coefficients and its products with all z_i, stacked in
+    one array of shape (2, n) or (2, n, k): inner products and scores then need no further pass.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel matrix, symmetric. It is not copied; centring is implicit.
+    weights : ndarray of shape (n,), optional
+        Weights of the rows.
+    expansion : KernelExpansion, optional
+        Kernel sums over new rows, which hyperplanes need.
+    """
+
+    def __init__(
+        self,
+        K: NDArray,
+        weights: NDArray | None = None,
+        expansion: KernelExpansion | None = None,
+    ):
+        self.K, self.weights, self.expansion = K, weights, expansion
+        self.n_rows, self.dtype = K.shape[0], K.dtype
+        self.shares = None if weights is None else weights / weights.sum()
+        self.n_passes = 0
+        self.p = np.full(self.n_rows, 1.0 / self.n_rows) if self.shares is None else self.shares
+        self._size = float(np.abs(K.diagonal()).max())
+        self._freedom = 0.0
+
+    @cached_property
+    def has_equal_lengths(self) -> bool:  # type: ignore[override]
+        """Whether the diagonal is constant."""
+        return bool(np.ptp(self.K.diagonal()) <= SAME_LENGTH * self.K.max())
+
+    def vector(self, v: NDArray) -> NDArray:
+        """Return centred coefficients and the products K_c v, shape (2, n) or (2, n, k)."""
+        self.n_passes += 1
+        v = v.astype(np.float64)
+        v -= np.multiply.outer(self.p, v.sum(axis=0))
+        image = (self.K @ v.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
+        image = image - self.p @ image
+        return np.stack([v, image])
+
+    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
+        """Return the inner products of a vector with others; 0 where they are rounding."""
+        products = np.array([other[0].ravel() @ vector[1].ravel() for other in others])
+        sizes = np.array([np.abs(other[0]).sum() for other in others])
+        floor = ROUNDING * self._size * np.abs(vector[0]).sum() * sizes
+        return np.where(np.abs(products) <= floor, 0.0, products)
+
+    def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Return the combination, shape (2, n) or (2, n, k)."""
+        return np.tensordot(weights, np.stack(vectors), axes=1)
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return <w, z_i> of every row, which is part of w."""
+        return w[1].astype(self.dtype)
+
+    def refreshed(self, w: NDArray) -> NDArray:
+        """Return w from its coefficients: they and the products drift apart in long sums."""
+        return self.vector(w[0])
+
+    # ------------------------------------------------------------------ of a fit
+
+    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> KernelHyperplane:
+        """Return dual coefficients and intercept.
+
+        f(x) = sum_j v_j k(x_j, x) less its (weighted) mean over the training rows, plus t: the
+        coefficients have sum zero, so that the mean embedding drops out of them.
+        """
+        if self.expansion is None:
+            raise ValueError("a hyperplane needs the expansion, to score new rows.")
+        v = normal[0]
+        mean = self.p @ (self.K @ v.astype(self.dtype, copy=False))
+        return KernelHyperplane(self.expansion, v / rho, plain((t - mean) / rho))
+
+    def start_rows(self) -> Any:
+        """Return the training rows, where there are any."""
+        return None if self.expansion is None else self.expansion.rows
+
+    def reweighted(self, weights: NDArray) -> KernelSpace:
+        """Return the same rows with other weights."""
+        return KernelSpace(self.K, weights, self.expansion)
+
+    def is_gram(self) -> bool:
+        """Whether v'Kv >= 0, about, for all v of sum 0 in a small Krylov space of rows that weigh.
+
+        Where it is not, neither is the kernel positive semi-definite: the regression then has no
+        lower bound. Large negative eigenvalues show in a few products with K.
+        """
+        n, weighs = self.n_rows, self.p > 0
+        v = np.random.default_rng(0).standard_normal(n)
+        basis, images = np.zeros((0, n)), np.zeros((0, n))
+        for _ in range(KRYLOV_STEPS):
+            before = float(np.linalg.norm(v))
+            for _ in range(2):
+                v = np.where(weighs, v - v[weighs].mean(), 0.0)
+                v = v - (basis @ v) @ basis
+            size = float(np.linalg.norm(v))
+            if size <= 1e-6 * before:  # nothing new but rounding
+                break
+            v = v / size
+            image = self.vector(v)[1]
+            basis, images = np.vstack([basis, v]), np.vstack([images, image])
+            v = image
+        if not basis.size:
+            return True
+        # Each of n^2 values may have been rounded to float32 by whoever computed them.
+        rounding = n * float(np.finfo(np.float32).eps) * self._size
+        ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
+        return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
+
+    # ------------------------------------------------------------------ of a regression
+
+    def mean_square(self) -> float:
+        """Return the weighted mean of |z_i|^2, 0 where it is rounding.
+
+        Below 0 where K is not positive semi-definite.
+        """
+        self.n_passes += 1
+        image = self.K @ self.p.astype(self.dtype, copy=False)
+        square = float(self.p @ self.K.diagonal() - self.p @ image)
+        rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * self._size
+        return square if abs(square) > rounding else 0.0
+
+    def fits(self, active: NDArray) -> bool:  # noqa: ARG002 -- the rows of the last step
+        """Whether the last Newton step had about as many degrees of freedom as active rows."""
+        return self._freedom > FITTED
+
+    @cached_property
+    def _signs(self) -> NDArray:
+        return np.random.default_rng(0).choice([-1.0, 1.0], self.n_rows)
+
+    def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
+        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+
+        m is the weighted mean of the active rows A. By the matrix inversion lemma, with a system
+        as large as A: x = g - sum_A t_i z_i with (K_AA + diag(1 / (stiffness s_A))) t + mu 1 =
+        <g, z>_A and sum t = 0, mu being the multiplier of the latter. For such t the means of K_AA
+        do not matter; left in, those of rows far from the origin would eat the digits of the sum.
+        """
+        A = np.flatnonzero(active)
+        if A.size == 0:
+            return g.copy()
+        self.n_passes += 1
+        s = np.ones(A.size) if self.weights is None else self.weights[A]
+        system = self.K[np.ix_(A, A)].astype(np.float64, copy=False)
+        means = system.mean(axis=0)
+        system -= means
+        system -= (means - means.mean())[:, None]
+        ridge = float(np.finfo(self.dtype).eps) * self._size
+        system.flat[:: A.size + 1] += 1.0 / (stiffness * s) + ridge
+        # tr(K_AA (K_AA + D)^-1) = |A| - tr(D (K_AA + D)^-1): the last by a random probe.
+        probe = self._signs[A]
+        right = np.column_stack([g[1][A] - g[1][A].mean(), np.ones(A.size), probe])
+        t, ones, probed = solve_definite(system, right, self.dtype).T
+        stiff = float(probe @ (probed / s)) / stiffness
+        self._freedom = (A.size + 1 - stiff) / A.size
+        t -= ones * (t.sum() / ones.sum())
+        change = np.zeros(self.n_rows)
+        change[A] = t
+        return g - self.vector(change)

@@ -1,0 +1,237 @@
+"""Rows as they are, dense or sparse, in memory or in blocks, and rows under a feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
+from volmar.rows import as_rows, constant_vector, features_of, mapped_scores, take_rows
+
+__all__ = ["FeatureHyperplane", "LandmarkSpace", "LinearHyperplane", "LinearSpace"]
+
+# Float32 rows this many of their own spreads away from zero lose too many digits to it.
+FAR_AWAY = 30.0
+# Rows from which that spread is estimated.
+SPREAD_ROWS = 1000
+# Kernels with k(x, x) = 1.
+EQUAL_LENGTHS = ("rbf", "laplacian", "cosine")
+# Roundings of the mean below which a combination of rows, and their spread, are rounding.
+ROUNDINGS, SPREAD_ROUNDINGS = 8.0, 64.0
+# From here on the second moments of the features cost more than conjugate gradients.
+DIRECT_UP_TO = 1500
+CG_STEPS = 50
+CG_TOL = 0.05
+# Rows from which second moments are estimated, for each feature and at least.
+ROWS_PER_FEATURE, MIN_ROWS = 8, 400
+
+
+class Shift:
+    """Rows less a vector, in their own dtype: a feature map."""
+
+    def __init__(self, offset: NDArray):
+        self.offset = offset
+
+    def transform(self, X: Any) -> NDArray:
+        """Return the rows less the vector."""
+        return (X - self.offset).astype(X.dtype)
+
+
+@dataclass(frozen=True)
+class LinearHyperplane(Hyperplane):
+    """x'coef + intercept; a column of coefficients for each of more than two clusters."""
+
+    coef: NDArray
+    intercept: Any
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return x'coef + intercept."""
+        return as_rows(X).scores(self.coef) + X.dtype.type(self.intercept)
+
+
+class LinearSpace(FeatureSpace):
+    """Rows of a data matrix, centred implicitly at their (weighted) mean.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or BlockTable of shape (n, d)
+        The rows.
+    weights : ndarray of shape (n,) or RowVector, optional
+        Their weights.
+    """
+
+    def __init__(self, X: Any, weights: Any = None):
+        self._given = X
+        rows = as_rows(X, sample_weight=weights)
+        self._mean = rows.mean()
+        if not sparse.issparse(X) and X.dtype == np.float32:
+            few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
+            spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
+            if np.linalg.norm(self._mean) > FAR_AWAY * spread:
+                X = features_of(Shift(self._mean), X)
+                rows = as_rows(X, sample_weight=weights)
+        self.X, self.weights = X, weights
+        self.rows = rows.centered()
+        self.n_rows, self.dtype = rows.n_rows, rows.dtype
+        self.shares = None if rows.weights is None else rows.weights / rows.total_weight
+        self.n_passes = 0
+        # What centring leaves of rows at the mean.
+        self._eps_of_mean = float(np.finfo(rows.dtype).eps * np.linalg.norm(rows.mean()))
+
+    def full(self, value: float) -> Any:
+        """Return a vector with the same value for every row."""
+        return constant_vector(self.rows, value, self.dtype)
+
+    def prefetch(self, f: Callable[[], Any]) -> None:
+        """Where a pass is expensive, let one bring all that `f` asks for, which is needed next."""
+        n_passes = self.n_passes
+        self.rows.prefetch(f)
+        self.n_passes = n_passes
+
+    def vector(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i z_i, shape (d,) or (d, k)."""
+        self.n_passes += 1
+        a = self.rows.combine(v)
+        if np.linalg.norm(a) <= ROUNDINGS * self._eps_of_mean * float(np.abs(v).sum()):
+            a[:] = 0.0
+        return a
+
+    def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
+        """Return the inner products of a vector with others."""
+        return np.array([vector.ravel() @ other.ravel() for other in others])
+
+    def combination(self, vectors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Return the combination, shape (d,) or (d, k)."""
+        w = weights[0] * vectors[0]
+        for weight, vector in zip(weights[1:], vectors[1:], strict=True):
+            if weight:
+                w += weight * vector
+        return w
+
+    def scores(self, w: NDArray) -> NDArray:
+        """Return <w, z_i> of every row."""
+        self.n_passes += 1
+        return self.rows.scores(w)
+
+    # ------------------------------------------------------------------ of a fit
+
+    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Hyperplane:
+        """Return coefficients and intercept."""
+        coef = normal / rho
+        return LinearHyperplane(coef, plain(t / rho - coef.T @ self._mean))
+
+    def start_rows(self) -> Any:
+        """Return the rows."""
+        return self.X
+
+    def reweighted(self, weights: NDArray) -> LinearSpace:
+        """Return the same rows with other weights."""
+        return LinearSpace(self._given, weights)
+
+    def sampled(self, chosen: NDArray) -> LinearSpace:
+        """Return some of the rows."""
+        few = take_rows(self.X, chosen)
+        if few is self.X:
+            return self
+        part = LinearSpace(few, None if self.weights is None else self.weights[chosen])
+        part.has_equal_lengths = self.has_equal_lengths
+        return part
+
+    # ------------------------------------------------------------------ of a regression
+
+    def mean_square(self) -> float:
+        """Return the weighted mean of |z_i|^2, 0 where it is rounding."""
+        square = float(self.rows.mean_squared_norm())
+        offset = 0.0 if self.rows.offset is None else float(np.linalg.norm(self.rows.offset))
+        rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * offset
+        return square if square > rounding**2 else 0.0
+
+    def fits(self, active: NDArray) -> bool:
+        """Whether there are no more active rows than coefficients, the intercept among them."""
+        return int(np.count_nonzero(active)) <= self.rows.n_features + 1
+
+    def newton_direction(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
+        """Return x with (I + stiffness sum_A s_i (z_i - m)(z_i - m)') x = g, about.
+
+        m is the weighted mean of the active rows A. By their second moments, or by conjugate
+        gradients where there are many features. Where very many rows are active, an even sample of
+        them stands for all: any positive definite matrix gives a direction of descent, and the
+        certificate does not depend on it.
+        """
+        d = self.rows.n_features
+        if d > DIRECT_UP_TO:
+            return self._by_conjugate_gradients(g, active, stiffness)
+        index = np.flatnonzero(active)
+        step = max(1, index.size // max(MIN_ROWS, ROWS_PER_FEATURE * d))
+        if step > 1:
+            active = np.zeros_like(active)
+            active[index[::step]] = True
+            stiffness *= step
+        self.n_passes += 1
+        moments = self.rows.moments(active, center=np.zeros(d))
+        if moments.weight <= 0 or moments.second is None:
+            return g.copy()
+        H = moments.second - np.outer(moments.sum, moments.sum / moments.weight)
+        H *= stiffness
+        H.flat[:: d + 1] += 1.0
+        return solve_definite(H, g, self.dtype)
+
+    def _by_conjugate_gradients(self, g: NDArray, active: NDArray, stiffness: float) -> NDArray:
+        s = active.astype(np.float64) if self.weights is None else active * self.weights
+        total = s.sum()
+        if total <= 0:
+            return g.copy()
+
+        def product(x: NDArray) -> NDArray:
+            f = self.scores(x)
+            return x + stiffness * self.vector(s * (f - s @ f / total))
+
+        H: Any = LinearOperator((g.size, g.size), matvec=product, dtype=np.float64)
+        return cg(H, g, rtol=CG_TOL, maxiter=CG_STEPS)[0]
+
+
+@dataclass(frozen=True)
+class FeatureHyperplane(Hyperplane):
+    """A linear function of features."""
+
+    feature_map: Any
+    linear: LinearHyperplane
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return z(x)'coef + intercept, tile by tile."""
+        f = mapped_scores(self.feature_map, X, self.linear.coef)
+        return f + f.dtype.type(self.linear.intercept)
+
+
+class LandmarkSpace(LinearSpace):
+    """Rows under a fitted feature map, whose features are held.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        The map.
+    features : ndarray of shape (n, D)
+        Features of the rows.
+    weights : ndarray of shape (n,), optional
+        Their weights.
+    """
+
+    def __init__(self, feature_map: Any, features: Any, weights: Any = None):
+        super().__init__(features, weights)
+        self.feature_map = feature_map
+        kernel = feature_map.kernel
+        self.has_equal_lengths = isinstance(kernel, str) and kernel in EQUAL_LENGTHS
+
+    def reweighted(self, weights: NDArray) -> LandmarkSpace:
+        """Return the same rows with other weights."""
+        return LandmarkSpace(self.feature_map, self._given, weights)
+
+    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Any:
+        """Return the map with coefficients and intercept."""
+        return FeatureHyperplane(self.feature_map, super().hyperplane(normal, rho, t))  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""More than two clusters at once: the parameters of an estimator, and its fit."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base.validation import check_count, check_number
+from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.start_search import SAMPLE
+from volmar.margin.engine.starts import k_way_start, principal_scores
+from volmar.margin.feature_space.space import FeatureSpace
+from volmar.margin.multiway.descent import maximise_margins
+from volmar.margin.multiway.nearest_mean import balanced_weights
+
+__all__ = ["check_joint", "cluster_jointly", "joint_start"]
+
+# Minimum size of a cluster, as a share of the smallest of the start. On speech, waves, letters and
+# 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
+# either did, too, or broke small groups up.
+MIN_SIZE = 0.5
+# Runs of k-means.
+N_INIT = 10
+# Parameters of two clusters that the joint problem has no place for, and what to do instead.
+TWO_ONLY = {
+    "threshold": ("adaptive", "Use threshold='adaptive'"),
+    "mode": ("default", "The papers' loops are for two: use mode='default'"),
+    "balance": (None, "Leave it out; min_cluster_size limits the sizes"),
+    "balance_unit": ("margin", "Use balance_unit='margin'"),
+}
+
+
+def check_joint(model: Any) -> None:
+    """Refuse parameters of an estimator that have no meaning for its clusters at once."""
+    k = model.n_clusters
+    for name, (only, remedy) in TWO_ONLY.items():
+        value = getattr(model, name)
+        if value != only:
+            raise ValueError(
+                f"{name}={value!r} has no meaning for n_clusters={k} at once. {remedy}, or use "
+                "multiway='recursive'."
+            )
+    if isinstance(model.init, str) and model.init == "random":
+        raise ValueError(
+            "init='random' is for two clusters: the objective does not compare starts of "
+            f"n_clusters={k}. Use 'k-means', labels, or multiway='recursive'."
+        )
+    size = model.min_cluster_size
+    if isinstance(size, Integral):
+        check_count("min_cluster_size", size)
+    elif size is not None:
+        check_number("min_cluster_size", size, low=0.0, high=1.0 / k, open_low=True)
+    if model.C < 1.0:
+        raise ValueError(
+            f"C={model.C:g} is too small: below 1 the margin grows without limit. Raise C."
+        )
+
+
+def joint_start(
+    space: FeatureSpace, weights: Any, k: int, seed: int, n_init: int | None
+) -> NDArray:
+    """Return the labels of k-means, or of k-means on principal components of a kernel matrix."""
+    rows = space.start_rows()
+    if rows is None:
+        rows = principal_scores(space, k, np.random.default_rng(seed))
+    return k_way_start(rows, k, weights, seed, n_init=n_init or N_INIT, most_rows=SAMPLE)
+
+
+def cluster_jointly(
+    space: FeatureSpace,
+    weights: NDArray | None,
+    labels: NDArray,
+    k: int,
+    min_cluster_size: float | None,
+    *,
+    C: float,
+    **settings: Any,
+) -> MarginResult:
+    """Return k clusters by `maximise_margins`, from labels whose clusters get the same weight.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+        The rows.
+    weights : ndarray of shape (n,) or None
+        Their weights.
+    labels : ndarray of shape (n,)
+        Labels to start from.
+    k : int
+        Number of clusters.
+    min_cluster_size : int, float or None
+        Minimum number of rows (or weight) of a cluster, or their share; None for half of the
+        smallest cluster of the start.
+    C : float
+        Weight of the hinge.
+    **settings
+        Of `maximise_margins`.
+    """
+    sizes = np.bincount(labels, weights, minlength=k)
+    if sizes.min() <= 0:
+        found = np.count_nonzero(sizes)
+        raise ValueError(
+            f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
+            "has too few different rows. Lower n_clusters."
+        )
+    min_share = _min_share(min_cluster_size, sizes, weights)
+    result = maximise_margins(
+        space.reweighted(balanced_weights(labels, weights, k)),
+        labels,
+        k,
+        C=C,
+        min_share=min_share,
+        size_shares=space.shares,
+        **settings,
+    )
+    if result.normal is None:
+        share = f"at least {min_share:.2g} of the rows in each"
+        raise ValueError(
+            f"no n_clusters={k} clusters with {share} have a margin at C={C:g} "
+            f"({result.status.value}). Lower n_clusters, C or min_cluster_size, or start from "
+            "other labels (init)."
+        )
+    return result
+
+
+def _min_share(size: float | None, sizes: NDArray, weights: NDArray | None) -> float:
+    """Return the minimum share of the rows in a cluster, from the sizes of the start."""
+    total, k = float(sizes.sum()), sizes.size
+    if size is None:
+        return MIN_SIZE * float(sizes.min()) / total
+    if isinstance(size, Integral):
+        if int(size) * k > total:
+            raise ValueError(
+                f"min_cluster_size={size} for each of n_clusters={k} is more than the "
+                f"{total:g} rows (or their weight). Lower one of them."
+            )
+        return int(size) / total
+    # Rows are whole: a third of 100 is 33.
+    return float(size) if weights is not None else max(np.floor(size * total), 1.0) / total

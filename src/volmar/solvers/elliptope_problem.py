@@ -1,0 +1,167 @@
+"""The elliptope saddle problem: values of correlation matrices, and bounds on them.
+
+The problem and its dual are stated in `volmar.solvers.elliptope`, which solves it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.result import Certificate
+
+# Above this size the largest eigenvalue of the certificate is found by Lanczos.
+DENSE_UP_TO = 2000
+# Entries of a sparse Q that are worked on together.
+CHUNK = 50_000
+# A value is known to a share of itself: below it no change of M is told from rounding.
+KNOWN_TO = 1e-6
+
+
+class DualPoint(NamedTuple):
+    """A point of the dual: a in the box, multipliers s of the row sums, y with Diag(y) above G."""
+
+    a: NDArray
+    s: NDArray
+    y: NDArray
+
+
+class ElliptopeProblem:
+    """The saddle problem of `solve_elliptope_saddle`, whose parameters it has."""
+
+    def __init__(
+        self,
+        Q: Any,
+        *,
+        reg: float = 1.0,
+        C: float = 1.0,
+        unit_norm: bool = True,
+        max_row_sum: float | None = None,
+        each_row: bool = False,
+    ):
+        self.n = Q.shape[0]
+        if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
+            raise ValueError(
+                f"C={C:.3g} leaves no point of norm 1 in the box of {self.n} dimensions. Take C "
+                f"of at least 1/sqrt(n) = {1 / np.sqrt(self.n):.3g}."
+            )
+        self.is_sparse = sparse.issparse(Q)
+        self.Q: Any = np.asarray(Q, dtype=np.float64) if not self.is_sparse else None
+        if self.is_sparse:
+            matrix = sparse.csr_matrix(Q)
+            matrix.sum_duplicates()
+            self.Q = matrix
+            self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
+        # On the unit sphere no entry is beyond 1.
+        self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
+        self.max_row_sum = max_row_sum
+        # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
+        self.by_rows = each_row or max_row_sum == 0
+
+    def change(self, a: NDArray) -> float:
+        """Return about what M can change of the value."""
+        return self.reg * float(a @ (abs(self.Q) @ a))
+
+    def weighted(self, V: NDArray) -> Any:
+        """Reg Q o VV', on the pattern of Q."""
+        if not self.is_sparse:
+            return self.reg * (self.Q * (V @ V.T))
+        data = np.empty(self.Q.nnz)
+        for begin in range(0, data.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            left, right = V[self._rows[part]], V[self.Q.indices[part]]
+            data[part] = np.einsum("ij,ij->i", left, right)
+        data *= self.reg * self.Q.data
+        return sparse.csr_matrix((data, self.Q.indices, self.Q.indptr), shape=self.Q.shape)
+
+    def violation(self, V: NDArray) -> float:
+        """How far M is beyond the bound on its row sums."""
+        if self.max_row_sum is None:
+            return 0.0
+        sums = V @ V.sum(axis=0)
+        worst = np.abs(sums).max() if self.by_rows else sums.mean()
+        return max(float(worst) - self.max_row_sum, 0.0)
+
+    def product(self, x: NDArray, a: NDArray, s: NDArray) -> NDArray:
+        """Return G x for columns x."""
+        image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
+        if self.max_row_sum is not None:
+            image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
+        return image
+
+    def dual_point(self, V: NDArray, a: NDArray, s: NDArray) -> DualPoint:
+        """Return y = diag(G VV'), raised by the largest eigenvalue of G - Diag(y), with a and s.
+
+        Where a must have norm 1 it is scaled to it.
+        """
+        if self.unit_norm:
+            a = a / (float(np.linalg.norm(a)) or 1.0)
+        y = np.einsum("ij,ij->i", self.product(V, a, s), V)
+        return DualPoint(a, s, y + max(self._excess(a, s, y), 0.0))
+
+    def bound(self, point: DualPoint) -> float:
+        """Return the dual value; minus infinity for an a outside the box."""
+        a, s, y = point
+        if a.max() > self.C * (1 + 1e-9) or (self.unit_norm and not a.any()):
+            return -np.inf
+        return float(2 * a.sum() - y.sum() - (self.max_row_sum or 0.0) * np.abs(s).sum())
+
+    def certificate(self, V: NDArray, a: NDArray, y: NDArray, s: NDArray) -> Certificate:
+        """Compute value, gap and residuals of M = VV' and a dual point from Q alone."""
+        point = BoxQP(self.n, self.C, unit_norm=self.unit_norm).solve(self.weighted(V))
+        excess = max(self._excess(a, s, y), 0.0)
+        gap = gap_of(point, self.bound(DualPoint(a, s, y + excess)))
+        reference = gap_reference(point.value, self.change(point.a))
+        residuals = {
+            "relative gap": gap / reference,
+            "inner": point.slack / reference,
+            "balance": self.violation(V) / self.n,
+        }
+        return Certificate(point.value, residuals, gap)
+
+    def _excess(self, a: NDArray, s: NDArray, y: NDArray) -> float:
+        """Largest eigenvalue of G - Diag(y)."""
+        n = self.n
+        if n <= DENSE_UP_TO:
+            G = self.product(np.eye(n), a, s)
+            G[np.diag_indices(n)] -= y
+            return largest_eigenvalue(G)
+
+        def product(x: NDArray) -> NDArray:
+            return self.product(x.reshape(n, 1), a, s).ravel() - y * x.ravel()
+
+        slack = LinearOperator((n, n), matvec=product, dtype=np.float64)
+        v0 = np.random.default_rng(0).standard_normal(n)
+        value, vector = eigsh(slack, k=1, which="LA", tol=1e-6, v0=v0, ncv=40, maxiter=500)
+        # There is an eigenvalue within the residual of the value. That it is the largest is what a
+        # random start makes all but sure; a proof would take a factorisation.
+        residual = np.linalg.norm(slack @ vector[:, 0] - value[0] * vector[:, 0])
+        return float(value[0] + residual)
+
+
+def gap_of(point: BoxPoint, bound: float) -> float:
+    """Return the distance of a value to a bound, with what the inner maximum may have missed.
+
+    An M that is a little out of balance may have a value below the bound.
+    """
+    return max(point.value + point.slack - bound, bound - point.value, 0.0)
+
+
+def gap_reference(value: float, change: float) -> float:
+    """Return the scale of the relative gap.
+
+    That is the value, or what M can change of it where that is less (small weights and boxes
+    leave a large constant), but no less than the precision of the value.
+    """
+    return max(min(abs(value), change), KNOWN_TO * abs(value), np.finfo(np.float64).tiny)
+
+
+def largest_eigenvalue(G: NDArray) -> float:
+    """Return the largest eigenvalue of a dense symmetric matrix."""
+    last = len(G) - 1
+    return float(linalg.eigvalsh(G, subset_by_index=(last, last), check_finite=False)[0])

@@ -1,0 +1,234 @@
+"""What discriminative k-means and LDA-KM share: weights, inputs, edges, certificates."""
+
+import inspect
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.scatter import correlated, every_cluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+
+from volmar import _memory
+from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans
+from volmar.baselines.lda_kmeans import LDAKMeans
+from volmar.baselines.projected_kmeans import drawn_centres
+from volmar.metrics import clustering_error
+from volmar.solvers import Status
+
+BOTH = [LDAKMeans, DiscriminativeKMeans]
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("n_clusters", [2, 4])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_predict_agrees_with_scores_and_labels(rng, estimator, n_clusters, dtype):
+    X = correlated(rng, 150, 3).astype(dtype)
+    model = estimator(n_clusters, random_state=0).fit(X)
+    scores = model.decision_function(X)
+    assert scores.shape == ((150,) if n_clusters == 2 else (150, n_clusters))
+    chosen = scores > 0 if n_clusters == 2 else scores.argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(X), chosen)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    points = (X - model.mean_) @ model.components_.T
+    distances = ((points[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(distances.argmin(axis=1), model.labels_)
+    assert model.result_.is_stationary(1e-12)
+
+
+@given(seed=st.integers(0, 10_000), estimator=st.sampled_from(BOTH))
+@settings(max_examples=40, deadline=None)
+def test_weight_two_is_a_row_written_twice(seed, estimator):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 3))
+    weights = rng.integers(0, 3, 30)
+    weights[:4] = 1
+    model = estimator(random_state=seed)
+    weighted = model.fit(X, sample_weight=weights).objective_
+    new = rng.standard_normal((10, 3))
+    predicted = model.predict(new)
+    model.fit(np.repeat(X, weights, axis=0))
+    assert weighted == pytest.approx(model.objective_, abs=1e-9)
+    assert clustering_error(predicted, model.predict(new)) == 0.0
+
+
+@given(seed=st.integers(0, 10_000), estimator=st.sampled_from(BOTH))
+@settings(max_examples=25, deadline=None)
+def test_permuted_rows_permute_labels(seed, estimator):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 2))
+    order = rng.permutation(30)
+    model = estimator(random_state=1)
+    labels = model.fit(X).labels_
+    assert clustering_error(model.fit(X[order]).labels_, labels[order]) == 0.0
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("n_clusters", [2, 3])
+def test_dense_and_sparse_agree(rng, estimator, n_clusters):
+    X = np.vstack([rng.normal(0, 1, (40, 5)), rng.normal(3, 1, (40, 5))])
+    X[X < 0.2] = 0.0
+    model = estimator(n_clusters, random_state=0)
+    dense, scores = model.fit(X).labels_, model.decision_function(X)
+    csr = clone(model).fit(sparse.csr_matrix(X))
+    np.testing.assert_array_equal(csr.labels_, dense)
+    np.testing.assert_allclose(csr.decision_function(sparse.csr_matrix(X)), scores, atol=1e-9)
+    np.testing.assert_allclose(model.decision_function(sparse.csr_array(X)), scores, atol=1e-9)
+    np.testing.assert_allclose(csr.decision_function(X), scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float32, 1e4), (np.float64, 1e9)])
+def test_an_offset_does_not_matter(rng, estimator, dtype, offset):
+    X = np.vstack([rng.normal(0, 1, (40, 3)), rng.normal(6, 1, (40, 3))])
+    model = estimator(random_state=0).fit((X + offset).astype(dtype))
+    assert clustering_error(np.repeat([0, 1], 40), model.labels_) == 0.0
+    np.testing.assert_array_equal(model.predict((X + offset).astype(dtype)), model.labels_)
+    assert model.objective_ == pytest.approx(estimator(random_state=0).fit(X).objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_constant_features_say_nothing(rng, estimator):
+    X = correlated(rng, 60, 3)
+    padded = np.insert(X, 1, 0.1, axis=1)
+    for reg in (0.0, 1.0):
+        model = estimator(3, reg=reg, init=every_cluster(rng, 60, 3))
+        labels = model.fit(X).labels_
+        np.testing.assert_array_equal(model.fit(padded).labels_, labels)
+        assert np.all(model.components_[:, 1] == 0)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_more_features_than_rows(rng, estimator):
+    X = rng.standard_normal((20, 50))
+    X[:10] += 2
+    model = estimator(reg=10.0, random_state=0).fit(X)
+    assert clustering_error(np.repeat([0, 1], 10), model.labels_) == 0.0
+    with pytest.raises(ValueError, match=r"reg=0 leaves the covariance of X singular.*Raise reg"):
+        estimator(reg=0.0).fit(X)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_features_that_depend_on_each_other(rng, estimator, dtype):
+    X = rng.standard_normal((60, 3))
+    X = np.column_stack([X, X @ [1.0, 2.0, -1.0]]).astype(dtype)
+    with pytest.raises(ValueError, match="reg=0 leaves the covariance of X singular"):
+        estimator(reg=0.0).fit(X)
+    assert estimator(reg=0.1, random_state=0).fit(X).result_.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_fewer_different_rows_than_clusters(estimator):
+    X = np.repeat([[0.0, 1.0], [2.0, 5.0]], 5, axis=0)
+    with pytest.warns(ConvergenceWarning, match="only 2 of n_clusters=3 clusters were found"):
+        model = estimator(3, random_state=0).fit(X)
+    assert model.result_.status is Status.DEGENERATE
+    assert clustering_error(np.repeat([0, 1], 5), model.labels_) == 0.0
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    with pytest.raises(ValueError, match=r"all rows of X .* are equal.*Use n_clusters=1"):
+        estimator().fit(np.full((6, 2), 0.1))
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_no_row_goes_to_a_cluster_without_weight(rng, estimator):
+    X = rng.standard_normal((8, 2))
+    weights = np.array([1.0, 1, 1, 1, 0, 0, 0, 0])
+    init = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    with pytest.warns(ConvergenceWarning, match="Lower n_clusters"):
+        model = estimator(init=init).fit(X, sample_weight=weights)
+    assert np.unique(model.predict(np.vstack([X, X * 100]))).size == 1
+    assert np.isfinite(model.result_.history).all()
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_one_cluster(rng, estimator):
+    model = estimator(1).fit(rng.standard_normal((5, 2)))
+    np.testing.assert_array_equal(model.labels_, np.zeros(5))
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_start_from_labels_runs_once(rng, estimator):
+    X = rng.standard_normal((40, 2))
+    X[:20] += 5
+    start = np.where(X[:, 0] > 2.5, "a", "b")
+    model = estimator(init=start, random_state=0).fit(X)
+    assert model.labels_[0] == 0  # "a" sorts first
+    assert clustering_error(np.repeat([0, 1], 20), model.labels_) == 0.0
+
+
+def test_drawn_centres_are_different_rows(rng):
+    X = np.repeat(rng.standard_normal((4, 2)), [1, 50, 3, 2], axis=0)
+    for seed in range(20):
+        assert len(np.unique(drawn_centres(X, 4, np.ones(56), seed), axis=0)) == 4
+        assert len(drawn_centres(X, 6, np.ones(56), seed)) == 4
+    weights = np.zeros(56)
+    weights[[3, 55]] = 1.0
+    drawn = drawn_centres(X, 2, weights, 0)
+    assert {tuple(row) for row in drawn} == {tuple(X[3]), tuple(X[55])}
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"reg": -1.0}, ValueError, "reg must be at least 0, got -1"),
+        ({"reg": "auto"}, TypeError, "reg must be a number, got 'auto'"),
+        ({"n_init": 0}, ValueError, "n_init must be at least 1, got 0"),
+        ({"max_iter": 1.5}, TypeError, "max_iter must be an integer"),
+        ({"init": "pca"}, ValueError, "init must be one of 'k-means"),
+        ({"init": [0, 1]}, ValueError, "init must hold one label a row"),
+        ({"init": np.zeros(20)}, ValueError, "init must hold n_clusters=2 different labels"),
+        ({"n_clusters": 40}, ValueError, "n_clusters=40 is more than the number of rows"),
+    ],
+)
+def test_bad_parameters(rng, estimator, parameters, error, message):
+    with pytest.raises(error, match=message):
+        estimator(**parameters).fit(rng.standard_normal((20, 3)))
+
+
+def test_bad_tolerance(rng):
+    with pytest.raises(ValueError, match="tol must be at least 0 and at most 1, got 2"):
+        LDAKMeans(tol=2.0).fit(rng.standard_normal((20, 3)))
+
+
+def test_memory_is_checked_first(monkeypatch, rng):
+    monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"whitened copy of 100 rows.*TruncatedSVD"):
+        DiscriminativeKMeans().fit(sparse.csr_array(rng.standard_normal((100, 2))))
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_scikit_learn_checks(estimator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # checks fit on noise and constants
+        results = check_estimator(estimator(random_state=0), on_skip=None, on_fail=None)
+    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] == "failed"}
+    assert not failed
+    skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
+    assert skipped <= {"check_array_api_input"}
+    assert Counter(r["status"] for r in results)["passed"] >= 40
+    parameters = list(inspect.signature(estimator).parameters.values())
+    assert parameters[0].name == "n_clusters"
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[1:])
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_problem_recomputes_the_certificate(kind, rng):
+    X = rng.standard_normal((90, 4)) + 5.0 * np.repeat(np.eye(4)[:3], 30, axis=0)
+    weights = rng.integers(1, 4, 90).astype(float)
+    model = kind(3, random_state=0).fit(X, sample_weight=weights)
+    problem = model._problem(X, weights)
+    again = model.result_.check(problem)
+    assert again.objective == pytest.approx(model.objective_, rel=1e-12)
+    assert again.is_stationary(0.0)
+    assert not again.is_certified(1.0)
+    worse = replace(model.result_, labels=np.roll(model.labels_, 7)).check(problem)
+    assert worse.objective > again.objective
+    assert not worse.is_stationary(0.01)

@@ -1,0 +1,91 @@
+"""Densities on a grid: valleys, bins, smoothing."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers.samples import has_one_hump
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from volmar.evidence.modes import densities, humps
+from volmar.evidence.modes.densities import GRID
+from volmar.evidence.modes.valleys_at import grid_shares, valleys_at
+
+# ---------------------------------------------------------------------- filling the valleys
+
+
+SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
+
+
+@given(SMALL)
+@settings(max_examples=60, deadline=None)
+def test_fill_is_the_least_mass_that_leaves_one_hump(values):
+    """All functions with one hump above a few integers; a best one has integers too."""
+    candidates = itertools.product(*[range(value, max(values) + 1) for value in values])
+    least = min(sum(one) for one in candidates if has_one_hump(one)) - sum(values)
+    assert densities.fill(np.array([values, values[::-1]], dtype=float)) == pytest.approx(least)
+
+
+def test_fill_of_a_valley_by_hand():
+    # Up to the lower of the two peaks, 2, on either side of the valley.
+    assert densities.fill(np.array([[0, 3, 1, 0, 2, 0.0]]))[0] == 1 + 2
+    assert densities.fill(np.array([[0, 1, 3, 3, 2.0]]))[0] == 0
+
+
+def test_the_deepest_valley_is_in_the_middle_of_the_gap():
+    side = np.linspace(-1, 1, 60)
+    x = np.concatenate([side, 20 + side])
+    assert humps.deepest_valley(x) == pytest.approx(10, abs=0.5)
+    assert humps.deepest_valley(-3 * x + 5) == pytest.approx(-25, abs=1.5)
+    assert humps.deepest_valley(x.astype(np.float32)) == pytest.approx(10, abs=0.5)
+
+
+def test_a_valley_with_a_flat_bottom_is_cut_in_its_middle():
+    x = np.repeat([0.0, 10.0], [30_000, 10_000]) + np.linspace(-0.05, 0.05, 40_000)
+    assert humps.deepest_valley(x) == pytest.approx(5.0, abs=0.2)
+
+
+def test_without_a_valley_the_mean_is_taken():
+    x = norm.ppf((np.arange(200) + 0.5) / 200) + 3
+    assert humps.deepest_valley(x) == pytest.approx(x.mean())
+    assert humps.deepest_valley(np.full(50, 2.5)) == 2.5
+
+
+# ---------------------------------------------------------------------- the grid
+
+
+@given(st.lists(st.floats(0, GRID - 1), min_size=1, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_bins_keep_the_mass_and_the_mean(u):
+    u = np.array([u, u[::-1]])
+    shares = grid_shares(u, np.ones(u.shape))
+    assert shares.shape == (2, GRID)
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(shares @ np.arange(GRID), u.mean(axis=1), atol=1e-9)
+    # Nothing travels further than a step.
+    np.testing.assert_array_less(shares @ np.arange(GRID) ** 2, (u**2).mean(axis=1) + 0.2501)
+
+
+@pytest.mark.parametrize("width", [28.5, 16.6, 3.3])
+def test_smoothing_is_the_convolution_with_a_gaussian(width):
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(GRID, 0.1), size=3)
+    distances = np.subtract.outer(np.arange(GRID), np.arange(GRID))
+    direct = shares @ norm.pdf(distances, scale=width)
+    np.testing.assert_allclose(densities.smoothed(shares, width), direct, atol=1e-7)
+
+
+def test_far_points_are_left_out():
+    x = np.random.default_rng(0).normal(size=200)
+    x = np.sort(np.concatenate([x, x + 6]))
+    cuts = np.array([3.0])
+    near = valleys_at(x[None, :], cuts)
+    far = valleys_at(np.sort(np.append(x, [1e6, -1e9]))[None, :], cuts)
+    assert far.mass == pytest.approx(near.mass, rel=0.05)
+    assert far.depth == pytest.approx(near.depth, rel=0.02)
+    assert near.depth > 0.7
+    flat = valleys_at(np.sort(np.append(np.zeros(190), [-1.0, 1.0]))[None, :], cuts)
+    assert flat.mass == flat.depth == 0

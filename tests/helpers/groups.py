@@ -1,0 +1,43 @@
+"""Rows in groups, and their test."""
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from volmar.evidence import LINEAR, held_out_test
+
+
+def blobs(n=240, distance=6.0, share=0.5, d=4, seed=0):
+    """Normal rows; a share of them is moved along the second feature."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[: round(share * n), 1] += distance
+    return X
+
+
+def groups(n=400, distance=6.0, share=0.5, d=4, seed=0):
+    """Normal rows; the first share of them is moved along the second feature."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[: round(share * n), 1] += distance
+    return X
+
+
+def ring(n=400, seed=0, noise=0.1):
+    rng = np.random.default_rng(seed)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    return np.column_stack([np.cos(angle), np.sin(angle)]) + noise * rng.normal(size=(n, 2))
+
+
+def outcome(X, candidates=LINEAR, seed=0, **options):
+    options = {"level": 0.05, **options}
+    return held_out_test(X, candidates, rng=np.random.default_rng(seed), **options)
+
+
+def kmeans(k=2, seed=0):
+    return KMeans(k, n_init=2, random_state=seed)
+
+
+def two(n=300, distance=7.0, seed=0):
+    """Two groups along the first of three columns."""
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    y = (np.arange(n) % 2).astype(np.int64)
+    X[:, 0] += distance * y
+    return X, y
