@@ -9,24 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from helpers.cli import invoke
 from scipy import sparse
-from typer.testing import CliRunner
 
 import volmar
 from volmar.cli import console
-from volmar.cli.app import app
-from volmar.cli.demo import SEMI_DEFINITE
+from volmar.cli.demo import SEMI_DEFINITE, write_page
 from volmar.plots import ClusterDisplay
-from volmar.report import Section, Table, write_page
 from volmar.table_clusterer import clusterer_names
 
 
-@pytest.fixture
-def invoke():
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-
-
-def test_demo_writes_labels_picture_and_report(invoke, tmp_path):
+def test_demo_writes_labels_picture_and_report(tmp_path):
     result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "60")
     assert result.exit_code == 0
     assert "error %" in result.output
@@ -46,7 +39,7 @@ def test_demo_writes_labels_picture_and_report(invoke, tmp_path):
         assert method in page
 
 
-def test_demo_refuses_what_it_cannot_do(invoke, tmp_path):
+def test_demo_refuses_what_it_cannot_do(tmp_path):
     assert invoke("demo", "--n-samples", "3").exit_code == 2
     blocked = tmp_path / "file"
     blocked.write_text("")
@@ -55,7 +48,7 @@ def test_demo_refuses_what_it_cannot_do(invoke, tmp_path):
     assert re.search(r"is a\W+file", result.output)
 
 
-def test_demo_ends_with_a_line_where_it_cannot_write(invoke, tmp_path):
+def test_demo_ends_with_a_line_where_it_cannot_write(tmp_path):
     assert invoke("demo", "--seed", "-1").exit_code == 2
     (tmp_path / "demo" / "labels.csv").mkdir(parents=True)
     result = invoke("demo", "--out", str(tmp_path / "demo"), "--n-samples", "40")
@@ -63,7 +56,7 @@ def test_demo_ends_with_a_line_where_it_cannot_write(invoke, tmp_path):
     assert result.output.splitlines()[-1].startswith("volmar demo: ")
 
 
-def test_version_and_help(invoke):
+def test_version_and_help():
     assert invoke("--version").output.strip() == f"volmar {volmar.__version__}"
     assert "demo" in invoke("--help").output
 
@@ -142,19 +135,12 @@ def test_many_clusters_never_share_colour_and_shape():
 
 
 def test_page_escapes_what_it_is_given(tmp_path):
-    page = write_page(
-        tmp_path / "page.html",
-        "<b>title</b>",
-        [
-            Section(
-                "A & B",
-                "x < y",
-                Table(("name", "value"), (("<script>", 1.5),), frozenset({"value"})),
-            )
-        ],
-    ).read_text()
+    path = tmp_path / "page.html"
+    table = {"header": ("name", "error %"), "rows": [("<script>", 1.5)]}
+    write_page(path, {"heading": "<b>A</b> & B", "text": "x < y", "table": table})
+    page = path.read_text()
     assert "<script>" not in page
-    assert "&lt;b&gt;title&lt;/b&gt;" in page
+    assert "&lt;b&gt;A&lt;/b&gt; &amp; B" in page
     assert '<td class="number">1.5</td>' in page
 
 

@@ -5,18 +5,19 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.cli import invoke
 from sklearn.metrics import adjusted_rand_score, silhouette_score
-from typer.testing import CliRunner
 
 from volmar import MSPC
-from volmar.cli import compare, match_labels, rows
-from volmar.cli.app import app
-from volmar.cli.compare import Comparison, compare_file, compare_methods
+from volmar.cli import compare, rows
+from volmar.cli.compare import compare_file
 from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.models import save_model
+from volmar.table_clusterer import compare_methods, comparison
 from volmar.tables import Preparation, TableError, read_folder, read_table, sample_rows
 from volmar.tables.folder import computed
+from volmar.tables.match_labels import _alike
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +50,6 @@ def split(frame, folder, kind="parquet"):
 @pytest.fixture(params=["csv", "parquet"])
 def folder(request, groups, tmp_path):
     return split(groups[0], tmp_path / "parts", request.param)
-
-
-@pytest.fixture
-def invoke():
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(app, [str(one) for one in arguments])
 
 
 class TestSample:
@@ -101,7 +96,7 @@ class TestCsvTypes:
         assert frame["t"].tolist() == ["1", "2", "x", "y"]
         assert frame["e"].isna().all()
 
-    def test_a_word_far_down_is_a_missing_value(self, invoke, tmp_path, rng):
+    def test_a_word_far_down_is_a_missing_value(self, tmp_path, rng):
         values = [f"{x:.3f},{y:.3f}" for x, y in rng.normal(size=(1500, 2))]
         values[1300] = "1.5,word"
         (tmp_path / "1.csv").write_text("n,m\n" + "\n".join(values) + "\n")
@@ -158,7 +153,7 @@ class TestPredict:
         return tmp_path / "m.volmar"
 
     @pytest.mark.parametrize("out", ["l.csv", "l.parquet"])
-    def test_is_that_of_one_file(self, invoke, folder, groups, model, tmp_path, out):
+    def test_is_that_of_one_file(self, folder, groups, model, tmp_path, out):
         groups[0].to_csv(tmp_path / "all.csv", index=False)
         for source, path in ((tmp_path / "all.csv", "one.csv"), (folder, out)):
             result = invoke("predict", model, source, "-o", tmp_path / path)
@@ -169,7 +164,7 @@ class TestPredict:
         assert got["label"].tolist() == want["label"].tolist()
         np.testing.assert_allclose(got["score"], want["score"], rtol=1e-9)
 
-    def test_of_a_model_without_preparation(self, invoke, groups, tmp_path):
+    def test_of_a_model_without_preparation(self, groups, tmp_path):
         frame = groups[0].drop(columns="who")
         frame["constant"] = 1.0  # a column that a preparation would leave out
         fitted = MSPC(3, random_state=0).fit(frame.to_numpy())
@@ -181,7 +176,7 @@ class TestPredict:
         assert back["row"].tolist() == list(range(600))
         assert back["label"].tolist() == fitted.labels_.tolist()
 
-    def test_refusals(self, invoke, folder, model, tmp_path):
+    def test_refusals(self, folder, model, tmp_path):
         result = invoke("predict", model, folder, "-o", tmp_path / "l.xlsx")
         assert result.exit_code == 2
         assert ".parquet" in result.stderr
@@ -193,7 +188,7 @@ class TestPredict:
         assert not (tmp_path / "l.csv").exists()
 
     @pytest.mark.parametrize("kind", ["csv", "parquet"])
-    def test_of_what_cluster_saves(self, invoke, groups, tmp_path, kind):
+    def test_of_what_cluster_saves(self, groups, tmp_path, kind):
         """Text, booleans and missing values, from a folder to a model and back to the folder."""
         frame, y = groups
         frame = frame.assign(flag=y == 1, city=np.array(["Rome", "Oslo"])[np.arange(600) % 2])
@@ -322,7 +317,7 @@ class TestCompare:
             id_column="who",
             out=tmp_path / "c.pq",
         )
-        assert (found.n_rows, found.n_all) == (300, 600)
+        assert found.n_rows == 300
         assert "300 of 600 rows" in capsys.readouterr().out
         back = read_table(tmp_path / "c.pq").data
         assert list(back.columns) == ["who", "KMeans", "CPMMC"]
@@ -331,24 +326,23 @@ class TestCompare:
 
     def test_superlinear_methods_are_fitted_to_a_sample(self, groups, monkeypatch, capsys):
         X, y = groups[0][["a", "b", "c"]].to_numpy(), groups[1]
-        monkeypatch.setitem(compare.MOST_FITTED, "SoftLabelMVC", 200)
-        monkeypatch.setattr(compare, "_PIECE", 250)
-        found = Comparison("groups", *X.shape, n_clusters=3, n_all=600)
-        compare_methods(X, ["KMeans", "SoftLabelMVC"], found)
+        monkeypatch.setitem(comparison.MOST_FITTED, "SoftLabelMVC", 200)
+        monkeypatch.setattr(comparison, "_PIECE", 250)
+        found = compare_methods(X, ["KMeans", "SoftLabelMVC"], n_clusters=3)
         kmeans, soft = found.runs
         assert (kmeans.n_fitted, soft.n_fitted) == (600, 200)
         assert soft.labels.shape == (600,)
         assert adjusted_rand_score(y, soft.labels) > 0.95
-        compare.print_comparison(found)
+        compare.print_comparison(found, "groups", 600)
         printed = " ".join(capsys.readouterr().out.split())
         assert "SoftLabelMVC *" in printed
         assert "* fitted to a sample, others predicted: SoftLabelMVC 200 rows." in printed
-        assert json.loads(found.as_json())["methods"]["SoftLabelMVC"]["rows fitted"] == 200
+        assert found.summary()["methods"]["SoftLabelMVC"]["rows fitted"] == 200
 
     def test_every_superlinear_method_predicts(self):
         import volmar
 
-        for name in compare.MOST_FITTED:
+        for name in comparison.MOST_FITTED:
             assert hasattr(getattr(volmar, name), "predict")
 
     def test_the_clusters_of_auto_are_shown(self, tmp_path, rng):
@@ -363,7 +357,7 @@ class TestCompare:
         (run,) = [run for run in found.runs if run.method == "MSPC"]
         assert adjusted_rand_score(run.labels, own.labels_) == 1.0
 
-    def test_kinds_of_columns(self, invoke, folder, tmp_path, groups):
+    def test_kinds_of_columns(self, folder, tmp_path, groups):
         pd.DataFrame({"label": groups[1]}).to_csv(tmp_path / "labels.csv", index=False)
         for arguments in (
             ["compare", folder, "-m", "KMeans", "-k", 3],
@@ -383,6 +377,6 @@ class TestCompare:
 
 
 def test_ids_of_either_kind_match():
-    known, wanted = match_labels._alike(np.array([3.0, 4.0]), np.array([4, 3]))
+    known, wanted = _alike(np.array([3.0, 4.0]), np.array([4, 3]))
     assert known.tolist() == ["3", "4"]
     assert wanted.tolist() == ["4", "3"]

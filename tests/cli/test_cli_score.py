@@ -13,13 +13,22 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, silhouette_score
 
-from volmar.cli import compare, label_lines, score
-from volmar.cli.compare import Comparison, compare_file, compare_methods
+from volmar.cli import score
+from volmar.cli.compare import compare_file
 from volmar.cli.console import UsageError
-from volmar.cli.score import agreement_scores, label_free_scores, match_labels, score_file
+from volmar.cli.score import score_file
 from volmar.datasets import make_blobs
 from volmar.diagnostics import label_test
-from volmar.metrics import msp_score, separation_score
+from volmar.metrics import (
+    agreement_scores,
+    label_free_scores,
+    msp_score,
+    scores,
+    separation_score,
+)
+from volmar.report.drivers import sampled
+from volmar.table_clusterer import compare_methods, comparison
+from volmar.tables import TableError, match_labels
 
 tables = pytest.importorskip("volmar.tables")
 FREE = [
@@ -95,7 +104,7 @@ def test_scores_of_sparse_rows_are_those_of_dense_ones(blobs):
 
 def test_large_tables_are_sampled_and_the_seed_draws(blobs, monkeypatch):
     X, y = blobs
-    monkeypatch.setattr(score, "MOST_SAMPLED", 40)
+    monkeypatch.setattr(scores, "MOST_SAMPLED", 40)
     one, same, other = (label_free_scores(X, y, seed=seed) for seed in (0, 0, 1))
     assert one == same
     assert values(one)["silhouette"] != values(other)["silhouette"]
@@ -105,15 +114,15 @@ def test_large_tables_are_sampled_and_the_seed_draws(blobs, monkeypatch):
 
 def test_scores_that_cannot_be_computed_say_why(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 2))
-    monkeypatch.setattr(score, "MOST_COMPARED", 2)
-    monkeypatch.setattr(score, "MOST_SAMPLED", 10)
+    monkeypatch.setattr(scores, "MOST_COMPARED", 2)
+    monkeypatch.setattr(scores, "MOST_SAMPLED", 10)
     rare = np.zeros(60, dtype=int)
-    rare[int(np.setdiff1d(np.arange(60), score.drawn(60, 10, 0))[0])] = 1
+    rare[int(np.setdiff1d(np.arange(60), sampled(60, 10, 0))[0])] = 1
     assert label_free_scores(X, rare)[2].meaning == "left out: a sample of 10 rows has 1 clusters"
     found = label_free_scores(X, np.arange(60) % 3)
     assert found[0].value is None
     assert "3 clusters make too many pairs" in found[0].meaning
-    assert score.shown(found[0].value) == "-"
+    assert score.score_text(found[0].value) == "-"
 
 
 def test_agreement_with_the_truth(blobs):
@@ -133,22 +142,22 @@ def test_agreement_with_the_truth(blobs):
 def test_labels_follow_ids_and_else_the_order():
     frame = pd.DataFrame({"row": [2, 0, 1, 9], "label": ["c", "a", "b", "z"], "score": 0.5})
     notes = []
-    found = match_labels("--labels", "l.csv", frame, prepared([0, 1, 2]), notes)
+    found = match_labels(frame, prepared([0, 1, 2]), name="--labels l.csv", notes=notes)
     assert found.tolist() == ["a", "b", "c"]
     assert notes == ["--labels l.csv has labels of 1 rows that are not scored"]
     # Ids that were read as numbers with a point, because one was missing in the other table.
     as_float = pd.DataFrame({"name": [2.0, 0.0, 1.0], "k": [5, 6, 7]})
     rows = prepared([0, 1, 2], id_name="name")
-    assert match_labels("", "", as_float, rows, []).tolist() == ["6", "7", "5"]
+    assert match_labels(as_float, rows).tolist() == ["6", "7", "5"]
     # No ids: by order, of all rows or of those that were kept.
     kept = prepared([0, 2], [True, False, True])
     for given in ([4, 5, 6], [4, 6]):
         frame = pd.DataFrame({"anything": given})
-        assert match_labels("", "", frame, kept, []).tolist() == ["4", "6"]
-    assert match_labels("", "", np.array([[4], [6]]), kept, []).tolist() == ["4", "6"]
+        assert match_labels(frame, kept).tolist() == ["4", "6"]
+    assert match_labels(np.array([[4], [6]]), kept).tolist() == ["4", "6"]
     # The name of the ids may be that of a column of the labels.
     named = pd.DataFrame({"id": [1, 0], "label": [8, 9], "score": 0.0})
-    assert match_labels("", "", named, prepared([0, 1], id_name="label"), []).tolist() == [
+    assert match_labels(named, prepared([0, 1], id_name="label")).tolist() == [
         "9",
         "8",
     ]
@@ -165,8 +174,8 @@ def test_labels_follow_ids_and_else_the_order():
     ],
 )
 def test_labels_that_do_not_fit_are_refused(frame, message):
-    with pytest.raises(UsageError, match=message):
-        match_labels("--labels", "dir/l.csv", pd.DataFrame(frame), prepared([0, 1, 2]), [])
+    with pytest.raises(TableError, match=message):
+        match_labels(pd.DataFrame(frame), prepared([0, 1, 2]), name="--labels l.csv")
 
 
 # ---------------------------------------------------------------------- volmar score
@@ -255,8 +264,8 @@ def test_labels_that_cannot_be_tested_leave_a_note(too_many, capsys):
 
 def test_few_of_many_separated_pairs_are_printed(capsys, monkeypatch):
     result = label_test(*make_blobs(300, centers=3, random_state=0), random_state=0)
-    monkeypatch.setattr(label_lines, "MOST_PRINTED", 1)
-    label_lines.print_label_test(Console(width=80), result)
+    monkeypatch.setattr(score, "MOST_PRINTED", 1)
+    score.print_label_test(Console(width=80), result)
     printed = capsys.readouterr().out
     assert "... and 1 more pairs are separated (--json has all)." in printed
 
@@ -299,8 +308,7 @@ def test_a_folder_of_labels_is_refused(table):
 
 def test_compare_fits_scores_and_collects(blobs):
     X, _ = blobs
-    found = Comparison("blobs", *X.shape, n_clusters=3)
-    compare_methods(X, ["MSPC", "KMeans"], found, seed=0)
+    found = compare_methods(X, ["MSPC", "KMeans"], n_clusters=3)
     assert [run.method for run in found.runs] == ["MSPC", "KMeans"]
     labels = KMeans(3, n_init=10, random_state=0).fit(X).labels_
     assert adjusted_rand_score(found.runs[1].labels, labels) == 1.0
@@ -314,9 +322,11 @@ def test_compare_fits_scores_and_collects(blobs):
 
 def test_compare_numbers_clusters_as_the_first_method_does():
     first = np.array([0, 0, 1, 1, 2, 2])
-    assert compare._numbered_as(first, np.array([1, 1, 2, 2, 0, 0])).tolist() == first.tolist()
-    assert compare._numbered_as(first, np.array([1, 1, 1, 0, 0, 0])).tolist() == [0] * 3 + [2] * 3
-    many = compare._numbered_as(np.array([1, 0, 0]), np.array([0, 1, 2]))
+    assert comparison._numbered_as(first, np.array([1, 1, 2, 2, 0, 0])).tolist() == first.tolist()
+    assert (
+        comparison._numbered_as(first, np.array([1, 1, 1, 0, 0, 0])).tolist() == [0] * 3 + [2] * 3
+    )
+    many = comparison._numbered_as(np.array([1, 0, 0]), np.array([0, 1, 2]))
     assert many[0] == 1
     assert sorted(many.tolist()) == [0, 1, 2]
 
@@ -335,9 +345,8 @@ def test_compare_leaves_out_what_cannot_be(blobs, monkeypatch):
             raise MemoryError("a matrix needs 9 GiB.")
 
     made = {"LDAKMeans": Warns(), "IterSVR": Large()}
-    monkeypatch.setattr(compare, "make_method", lambda name, *_: made[name])
-    found = Comparison("blobs", *X.shape, n_clusters=2)
-    compare_methods(X, ["LDAKMeans", "IterSVR"], found)
+    monkeypatch.setattr(comparison, "_estimator", lambda name, *_: made[name])
+    found = compare_methods(X, ["LDAKMeans", "IterSVR"], n_clusters=2)
     assert list(found.left_out) == ["IterSVR"]
     assert found.left_out["IterSVR"] == "a matrix needs 9 GiB."
     assert found.warnings == ["LDAKMeans: something odd"]
@@ -347,14 +356,14 @@ def test_compare_leaves_out_what_cannot_be(blobs, monkeypatch):
 def test_compare_file_prints_and_writes(table, capsys):
     out = table / "labels.csv"
     found = compare_file(str(table / "table.csv"), n_clusters="3", id_column="name", out=out)
-    assert [run.method for run in found.runs] == list(compare.DEFAULT_METHODS)
+    assert [run.method for run in found.runs] == list(comparison.DEFAULT_METHODS)
     assert {run.n_clusters for run in found.runs} == {3}
     printed = capsys.readouterr()
     assert "Agreement" in printed.out
     assert max(map(len, printed.out.splitlines())) <= 80
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["name", *compare.DEFAULT_METHODS]
+    assert list(rows[0]) == ["name", *comparison.DEFAULT_METHODS]
     assert [row["name"] for row in rows] == [f"row-{i}" for i in range(120)]
     assert [int(row["CPMMC"]) for row in rows] == found.runs[1].labels.tolist()
     with pytest.raises(UsageError, match="exists already"):
@@ -409,14 +418,14 @@ def test_compare_file_refuses_in_a_line(table):
 
 
 def test_compare_stopped_keeps_what_is_complete(table, monkeypatch, capsys):
-    ended = compare._run
+    ended = comparison._run
 
     def stop_at_the_second(X, name, *rest):
         if name == "CPMMC":
             raise KeyboardInterrupt
         return ended(X, name, *rest)
 
-    monkeypatch.setattr(compare, "_run", stop_at_the_second)
+    monkeypatch.setattr(comparison, "_run", stop_at_the_second)
     out = table / "labels.csv"
     # Printed once, by what catches it: "volmar compare: stopped; complete: MSPC."
     with pytest.raises(KeyboardInterrupt, match=r"^; complete: MSPC$"):

@@ -10,8 +10,9 @@ from helpers.pages import Reader
 
 pytest.importorskip("jinja2")
 
+from volmar.metrics import LabelScore
 from volmar.report.cluster_page import write_report
-from volmar.report.outcome import Evidence, Outcome, Score
+from volmar.report.outcome import Evidence, Outcome
 
 HOSTILE = "<script>alert(1)</script>"
 ENDING = "</script><img src=x onerror=alert(2)>"
@@ -58,7 +59,7 @@ def outcome_of(X, model, labels=None, scores=None, **changes):
         "model": model,
         "n_found": max(np.unique(labels).size, 1),
         "evidence": [Evidence("p-value", 0.004, "There is a gap.")],
-        "quality": [Score("Silhouette", 0.61, "Above 0.5 is clear.")],
+        "quality": [LabelScore("silhouette", 0.61, "higher", "Above 0.5 is clear.")],
         "warnings": [],
         "seconds": {"fit": 0.5},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -181,9 +182,28 @@ def _kinds(given: list[str] | None) -> dict[str, str]:
     return kinds
 
 
-def _listed(given: list[str] | None) -> tuple[str, ...]:
+def _listed(given: list[str] | None) -> list[str]:
     """Return names that were given one by one or with commas."""
-    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
+
+
+def _preparation(
+    columns: list[str] | None,
+    drop: list[str] | None,
+    id_column: str | None,
+    kinds: list[str] | None,
+    scale: Scale,
+    missing: Missing,
+) -> dict[str, Any]:
+    """Return the parameters of the preparation of a table."""
+    return {
+        "columns": _listed(columns) or None,
+        "drop": _listed(drop) or None,
+        "id_column": id_column,
+        "kinds": _kinds(kinds) or None,
+        "scale": scale.value,
+        "missing": missing.value,
+    }
 
 
 @app.command()
@@ -253,41 +273,28 @@ def cluster(
     A folder of Parquet or CSV files is read block by block, and never held as a whole.
     """
     with _clean("cluster", context):
-        from volmar.cli.cluster import Asked, cluster_file
-        from volmar.cli.methods import parse_settings
+        from volmar.cli.cluster import ClusterFiles, cluster_file
+        from volmar.cli.methods import make_method, parse_number, parse_settings
+        from volmar.table_clusterer import TableClusterer
 
-        asked = Asked(
-            source=source,
-            method=method,
-            n_clusters=n_clusters,
-            split_anyway=split_anyway,
+        clusterer = TableClusterer(
+            parse_number(n_clusters, minimum=1),
+            clusterer=make_method(method, 2, seed, parse_settings(settings or [])),
+            **_preparation(columns, drop, id_column, kinds, scale, missing),
             alpha=alpha,
             max_clusters=max_clusters,
-            columns=_listed(columns),
-            drop=_listed(drop),
-            id_column=id_column,
-            kinds=_kinds(kinds),
-            scale=scale.value,
-            missing=missing.value,
-            settings=parse_settings(settings or []),
-            out=out,
-            append=append,
-            report=report,
-            save=save,
-            json=summary,
-            pictures=pictures,
-            force=force,
-            seed=seed,
-            scheduler=scheduler,
-            command=_command(),
+            random_state=seed,
         )
-        cluster_file(asked)
-
-
-def _command() -> str:
-    import shlex
-
-    return shlex.join(["volmar", *sys.argv[1:]])
+        files = ClusterFiles(out, append, report, save, summary, pictures, force)
+        command = shlex.join(["volmar", *sys.argv[1:]])
+        cluster_file(
+            source,
+            clusterer,
+            files,
+            split_anyway=split_anyway,
+            scheduler=scheduler,
+            command=command,
+        )
 
 
 @app.command()
@@ -340,12 +347,7 @@ def score(
             source,
             labels,
             truth=truth,
-            columns=_listed(columns),
-            drop=_listed(drop),
-            id_column=id_column,
-            kinds=_kinds(kinds),
-            scale=scale.value,
-            missing=missing.value,
+            **_preparation(columns, drop, id_column, kinds, scale, missing),
             seed=seed,
             test=test,
             as_json=as_json,
@@ -384,12 +386,7 @@ def compare(
             source,
             _listed(methods),
             n_clusters=n_clusters,
-            columns=_listed(columns),
-            drop=_listed(drop),
-            id_column=id_column,
-            kinds=_kinds(kinds),
-            scale=scale.value,
-            missing=missing.value,
+            **_preparation(columns, drop, id_column, kinds, scale, missing),
             out=out,
             force=force,
             seed=seed,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from volmar.cli.cluster import Asked, Files, fitted, outcome_of, print_found
+from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, print_found
 from volmar.cli.console import Stages, UsageError, say
-from volmar.cli.methods import make_method
 
 if TYPE_CHECKING:
     from volmar.table_clusterer import TableClusterer
@@ -26,7 +26,14 @@ SAMPLE = 20_000
 SAME_SPLIT = 0.05
 
 
-def cluster_blocks(asked: Asked, files: Files) -> None:
+def cluster_blocks(
+    source: str,
+    clusterer: TableClusterer,
+    files: ClusterFiles,
+    split_anyway: bool,
+    scheduler: str | None,
+    command: str,
+) -> None:
     """Decide on a sample, fit to all rows by passes, write labels block by block."""
     from volmar.tables import (
         LoadedTable,
@@ -37,56 +44,56 @@ def cluster_blocks(asked: Asked, files: Files) -> None:
         sample_rows,
     )
 
-    if not is_folder_of_tables(asked.source):
+    if not is_folder_of_tables(source):
         raise UsageError(
-            f"--scheduler takes a folder of Parquet or CSV files, got {asked.source!r}. Leave "
+            f"--scheduler takes a folder of Parquet or CSV files, got {source!r}. Leave "
             "--scheduler out for a single file."
         )
-    if asked.append:
+    if files.append:
         raise UsageError("--append takes a single file, got a folder. Leave it out.")
-    stages = Stages([*asked.planned(), "clustering", "labelling"])
-    with _client(asked.scheduler):
+    stages = Stages([*files.stages(), "clustering", "labelling"])
+    with _client(scheduler):
         with stages.stage("reading") as tell:
-            frame = read_folder(asked.source)
-            preparation = asked.clusterer()._new_preparation()
-            drawn = sample_rows(frame, SAMPLE, random_state=asked.seed, progress=tell)
+            frame = read_folder(source)
+            preparation = clusterer._new_preparation()
+            drawn = sample_rows(frame, SAMPLE, random_state=clusterer._seed(), progress=tell)
         with stages.stage("preparing"):
             rows = prepare_blocks(frame, preparation, sample=drawn)
             n, d = rows.X.shape
             sample = prepare_sample(drawn, preparation, notes=rows.notes)
-            table = LoadedTable(Path(asked.source).name, drawn.frame)
+            table = LoadedTable(Path(source).name, drawn.frame)
         for note in rows.notes:
             say(f"note: {note}")
-        clusterer = fitted(
-            asked,
-            lambda one, progress: one.fit_prepared(
+        fitted(
+            clusterer,
+            lambda progress: clusterer.fit_prepared(
                 sample, preparation, table=table, progress=progress
             ),
             stages,
+            split_anyway,
         )
         if clusterer.n_clusters_ == 2:
-            _fit_all(asked, clusterer, rows.X, sample.X, stages)
+            _fit_all(clusterer, rows.X, sample.X, stages)
         elif clusterer.n_clusters_ > 2:
             say(
                 f"{clusterer.n_clusters_} clusters are found on the sample; the other rows are "
                 "predicted."
             )
         with stages.stage("labelling") as tell:
-            sizes = _labelled(asked, files, clusterer, rows, tell)
+            sizes = _labelled(files, clusterer, rows, tell)
     n_drawn = len(sample.ids)
     if n > n_drawn:
         say(f"The number of clusters was decided on {n_drawn} rows drawn at random.")
-    heading = f"{Path(asked.source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
-    print_found(asked, clusterer, heading, sizes)
-    files.save(clusterer)
-    files.summary(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
-    if asked.report is not None or asked.pictures is not None:
-        outcome = outcome_of(asked, clusterer, stages)
+    heading = f"{Path(source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
+    print_found(source, clusterer, heading, sizes, files)
+    files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
+    if files.is_explained:
+        outcome = outcome_of(source, clusterer, stages, command)
         shown = f"This page shows {n_drawn} of {n} rows, drawn at random."
         outcome = replace(
             outcome,
-            title=f"Clusters of {Path(asked.source).name}",
-            source=Path(asked.source).name,
+            title=f"Clusters of {Path(source).name}",
+            source=Path(source).name,
             n_rows=n,
             notes=[*outcome.notes, shown],
         )
@@ -108,7 +115,7 @@ def _client(address: str | None) -> Iterator[None]:
         yield
 
 
-def _fit_all(asked: Asked, clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> None:
+def _fit_all(clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> None:
     """Fit the split to all rows, and take it where it is the one that was tested."""
     from volmar.distributed import LostBlocksError, report_passes
     from volmar.metrics import clustering_error
@@ -118,7 +125,7 @@ def _fit_all(asked: Asked, clusterer: TableClusterer, X: Any, sample: Any, stage
 
     try:
         with stages.stage("clustering"), report_passes(tell_pass):
-            model = make_method(asked.method, 2, asked.seed, asked.settings).fit(X)
+            model = _in_two(clusterer).fit(X)
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
     is_tested = clusterer.n_clusters == "auto"
@@ -129,8 +136,12 @@ def _fit_all(asked: Asked, clusterer: TableClusterer, X: Any, sample: Any, stage
     clusterer.adopt(model)
 
 
+def _in_two(clusterer: TableClusterer) -> Any:
+    return clone(clusterer.clusterer).set_params(n_clusters=2)
+
+
 def _labelled(
-    asked: Asked, files: Files, clusterer: TableClusterer, rows: Any, tell: Any
+    files: ClusterFiles, clusterer: TableClusterer, rows: Any, tell: Any
 ) -> NDArray[np.int64]:
     """Return the sizes of the clusters, and write the labels as they come, where asked for."""
     import dask
@@ -140,8 +151,8 @@ def _labelled(
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     blocks = list(rows.X.to_delayed().ravel())
     file: Any = nullcontext()
-    if asked.out is not None:
-        file = open_labels(asked.out, rows.id_name, confidence=True, force=asked.force)
+    if files.out is not None:
+        file = open_labels(files.out, rows.id_name, confidence=True, force=files.force)
     with file as write:
         before = 0
         for i, block in enumerate(blocks):
@@ -152,8 +163,8 @@ def _labelled(
                 write(_ids(rows.ids, i, before, len(X)), labels, scores, confidence)
             before += len(labels)
             tell(i + 1, len(blocks))
-    if asked.out is not None:
-        files.done(asked.out)
+    if files.out is not None:
+        files.done(files.out)
     return counts
 
 

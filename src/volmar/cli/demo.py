@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import time
 import warnings
@@ -17,10 +18,12 @@ from rich.table import Table as ScreenTable
 from sklearn.cluster import KMeans
 
 import volmar
+from volmar._files import write_atomically
+from volmar._version import __version__
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.plots import ClusterDisplay
-from volmar.report import Section, Table, write_page
+from volmar.report.environment import page_environment
 from volmar.table_clusterer import clusterer_names
 
 INTRODUCTION = (
@@ -84,22 +87,28 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
 
     _write_labels(out / "labels.csv", sets, fits)
     _draw(out / "clusters.png", sets, fits)
+    shapes = [(name, *X.shape, len(np.unique(y))) for name, X, y in sets]
     write_page(
         out / "report.html",
-        "volmar demo",
-        [
-            Section("Results", INTRODUCTION, Table(header, rows, RIGHT)),
-            Section(
-                "The clusters",
-                "A method of each kind; the table has all of them. "
-                "Rows of more than two features are shown on two principal components. For the "
-                "two gaussians these hide the third feature, +3 in one group and -3 in the other, "
-                "which is what tells them apart. Colours are matched to the classes.",
-                picture=out / "clusters.png",
-                alt="One panel for each data set and method, rows coloured by cluster.",
-            ),
-            *_descriptions(sets, seed),
-        ],
+        {
+            "heading": "Results",
+            "text": INTRODUCTION,
+            "table": {"header": header, "rows": rows},
+        },
+        {
+            "heading": "The clusters",
+            "text": "A method of each kind; the table has all of them. Rows of more than two "
+            "features are shown on two principal components. For the two gaussians these hide "
+            "the third feature, +3 in one group and -3 in the other, which separates them. "
+            "Colours are matched to the classes.",
+            "picture": _data_uri(out / "clusters.png"),
+            "alt": "One panel for each data set and method, rows coloured by cluster.",
+        },
+        {
+            "heading": "The data",
+            "text": f"Generated with seed {seed}, or from scikit-learn.",
+            "table": {"header": ("data", "rows", "features", "classes"), "rows": shapes},
+        },
     )
     for name in ("labels.csv", "clusters.png", "report.html"):
         console.print(f"wrote {out / name}", highlight=False, soft_wrap=True)
@@ -183,10 +192,14 @@ def _draw(path: Path, sets: list, fits: list) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _descriptions(sets: list, seed: int) -> list[Section]:
-    shapes = Table(
-        ("data", "rows", "features", "classes"),
-        tuple((name, X.shape[0], X.shape[1], len(np.unique(y))) for name, X, y in sets),
-        RIGHT,
+def write_page(path: Path, *sections: dict[str, Any]) -> None:
+    """Write one HTML page without script or network from headings, texts, tables, pictures."""
+    template = page_environment().get_template("demo.html")
+    html = template.render(
+        title="volmar demo", version=__version__, sections=sections, right=RIGHT
     )
-    return [Section("The data", f"Generated with seed {seed}, or from scikit-learn.", shapes)]
+    write_atomically(path, html, force=True)
+
+
+def _data_uri(picture: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""Methods by their names, and their settings by NAME=VALUE."""
+"""Options that name methods, numbers of clusters and settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from volmar.cli.console import UsageError
-from volmar.table_clusterer import clusterer_names
+from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
 
-__all__ = ["DEFAULT", "clusterer_names", "make_method", "parse_settings"]
+__all__ = ["DEFAULT", "check_names", "make_method", "parse_number", "parse_settings"]
 
 # Does not depend on the units of the columns, is linear in the rows, and tests every split.
 DEFAULT = "MSPC"
+
+
+def parse_number(text: str, minimum: int) -> int | str:
+    """Return a number of clusters, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < minimum:
+        raise UsageError(
+            f"--n-clusters must be a whole number of at least {minimum}, or auto, got {text!r}."
+        )
+    return count
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:
@@ -41,12 +56,15 @@ def _value(text: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def check_names(methods: Sequence[str]) -> list[str]:
+    """Return methods to compare, as the library spells them."""
+    known = [*clusterer_names(), "KMeans"]
+    return [find_name(one, known, "--method ") for one in methods]
+
+
 def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:
     """Return a clusterer by its name."""
-    import volmar
-
-    kind = getattr(volmar, _known(name))
-    estimator = kind(n_clusters=n_clusters)
+    estimator = new_clusterer(name, "--method ", n_clusters=n_clusters, random_state=seed)
     known = estimator.get_params()
     for setting in settings:
         if setting not in known:
@@ -56,17 +74,4 @@ def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any])
                 f"--set {setting}: {name} has no such parameter.{hint} It has "
                 f"{', '.join(sorted(known))}."
             )
-    estimator.set_params(**settings)
-    if "random_state" in known:
-        estimator.set_params(random_state=seed)
-    return estimator
-
-
-def _known(name: str) -> str:
-    names = clusterer_names()
-    for known in names:
-        if known.lower() == name.lower():
-            return known
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    raise UsageError(f"--method {name!r} is not known.{hint} There are {', '.join(names)}.")
+    return estimator.set_params(**settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,68 +10,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
+from rich.console import Console
 from rich.table import Table
-from scipy import sparse
+from rich.text import Text
 
 from volmar.cli.console import Screen, UsageError, counted, say
-from volmar.cli.label_lines import label_test_content, print_label_test, tested_labels
-from volmar.cli.match_labels import match_labels
 from volmar.cli.rows import read_rows
 
 if TYPE_CHECKING:
-    from volmar.diagnostics import LabelTestResult
+    from volmar.evidence import LabelTestResult
+    from volmar.metrics import LabelScore
 
-__all__ = [
-    "Judgement",
-    "Judgements",
-    "agreement_scores",
-    "drawn",
-    "label_free_scores",
-    "match_labels",
-    "print_judgements",
-    "score_file",
-    "shown",
-]
+__all__ = ["ScoredLabels", "print_label_test", "print_scores", "score_file", "score_text"]
 
-# Rows of the sample that silhouette and normalised cut are taken from: both grow with n².
-MOST_SAMPLED = 5000
-N_NEIGHBORS = 10
-# The separation scores look at all pairs of clusters, k² problems of d³ each.
-MOST_COMPARED = 200
+# Separated borders that are printed; those to be merged are all printed.
+MOST_PRINTED = 10
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """One score of a labelling.
-
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    value : float or None
-        None where it could not be computed; `meaning` then says why. Never NaN.
-    better : {"higher", "lower", ""}
-        Which way is better.
-    meaning : str
-        What it means, in a line.
-    """
-
-    name: str
-    value: float | None
-    better: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Judgements:
-    """What ``volmar score`` finds out: of `n_rows` rows, which may be a sample of `n_all`."""
+class ScoredLabels:
+    """What ``volmar score`` finds: of `n_rows` rows, which may be a sample of `n_all`."""
 
     source: str
     n_rows: int
     n_all: int
     sizes: dict[str, int]
-    scores: list[Judgement]
-    agreement: list[Judgement]
+    scores: list[LabelScore]
+    agreement: list[LabelScore]
     notes: list[str]
     tested: LabelTestResult | None = None
 
@@ -85,7 +49,7 @@ class Judgements:
             "clusters": self.sizes,
             "scores": {one.name: one.value for one in self.scores},
             "agreement": {one.name: one.value for one in self.agreement},
-            "label test": label_test_content(self.tested),
+            "label test": _test_content(self.tested),
             "notes": self.notes,
         }
         return json.dumps(content, ensure_ascii=False, allow_nan=False)
@@ -96,28 +60,20 @@ def score_file(
     labels: Path,
     *,
     truth: Path | None = None,
-    columns: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    id_column: str | None = None,
-    kinds: Mapping[str, str] | None = None,
-    scale: str = "auto",
-    missing: str = "impute",
     seed: int = 0,
     test: bool = True,
     as_json: bool = False,
-) -> Judgements:
-    """Judge the labels of a file for the rows of another, and print the scores.
+    **preparation: Any,
+) -> ScoredLabels:
+    """Score the labels of a file for the rows of another, and print the scores.
 
     Parameters
     ----------
     source : str
         The table, a folder of tables (of which rows are drawn), or the name of a built-in set.
     labels, truth : Path
-        Tables with a column ``label``, or with one column beside the ids. Labels belong to the
-        row with the same id where both tables have ids, else to the row in the same place. Not
-        given, the truth is that of a built-in set or of a libsvm file, where there is one.
-    columns, drop, id_column, kinds, scale, missing
-        As for `volmar.tables.Preparation`.
+        Tables as `volmar.tables.match_labels` takes them. Not given, the truth is that of a
+        built-in set or of a libsvm file, where there is one.
     seed : int, default=0
         Draws the rows of a folder, the sample of silhouette and normalised cut, and the splits
         of the test.
@@ -125,27 +81,22 @@ def score_file(
         Whether to test which clusters are separated (`volmar.evidence.label_test`).
     as_json : bool, default=False
         Whether to print one JSON object in place of a table.
+    **preparation
+        Parameters of `volmar.tables.Preparation`.
     """
+    from volmar.metrics import agreement_scores, label_free_scores
     from volmar.tables import Preparation
 
     with counted("reading"):
         given = _read_labels("--labels", labels)
         true = _read_labels("--truth", truth) if truth is not None else None
-    preparation = Preparation(
-        columns=list(columns) or None,
-        drop=list(drop) or None,
-        id_column=id_column,
-        kinds=dict(kinds or {}),
-        scale=scale,
-        missing=missing,
-    ).check_parameters()
-    table = read_rows(source, preparation, seed=seed)
+    table = read_rows(source, Preparation(**preparation), seed=seed)
     rows = table.rows
     notes = [*rows.notes, *rows.warnings]
-    found = match_labels("--labels", labels, given, rows, notes)
+    found = _matched("--labels", labels, given, rows, notes)
     classes = None
     if true is not None and truth is not None:
-        classes = match_labels("--truth", truth, true, rows, notes)
+        classes = _matched("--truth", truth, true, rows, notes)
     elif table.truth is not None:
         classes = np.asarray(table.truth)[rows.kept]
         notes.append(f"the truth is that of {table.name} itself")
@@ -163,16 +114,16 @@ def score_file(
         )
         X = X[in_cluster]
         classes = None if classes is None else classes[in_cluster]
-    with counted("judging"):
+    with counted("scoring"):
         scores = label_free_scores(X, codes, seed=seed)
         agreement = [] if classes is None else agreement_scores(classes, codes)
-    tested = tested_labels(rows.X, found, noise=noise, seed=seed, notes=notes) if test else None
+    tested = _tested(rows.X, found, noise, seed, notes) if test else None
     sizes = dict(zip(map(str, names), np.bincount(codes).tolist(), strict=True))
-    judgements = Judgements(
+    scored = ScoredLabels(
         table.name, len(found), table.n_rows, sizes, scores, agreement, notes, tested
     )
-    print_judgements(judgements, as_json=as_json)
-    return judgements
+    print_scores(scored, as_json=as_json)
+    return scored
 
 
 # ---------------------------------------------------------------------- labels of the rows
@@ -187,6 +138,12 @@ def _read_labels(option: str, path: Path) -> Any:
         what = "that is a folder" if path.is_dir() else "there is no such file"
         raise UsageError(f"{option} {path}: {what}. Check the path.")
     return read_table(path).data
+
+
+def _matched(option: str, path: Path, given: Any, rows: Any, notes: list[str]) -> NDArray:
+    from volmar.tables import match_labels
+
+    return match_labels(given, rows, name=f"{option} {Path(path).name}", notes=notes)
 
 
 def _check_clusters(path: Path, n_clusters: int, n_rows: int, n_noise: int) -> None:
@@ -204,195 +161,105 @@ def _check_clusters(path: Path, n_clusters: int, n_rows: int, n_noise: int) -> N
         )
 
 
-# ---------------------------------------------------------------------- the scores
+def _tested(
+    X: Any, labels: NDArray, noise: str | None, seed: int, notes: list[str]
+) -> LabelTestResult | None:
+    """Return the test of labels, or None with a note that gives the reason."""
+    from volmar.evidence import label_test
 
-
-def label_free_scores(X: Any, codes: NDArray, *, seed: int = 0) -> list[Judgement]:
-    """Return what can be said of labels without the truth.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Rows, dense or CSR.
-    codes : ndarray of int, shape (n,)
-        Labels, of two clusters or more.
-    seed : int, default=0
-        Draws the sample of silhouette and normalised cut.
-    """
-    from volmar.metrics import imbalance, msp_score, separation_score
-
-    chosen = drawn(len(codes), MOST_SAMPLED, seed)
-    sampled, some = X[chosen], codes[chosen]
-    return [
-        _separation(
-            "separation score",
-            separation_score,
-            X,
-            codes,
-            "worst-case share of rows that a straight border puts right; 1 is perfect",
-        ),
-        _separation(
-            "MSP",
-            msp_score,
-            X,
-            codes,
-            "the same at the best border, unequal sizes forgiven: a few outliers win it",
-        ),
-        _silhouette(sampled, some, len(codes)),
-        Judgement(
-            "Calinski-Harabasz",
-            _calinski_harabasz(X, codes),
-            "higher",
-            "spread between the clusters over that within; for comparing, no upper end",
-        ),
-        _cut(sampled, some, len(codes)),
-        Judgement(
-            "imbalance",
-            imbalance(codes),
-            "",
-            "sizes: 0 all equal, near 1 one cluster has hardly any rows; neither is wrong",
-        ),
-    ]
-
-
-def agreement_scores(classes: NDArray, codes: NDArray) -> list[Judgement]:
-    """Return how well labels agree with the truth."""
-    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-
-    from volmar.metrics import clustering_error, pair_f_measure
-
-    return [
-        Judgement(
-            "error",
-            clustering_error(classes, codes),
-            "lower",
-            "share of rows outside the class that their cluster stands for; 0 is perfect",
-        ),
-        Judgement(
-            "NMI",
-            float(normalized_mutual_info_score(classes, codes, average_method="geometric")),
-            "higher",
-            "what clusters tell of classes, from 0 (nothing) to 1",
-        ),
-        Judgement(
-            "ARI",
-            float(adjusted_rand_score(classes, codes)),
-            "higher",
-            "pairs of rows treated alike (adjusted Rand), 0 by chance, 1 perfect",
-        ),
-        Judgement(
-            "F measure",
-            pair_f_measure(classes, codes),
-            "higher",
-            "precision and recall of pairs in one cluster, from 0 to 1",
-        ),
-    ]
-
-
-def drawn(n: int, size: int, seed: int) -> NDArray[np.intp]:
-    """Return the places of rows drawn at random, all where there are no more than `size`."""
-    if n <= size:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, size, replace=False))
-
-
-def _separation(name: str, score: Any, X: Any, codes: NDArray, meaning: str) -> Judgement:
-    k = int(codes.max()) + 1
-    if k > MOST_COMPARED:
-        return Judgement(name, None, "higher", f"left out: {k} clusters make too many pairs")
     try:
-        return Judgement(name, score(X, codes), "higher", meaning)
-    except MemoryError as error:
-        return Judgement(name, None, "higher", f"left out: {error}")
-
-
-def _silhouette(X: Any, codes: NDArray, n: int) -> Judgement:
-    from sklearn.metrics import silhouette_score
-
-    k = len(np.unique(codes))
-    if not 1 < k < len(codes):
-        why = f"left out: a sample of {len(codes)} rows has {k} clusters"
-        return Judgement("silhouette", None, "higher", why)
-    meaning = "how much nearer rows are to their own cluster than to the next; -1 to 1"
-    value = float(silhouette_score(X, codes))
-    return Judgement("silhouette", value, "higher", meaning + _of_sample(len(codes), n))
-
-
-def _cut(X: Any, codes: NDArray, n: int) -> Judgement:
-    from volmar.graphs import nearest_neighbors_similarity
-    from volmar.metrics import normalized_cut
-
-    k = min(N_NEIGHBORS, len(codes) - 1)
-    W = nearest_neighbors_similarity(X, n_neighbors=k, neighbors="exact")
-    meaning = f"ties between {k} nearest neighbours that are cut; 0 to the number of clusters"
-    value = normalized_cut(W, codes)
-    return Judgement("normalised cut", value, "lower", meaning + _of_sample(len(codes), n))
-
-
-def _of_sample(n_sampled: int, n: int) -> str:
-    return f" (of {n_sampled:,} rows)" if n_sampled < n else ""
-
-
-def _calinski_harabasz(X: Any, codes: NDArray) -> float:
-    """Return the score of scikit-learn, which takes no sparse rows."""
-    from sklearn.metrics import calinski_harabasz_score
-
-    if not sparse.issparse(X):
-        return float(calinski_harabasz_score(X, codes))
-    n, sizes = len(codes), np.bincount(codes)
-    members = sparse.csr_array((np.ones(n), (codes, np.arange(n))))
-    sums = (members @ X).toarray()
-    mean = sums.sum(axis=0) / n
-    total = float(X.multiply(X).sum()) - n * float(mean @ mean)
-    between = float((sums**2 / sizes[:, None]).sum()) - n * float(mean @ mean)
-    within = max(total - between, 0.0)
-    # As scikit-learn has it: 1 where no cluster has any spread.
-    return between * (n - len(sizes)) / (within * (len(sizes) - 1)) if within > 0 else 1.0
+        with counted("testing the clusters") as tell:
+            return label_test(X, labels, noise_label=noise, progress=tell, random_state=seed)
+    except ValueError as error:
+        notes.append(f"the clusters were not tested: {error}")
+        return None
 
 
 # ---------------------------------------------------------------------- print
 
 
-def print_judgements(judgements: Judgements, *, as_json: bool = False) -> None:
+def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
     """Print the scores as a table, or as JSON."""
     if as_json:
-        Screen().out(judgements.as_json(), highlight=False)
+        Screen().out(scored.as_json(), highlight=False)
         return
-    for note in judgements.notes:
+    for note in scored.notes:
         say(f"note: {note}")
     console = Screen(highlight=False, emoji=False)
-    sizes = ", ".join(str(size) for size in list(judgements.sizes.values())[:20])
-    more = ", ..." if len(judgements.sizes) > 20 else ""
-    is_sample = judgements.n_rows < judgements.n_all
-    of_all = f" of {judgements.n_all}" if is_sample else ""
+    sizes = ", ".join(str(size) for size in list(scored.sizes.values())[:20])
+    more = ", ..." if len(scored.sizes) > 20 else ""
+    is_sample = scored.n_rows < scored.n_all
+    of_all = f" of {scored.n_all}" if is_sample else ""
     console.print(
-        f"{judgements.source}: {judgements.n_rows}{of_all} rows in {len(judgements.sizes)} "
+        f"{scored.source}: {scored.n_rows}{of_all} rows in {len(scored.sizes)} "
         f"clusters of {sizes}{more}",
         markup=False,
         soft_wrap=True,
     )
     console.print("\nWithout the truth:")
-    console.print(_table(judgements.scores))
-    if judgements.agreement:
+    console.print(_table(scored.scores))
+    if scored.agreement:
         console.print("Against the truth:")
-        console.print(_table(judgements.agreement))
-    if judgements.tested is not None:
-        print_label_test(console, judgements.tested)
+        console.print(_table(scored.agreement))
+    if scored.tested is not None:
+        print_label_test(console, scored.tested)
 
 
-def _table(scores: list[Judgement]) -> Table:
+def _table(scores: list[LabelScore]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("score", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("better", no_wrap=True)
     table.add_column("what it means")
     for one in scores:
-        table.add_row(one.name, shown(one.value), one.better, one.meaning)
+        table.add_row(one.name, score_text(one.value), one.better, one.meaning)
     return table
 
 
-def shown(value: float | None) -> str:
+def score_text(value: float | None) -> str:
     """Return a score with three digits or so, a dash where there is none."""
     if value is None or not np.isfinite(value):
         return "-"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _test_content(result: LabelTestResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {
+        "summary": result.summary,
+        "separated groups": result.n_real,
+        "groups": [list(group) for group in result.groups],
+        "untested": list(result.untested),
+        "noise rows": result.n_noise,
+        "alpha": result.alpha,
+        "joins": [
+            {
+                "clusters": [list(side) for side in join.tested],
+                "rows": list(join.n_tested),
+                "separated": join.is_real,
+                "p": join.p_value,
+                "level": join.level,
+                "distance": join.distance,
+                "valley depth": join.depth,
+                "curved": join.is_curved,
+                "sentence": str(join),
+            }
+            for join in result.tree
+        ],
+    }
+
+
+def print_label_test(console: Console, result: LabelTestResult) -> None:
+    """Print the summary, borders to merge first, and the first of the separated ones."""
+    merged = [str(join) for join in result.tree if not join.is_real]
+    separated = [str(join) for join in result.tree if join.is_real]
+    others = result.sentences[len(result.tree) :]
+    n_more = len(separated) - MOST_PRINTED
+    more = [f"... and {n_more} more pairs are separated (--json has all)."] if n_more > 0 else []
+    console.print("Which clusters are real?")
+    console.print(result.summary, markup=False)
+    lines = Table.grid(padding=(0, 1, 0, 0))
+    for line in (*merged, *separated[:MOST_PRINTED], *more, *others):
+        lines.add_row("-", Text(line))
+    console.print(lines)

@@ -152,7 +152,7 @@ def resolve_sigma(X: MatrixLike, sigma: float | str = "mean") -> float:
     if is_constant(X):
         raise ValueError(
             f"sigma={sigma!r} measures the distances between points and all {X.shape[0]} rows of "
-            "X are the same point. Give sigma as a number, or check that X was loaded rightly."
+            "X are the same point. Give sigma as a number, or check that X was loaded correctly."
         )
     value = factor * _RULES[name](X) / divisor
     if not 0 < value < math.inf:

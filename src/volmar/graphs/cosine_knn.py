@@ -8,34 +8,22 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
 from volmar.graphs.validation import MatrixLike
 
 __all__ = ["CosineKNNSimilarity", "cosine_knn_similarity"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CosineKNNSimilarity:
+class CosineKNNSimilarity(NeighborRecipe):
     """Recipe for the sparse cosine similarity; see `cosine_knn_similarity` for the parameters."""
 
     n_neighbors: int = 7
     mutual: bool = False
-    neighbors: Any = "auto"
-    random_state: int | np.random.RandomState | None = None
-    n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        check_neighbors(self.neighbors)
 
     def build(self, X: MatrixLike) -> tuple[Any, CosineKNNExtension]:
         """Build the similarity graph, and its extension to new points."""
-        search = NeighborSearch(
-            X,
-            neighbors=self.neighbors,
-            metric="cosine",
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        search = self.search(X, metric="cosine")
         directed = _cosines(search.graph(self.n_neighbors), "X")
         W = symmetrize(directed, "mutual" if self.mutual else "union")
         return W, CosineKNNExtension(search, self.n_neighbors)

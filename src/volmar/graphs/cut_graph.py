@@ -12,7 +12,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar.graphs.neighbors import NeighborSearch
+from volmar.graphs.copies import Copies
+from volmar.graphs.neighbors import NeighborSearch, symmetrize
 
 __all__ = ["CutGraph"]
 
@@ -62,8 +63,7 @@ class CutGraph:
     def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
         n = self.n_distinct = distinct.shape[0]
         self._group = group
-        self._first = np.zeros(n, dtype=np.intp)
-        self._first[group[::-1]] = np.arange(group.size)[::-1]
+        self._first = Copies(group, np.bincount(group)).first
         self.masses = np.bincount(group, weights, n).astype(np.float64)
         q = max(3, round(np.log2(n)) - 2)
         k = min(2 * q + 1, n - 1)
@@ -86,7 +86,7 @@ class CutGraph:
         directed = sp.csr_array(
             (W.ravel(), columns.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
         )
-        return directed.maximum(directed.T).tocsr()
+        return symmetrize(directed)
 
     def shares(self, labels: NDArray) -> NDArray:
         """Return the share of the weight in each cluster."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from volmar.graphs.copies import Copies, distinct_rows
 from volmar.graphs.gaussian import exp_rows, softmax_rows
 from volmar.graphs.joining import joining_edges
-from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
 from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, is_constant
 
 __all__ = [
@@ -49,16 +49,13 @@ def default_n_neighbors(n: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DensityScalingSimilarity:
+class DensityScalingSimilarity(NeighborRecipe):
     """Recipe for the density-scaled similarity; parameters as in `density_scaling_similarity`."""
 
     n_neighbors: int | None = None
     n_edges: int = 10
     exponent: float = 3.0
     self_loops: bool = False
-    neighbors: Any = "auto"
-    random_state: int | np.random.RandomState | None = None
-    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.n_edges, bool) or not isinstance(self.n_edges, Integral):
@@ -67,7 +64,7 @@ class DensityScalingSimilarity:
             raise ValueError(f"n_edges must be at least 1; got {self.n_edges}.")
         if not self.exponent >= 0 or not np.isfinite(self.exponent):
             raise ValueError(f"exponent must be a number of at least 0; got {self.exponent!r}.")
-        check_neighbors(self.neighbors)
+        super().__post_init__()
         if sp.issparse(self.neighbors):
             raise TypeError(
                 "neighbors must be a name or a transformer here, not a graph: copies of a row are "
@@ -108,21 +105,16 @@ class DensityScalingSimilarity:
 
     def _neighbors(self, X: Any, n_edges: int) -> tuple[NeighborSearch, Copies, Any]:
         """Search for the nearest different points; where rows coincide, among the points."""
-        search = self._search(X)
+        search = self.search(X)
         copies = Copies.none(X.shape[0])
         near = self._near(search, X, n_edges)
         if near.data.min() == 0:
             points, group = distinct_rows(X)
             copies = Copies(group, np.bincount(group))
             if copies.exist:
-                search = self._search(points)
+                search = self.search(points)
                 near = self._near(search, points, n_edges)
         return search, copies, near
-
-    def _search(self, X: Any) -> NeighborSearch:
-        return NeighborSearch(
-            X, neighbors=self.neighbors, random_state=self.random_state, n_jobs=self.n_jobs
-        )
 
     def _near(self, search: NeighborSearch, points: Any, n_edges: int) -> Any:
         """Distances to the nearest neighbours, and to those that are no farther than the last."""

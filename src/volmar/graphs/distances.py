@@ -109,8 +109,8 @@ def symmetric_exponentials(
 ) -> NDArray:
     """Take exp of `exponents(D, start, stop)` over all pairs: the upper triangle, then its mirror.
 
-    The exponential is taken once for each pair, which halves the dearest step and makes the matrix
-    equal to its transpose to the last bit.
+    The exponential is taken once for each pair, which halves the most expensive step and makes
+    the matrix equal to its transpose to the last bit.
     """
     n = X.shape[0]
     W = np.empty((n, n), dtype=dtype)

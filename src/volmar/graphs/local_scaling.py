@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.distances import scale_exponents, squared_distances, symmetric_exponentials
 from volmar.graphs.gaussian import exp_rows, require_dense, require_extension, softmax_rows
-from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
 from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, is_constant
 
 __all__ = ["DENSE_LIMIT", "LocalScalingSimilarity", "local_scaling_similarity"]
@@ -27,20 +27,17 @@ _GRAPHS = ("auto", "dense", "knn")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LocalScalingSimilarity:
+class LocalScalingSimilarity(NeighborRecipe):
     """Recipe for the locally scaled similarity; parameters as in `local_scaling_similarity`."""
 
     n_neighbors: int = 7
     graph: str = "auto"
     self_loops: bool = False
-    neighbors: Any = "auto"
-    random_state: int | np.random.RandomState | None = None
-    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.graph not in _GRAPHS:
             raise ValueError(f"graph must be one of {', '.join(_GRAPHS)}; got {self.graph!r}.")
-        check_neighbors(self.neighbors)
+        super().__post_init__()
 
     def build(self, X: MatrixLike) -> tuple[Any, LocalScalingExtension]:
         """Build the similarity, and its extension to new points."""
@@ -53,11 +50,9 @@ class LocalScalingSimilarity:
         if is_constant(X):
             raise ValueError(
                 f"all {n} rows of X are the same point, so there is no local scale. Check that X "
-                "was loaded rightly."
+                "was loaded correctly."
             )
-        search = NeighborSearch(
-            X, neighbors=self.neighbors, random_state=self.random_state, n_jobs=self.n_jobs
-        )
+        search = self.search(X)
         n_edges = k if dense else min(max(k, MIN_EDGES), n - 1)
         distances = search.graph(n_edges)
         scales = _positive_scales(distances.data.reshape(n, n_edges)[:, k - 1], search)

@@ -7,30 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from volmar.graphs.neighbors import NeighborSearch, check_neighbors, symmetrize
+from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
 from volmar.graphs.validation import MatrixLike
 
 __all__ = ["NearestNeighborsSimilarity", "nearest_neighbors_similarity"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NearestNeighborsSimilarity:
+class NearestNeighborsSimilarity(NeighborRecipe):
     """Recipe for the binary similarity; parameters as in `nearest_neighbors_similarity`."""
 
     n_neighbors: int = 7
     mutual: bool = False
-    neighbors: Any = "auto"
-    random_state: int | np.random.RandomState | None = None
-    n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        check_neighbors(self.neighbors)
 
     def build(self, X: MatrixLike) -> tuple[Any, NearestNeighborsExtension]:
         """Build the similarity graph, and its extension to new points."""
-        search = NeighborSearch(
-            X, neighbors=self.neighbors, random_state=self.random_state, n_jobs=self.n_jobs
-        )
+        search = self.search(X)
         directed = search.graph(self.n_neighbors)
         # A duplicate is a stored distance of zero, and an edge like any other.
         directed.data[:] = 1.0
@@ -51,15 +43,14 @@ class NearestNeighborsExtension:
 
     def __call__(self, X_new: MatrixLike) -> Any:
         """Similarities, a CSR array of shape (m, n) with n_neighbors ones in a row."""
-        return self._rows(X_new, 1.0)
+        near = self.search.query(X_new, self.n_neighbors)
+        near.data[:] = 1.0
+        return near
 
     def weights(self, X_new: MatrixLike) -> Any:
         """Equal weights 1 / n_neighbors on the nearest training points."""
-        return self._rows(X_new, 1.0 / self.n_neighbors)
-
-    def _rows(self, X_new: MatrixLike, value: float) -> Any:
-        near = self.search.query(X_new, self.n_neighbors)
-        near.data[:] = value
+        near = self(X_new)
+        near.data[:] = 1.0 / self.n_neighbors
         return near
 
 

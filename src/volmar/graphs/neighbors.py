@@ -1,7 +1,8 @@
-"""Nearest neighbours, measured exactly whoever found them."""
+"""Nearest neighbours from any back end, with exact distances."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,28 @@ class NeighborSearch:
         return sp.csr_array((data, indices.ravel().astype(index), indptr), shape=(m, n))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeighborRecipe:
+    """Parameters of similarities on graphs of neighbours; as in `NeighborSearch`."""
+
+    neighbors: Any = "auto"
+    random_state: int | np.random.RandomState | None = None
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        check_neighbors(self.neighbors)
+
+    def search(self, X: MatrixLike, metric: str = "euclidean") -> NeighborSearch:
+        """Return the search among the points."""
+        return NeighborSearch(
+            X,
+            neighbors=self.neighbors,
+            metric=metric,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+
 def neighbor_graph(
     X: MatrixLike,
     *,
@@ -203,10 +226,8 @@ def neighbor_graph(
     >>> neighbor_graph([[0.0], [0.0], [1.0], [3.0]], n_neighbors=1).indices.tolist()
     [1, 0, 0, 2]
     """
-    search = NeighborSearch(
-        X, neighbors=neighbors, metric=metric, random_state=random_state, n_jobs=n_jobs
-    )
-    return search.graph(n_neighbors)
+    recipe = NeighborRecipe(neighbors=neighbors, random_state=random_state, n_jobs=n_jobs)
+    return recipe.search(X, metric).graph(n_neighbors)
 
 
 def symmetrize(G: Any, how: str = "union") -> Any:

@@ -33,13 +33,17 @@ def as_operator(
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix. Float32 is converted: small eigenvalues need the digits.
+        Symmetric matrix. Float32 is converted: small eigenvalues need the digits. A float64 array
+        or CSR matrix is kept as it is, not copied.
     shift : float, default=0
         Multiple of the identity added to it.
     bounds : (float, float), optional
-        Interval known to hold the eigenvalues of `matrix`.
+        Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian);
+        Gershgorin's discs if not given.
     null_space : ndarray of shape (n, c), optional
-        Exact eigenvectors at the lower bound, which need not be computed then.
+        Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian the
+        roots of the degrees, component by component): they need not be computed, and a repeated
+        eigenvalue cannot be missed.
     random_state : int, default=0
         Seed of iterative eigensolvers.
 

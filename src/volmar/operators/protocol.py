@@ -99,24 +99,8 @@ class SPDOperator(ABC):
 class MatrixOperator(SPDOperator):
     """Q = matrix + shift I with a symmetric matrix.
 
-    Factors are kept for the next solve at the same shift. How something is computed depends on
-    the matrix alone, not on what was asked for before.
-
-    Parameters
-    ----------
-    matrix : ndarray or sparse matrix of shape (n, n)
-        Symmetric matrix; an array or a CSR matrix is kept as it is, not copied.
-    shift : float, default=0
-        Multiple of the identity added to it.
-    bounds : (float, float), optional
-        Interval known to hold the eigenvalues of `matrix` (0 and 2 for a normalised Laplacian).
-        Gershgorin's discs are used where it is not given.
-    null_space : ndarray of shape (n, c), optional
-        Eigenvectors at the lower bound, if they are known exactly (for a normalised Laplacian the
-        roots of the degrees, component by component): they need not be computed, and a repeated
-        eigenvalue cannot be missed.
-    random_state : int, default=0
-        Seed of the start vectors of iterative eigensolvers.
+    Parameters are those of `as_operator`. Factors are kept for the next solve at the same shift.
+    How something is computed depends on the matrix alone, not on what was asked for before.
     """
 
     def __init__(

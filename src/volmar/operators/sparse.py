@@ -18,7 +18,6 @@ from volmar import _memory
 from volmar.operators.conjugate_gradients import conjugate_gradients
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.lanczos import is_skipped, lanczos_smallest, smallest_by_inverse
-from volmar.operators.lobpcg import lobpcg_smallest
 from volmar.operators.protocol import (
     EigenPairs,
     FloatArray,
@@ -33,7 +32,7 @@ from volmar.operators.protocol import (
     expected_iterations,
     relative_residual,
 )
-from volmar.operators.two_level import TwoLevel
+from volmar.operators.two_level import TwoLevel, lobpcg_smallest
 
 MAX_FILL = 15.0
 DENSE_BELOW = 700

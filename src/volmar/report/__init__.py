@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from volmar.report.outcome import BestSplit as BestSplit
     from volmar.report.outcome import Evidence as Evidence
     from volmar.report.outcome import Outcome as Outcome
-    from volmar.report.outcome import Score as Score
-    from volmar.report.page import Section as Section
-    from volmar.report.page import Table as Table
-    from volmar.report.page import write_page as write_page
     from volmar.report.pictures import save_pictures as save_pictures
     from volmar.report.save_report import save_report as save_report
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import calinski_harabasz_score, silhouette_score
+from sklearn.metrics import silhouette_score
 
 from volmar.diagnostics import (
     ClusterDescription,
@@ -19,8 +19,8 @@ from volmar.diagnostics import (
     label_test,
     stability,
 )
-from volmar.metrics import separation_score
-from volmar.report.outcome import BestSplit, Evidence, Outcome, Score
+from volmar.metrics import LabelScore, calinski_harabasz, separation_score
+from volmar.report.outcome import BestSplit, Evidence, Outcome
 from volmar.report.stages import StageTimes
 
 __all__ = ["best_split_of", "described", "judged", "quality_scores", "with_joins"]
@@ -107,7 +107,7 @@ def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
         return None
 
 
-def quality_scores(X: Any, labels: NDArray) -> list[Score]:
+def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
     """Return scores of a labelling that need no true labels, none for a single cluster."""
     n, n_clusters = X.shape[0], np.unique(labels).size
     if n_clusters < 2:
@@ -115,38 +115,40 @@ def quality_scores(X: Any, labels: NDArray) -> list[Score]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scores = [
-            Score(
+            LabelScore(
                 "separation score",
                 separation_score(X, labels),
+                "higher",
                 "worst-case probability that a row is on the side of its cluster; 1 is perfect",
             )
         ]
         if n_clusters < n:
             size = min(n, N_SILHOUETTE)
             scores.append(
-                Score(
+                LabelScore(
                     "silhouette",
                     _silhouette(X, labels, size),
+                    "higher",
                     "how much nearer rows are to their own cluster than to the next; 1 is "
                     "perfect; of 2,000 rows at most",
                 )
             )
-            dense = X.toarray() if hasattr(X, "toarray") else X
             scores.append(
-                Score(
+                LabelScore(
                     "Calinski-Harabasz",
-                    float(calinski_harabasz_score(dense, labels)),
+                    calinski_harabasz(X, labels),
+                    "higher",
                     "spread between clusters over that within; higher is better, no upper end",
                 )
             )
     return scores
 
 
-def _silhouette(X: Any, labels: NDArray, size: int) -> float:
+def _silhouette(X: Any, labels: NDArray, size: int) -> float | None:
     try:
         return float(silhouette_score(X, labels, sample_size=size, random_state=0))
     except ValueError:  # the sample has rows of a single cluster
-        return float("nan")
+        return None
 
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:

@@ -13,8 +13,9 @@ from volmar.evidence.wording import p_value_text
 
 if TYPE_CHECKING:
     from volmar.diagnostics import ClusterDescription, LabelTestResult, NumberComparison
+    from volmar.metrics import LabelScore
 
-__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "Score", "too_few_rows"]
+__all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "too_few_rows"]
 
 # Level of a p-value that comes without one.
 LEVEL = 0.05
@@ -69,25 +70,6 @@ class Evidence:
 def too_few_rows(n: int) -> Evidence:
     """Return what stands for the test of a split of so few rows."""
     return Evidence("p-value", None, f"{n} rows are too few to test a split of them.")
-
-
-@dataclass(frozen=True)
-class Score:
-    """A label-free score and what it means.
-
-    Attributes
-    ----------
-    name : str
-        Name of the score.
-    value : float
-        Its value; NaN where it could not be computed.
-    meaning : str
-        How to read it, in a sentence.
-    """
-
-    name: str
-    value: float
-    meaning: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +147,7 @@ class Outcome:
         page warns where fewer of them have rows. By default the number in `labels`.
     evidence : list of Evidence
         Reasons to trust the answer, or not to.
-    quality : list of Score
+    quality : list of volmar.metrics.LabelScore
         Scores that need no true labels.
     warnings : list of str
         What the run warned of.
@@ -221,7 +203,7 @@ class Outcome:
     fit_seconds: float = 0.0
     n_found: int = 0
     evidence: list[Evidence] = field(default_factory=list)
-    quality: list[Score] = field(default_factory=list)
+    quality: list[LabelScore] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     offsets: NDArray | None = None

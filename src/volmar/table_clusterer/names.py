@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from sklearn.base import clone
 
 import volmar
 
-__all__ = ["clusterer_names", "new_clusterer"]
+__all__ = ["clusterer_names", "find_name", "new_clusterer"]
 
 
 def clusterer_names() -> list[str]:
@@ -17,21 +18,27 @@ def clusterer_names() -> list[str]:
     return list(volmar.CLUSTERERS)
 
 
-def new_clusterer(given: Any) -> Any:
-    """Return a clusterer, not fitted, by its name or as a clone of an estimator."""
-    if isinstance(given, str):
-        return getattr(volmar, _known(given))()
-    return _checked(given)
-
-
-def _known(name: str) -> str:
-    names = clusterer_names()
+def find_name(given: str, names: Sequence[str], argument: str) -> str:
+    """Return the one of the names that was given in any case; `argument` is for the message."""
     for known in names:
-        if known.lower() == name.lower():
+        if known.lower() == given.lower():
             return known
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise ValueError(f"clusterer={name!r} is not known.{hint} There are {', '.join(names)}.")
+    raise ValueError(f"{argument}{given!r} is not known.{hint} There are {', '.join(names)}.")
+
+
+def new_clusterer(given: Any, argument: str = "clusterer=", **parameters: Any) -> Any:
+    """Return a clusterer, not fitted, by its name or as a clone of an estimator.
+
+    Of the parameters those are set that it has.
+    """
+    if isinstance(given, str):
+        made = getattr(volmar, find_name(given, clusterer_names(), argument))()
+    else:
+        made = _checked(given)
+    known = made.get_params(deep=False)
+    return made.set_params(**{name: parameters[name] for name in parameters if name in known})
 
 
 def _checked(given: Any) -> Any:

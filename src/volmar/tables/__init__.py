@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from volmar.tables.errors import TableError as TableError
     from volmar.tables.folder import is_folder_of_tables as is_folder_of_tables
     from volmar.tables.folder import read_folder as read_folder
+    from volmar.tables.match_labels import match_labels as match_labels
     from volmar.tables.prepare import Preparation as Preparation
     from volmar.tables.prepared_table import PreparedTable as PreparedTable
     from volmar.tables.read import LoadedTable as LoadedTable

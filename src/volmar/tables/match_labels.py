@@ -2,64 +2,68 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.cli.console import UsageError
+from volmar.tables.errors import TableError
 
 __all__ = ["match_labels"]
 
 
 def match_labels(
-    option: str, path: Path, given: Any, rows: Any, notes: list[str]
+    given: Any, rows: Any, *, name: str = "the table of labels", notes: list[str] | None = None
 ) -> NDArray[np.str_]:
-    """Return a label for each prepared row, as text.
+    """Return the label of each prepared row from a table of labels, as text.
+
+    Labels belong to the row with the same id where both tables have ids, else to the row in the
+    same place. They are in a column ``label`` or ``cluster``, or in the only one beside the ids.
 
     Parameters
     ----------
-    option : str
-        The option that gave the labels, for messages.
-    path : Path
-        Where they are from, for messages.
     given : DataFrame or ndarray
-        What was read from there.
+        The table of labels.
     rows : PreparedTable
         The prepared rows, with their ids.
-    notes : list of str
+    name : str, default="the table of labels"
+        What to call the table in messages.
+    notes : list of str, optional
         Gets a line where labels are left out.
+
+    Returns
+    -------
+    ndarray of str, shape (n,)
     """
     from volmar.tables.write import id_heading
 
-    where = f"{option} {Path(path).name}"
-    frame = given if hasattr(given, "columns") else _as_frame(where, given)
+    notes = [] if notes is None else notes
+    frame = given if hasattr(given, "columns") else _as_frame(name, given)
     id_name = id_heading(rows.id_name)
     by_id = id_name in frame.columns and len(frame.columns) > 1
-    column = frame[_label_column(where, frame, id_name if by_id else None)]
+    column = frame[_label_column(name, frame, id_name if by_id else None)]
     if column.isna().any():
-        raise UsageError(
-            f"{where} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
+        raise TableError(
+            f"{name} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
             "these rows out of both tables."
         )
     codes, values = column.factorize()
     labels = _texts(np.asarray(values))[codes]
     if by_id:
-        found = labels[_places(where, frame[id_name], rows, id_name, notes)]
+        found = labels[_places(name, frame[id_name], rows, id_name, notes)]
     elif len(labels) == len(rows.kept):
         found = labels[rows.kept]
     elif len(labels) == len(rows.ids):
         found = labels
     else:
-        raise UsageError(
-            f"{where} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
-            "in the same order, or both tables a column of ids and --id its name."
+        raise TableError(
+            f"{name} has {len(labels)} labels for {len(rows.kept)} rows. Give one for each row "
+            "in the same order, or both tables a column of ids, and id_column= its name."
         )
     n_unseen = len(values) - len(np.unique(found))
     if n_unseen and len(labels) == len(rows.kept):  # of a sample
-        notes.append(f"{n_unseen} of the {len(values)} labels of {where} are on no row scored")
+        notes.append(f"{n_unseen} of the {len(values)} labels of {name} are on no row scored")
     return found
 
 
@@ -67,7 +71,7 @@ def _as_frame(where: str, array: Any) -> Any:
     import pandas as pd
 
     if sparse.issparse(array):
-        raise UsageError(f"{where} is a libsvm file. Give the labels as CSV, in a column label.")
+        raise TableError(f"{where} is a libsvm file. Give the labels as CSV, in a column label.")
     return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
 
@@ -79,7 +83,7 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
     if len(others) == 1:
         return others[0]
     known = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
-    raise UsageError(
+    raise TableError(
         f"{where} has no column label, and {len(others)} that could be it ({known}). Call the "
         "one that holds the labels label."
     )
@@ -93,11 +97,11 @@ def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> 
     index = pd.Index(known)
     if not index.is_unique:
         twice = known[index.duplicated()][0]
-        raise UsageError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
+        raise TableError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
     places = index.get_indexer(wanted)
     lost = wanted[places < 0]
     if len(lost):
-        raise UsageError(
+        raise TableError(
             f"{where} has no label for {len(lost)} of {len(wanted)} rows, the first {id_name} "
             f"{_text(lost[0])!r}. Give every row a label."
         )

@@ -1,0 +1,283 @@
+"""Several methods on the same rows, side by side."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+
+from volmar.metrics import LabelScore, label_free_scores
+from volmar.report.drivers import sampled
+from volmar.report.stages import Progress
+from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
+
+__all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods"]
+
+# One of each family, and the method that everybody has.
+DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
+# Rows that are fitted where the time is not linear in them; the others are predicted.
+# Semi-definite programs are cubic, kernel matrices and neighbours of many columns quadratic.
+MOST_FITTED = {
+    "GMMC": 1000,
+    "SDPMMC": 500,
+    "HardLabelMVC": 1000,
+    "KernelKMeans": 5000,
+    "KernelCPMMC": 5000,
+    "IterSVR": 5000,
+    "LGMMC": 5000,
+    "SoftLabelMVC": 10_000,
+    "NormalizedCut": 10_000,
+    "NormalizedSpectralClustering": 10_000,
+    "SMIC": 10_000,
+}
+_PIECE = 20_000  # rows predicted at once
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """One method's clusters.
+
+    Attributes
+    ----------
+    method : str
+        Its name.
+    labels : ndarray of int, shape (n,)
+        Its clusters, numbered so that as many rows as possible have the number that the first
+        method gave them.
+    seconds : float
+        Time of the fit, and of the prediction of rows that were not fitted.
+    scores : list of LabelScore
+        Label-free scores; empty where it found one cluster.
+    n_fitted : int
+        Rows that were fitted; the others are predicted.
+    """
+
+    method: str
+    labels: NDArray
+    seconds: float
+    scores: list[LabelScore]
+    n_fitted: int
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters that have rows."""
+        return len(np.unique(self.labels))
+
+
+@dataclass
+class Comparison:
+    """What `compare_methods` finds.
+
+    Attributes
+    ----------
+    n_rows, n_columns, n_clusters : int
+        Shape of the rows, and the number of clusters that the methods were asked for.
+    runs : list of MethodRun
+        The methods that ended.
+    left_out : dict of str to str
+        The others, with the reason.
+    warnings, notes : list of str
+        What the fits warned of, and how the number of clusters was chosen; a line each.
+    """
+
+    n_rows: int = 0
+    n_columns: int = 0
+    n_clusters: int = 2
+    runs: list[MethodRun] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def agreement(self) -> NDArray[np.float64]:
+        """Return the adjusted Rand index of all pairs of methods: 1 the same, 0 by chance."""
+        from sklearn.metrics import adjusted_rand_score
+
+        labels = [run.labels for run in self.runs]
+        return np.array([[adjusted_rand_score(a, b) for b in labels] for a in labels])
+
+    def summary(self) -> dict[str, Any]:
+        """Return all of it as plain values, ready for `json.dumps`."""
+        return {
+            "rows compared": self.n_rows,
+            "columns": self.n_columns,
+            "n_clusters": self.n_clusters,
+            "methods": {
+                run.method: {
+                    "clusters": np.unique(run.labels, return_counts=True)[1].tolist(),
+                    "rows fitted": run.n_fitted,
+                    "seconds": run.seconds,
+                    "scores": {one.name: one.value for one in run.scores},
+                }
+                for run in self.runs
+            },
+            "agreement": {
+                "methods": [run.method for run in self.runs],
+                "adjusted Rand index": self.agreement().tolist(),
+            },
+            "left out": self.left_out,
+            "warnings": self.warnings,
+            "notes": self.notes,
+        }
+
+
+def compare_methods(
+    X: Any,
+    methods: Sequence[str] = DEFAULT_METHODS,
+    *,
+    n_clusters: int | str = "auto",
+    fit_rows: Any = None,
+    random_state: int = 0,
+    progress: Progress | None = None,
+    into: Comparison | None = None,
+) -> Comparison:
+    """Cluster rows by several methods, and score the clusters without true labels.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR; scaled, since some methods depend on units.
+    methods : sequence of str
+        Clusterers of volmar by their names, or "KMeans" (scikit-learn's).
+    n_clusters : int or "auto", default="auto"
+        Number of clusters. With "auto", as many as `MSPC` finds evidence for, and 2 where it
+        finds none.
+    fit_rows : array of shape (n, d), optional
+        The rows to fit, if not `X` itself: those of `volmar.tables.PreparedTable.dithered`.
+    random_state : int, default=0
+        Random seed of the methods, and of the rows that are fitted where these are a sample.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    into : Comparison, optional
+        Gets the methods one by one, so that those that ended are kept where it is interrupted.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.table_clusterer import compare_methods
+    >>> X, _ = make_blobs(200, centers=3, random_state=0)
+    >>> found = compare_methods(X, ["MSPC", "KMeans"])
+    >>> found.n_clusters, [run.method for run in found.runs]
+    (3, ['MSPC', 'KMeans'])
+    """
+    names = _spelled(methods)
+    found = Comparison() if into is None else into
+    found.n_rows, found.n_columns = X.shape
+    rows = X if fit_rows is None else fit_rows
+    ready: dict[str, _Fitted] = {}
+    if n_clusters == "auto":
+        if progress is not None:
+            progress("looking for groups", 0, 0)
+        ready = _by_evidence(X, rows, random_state, found)
+    else:
+        found.n_clusters = int(n_clusters)
+    fits = [name for name in names if name not in ready]
+    for name in names:
+        if progress is not None and name in fits:
+            done = fits.index(name)
+            progress(f"comparing: {name} ({done + 1} of {len(fits)})", done, len(fits))
+        try:
+            one = ready.get(name) or _fit(X, rows, name, found.n_clusters, random_state)
+            run = _run(X, name, one, random_state)
+        except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
+            found.left_out[name] = _one_line(error)
+            continue
+        if found.runs:
+            run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
+        found.runs.append(run)
+        found.warnings += [f"{name}: {text}" for text in one.warnings]
+    return found
+
+
+class _Fitted(NamedTuple):
+    labels: NDArray
+    seconds: float
+    n_fitted: int
+    warnings: list[str]
+
+
+def _spelled(methods: Sequence[str]) -> list[str]:
+    """Return the names of methods as the library spells them, each once."""
+    known = [*clusterer_names(), "KMeans"]
+    return list(dict.fromkeys(find_name(one, known, "methods: ") for one in methods))
+
+
+def _fit(X: Any, rows: Any, name: str, n_clusters: int | str, seed: int) -> _Fitted:
+    n = X.shape[0]
+    size = min(MOST_FITTED.get(name, n), n)
+    if size < n:
+        rows = rows[sampled(n, size, seed)]
+    estimator = _estimator(name, n_clusters, seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        estimator.fit(rows)
+        labels = estimator.labels_ if rows is X else _predicted(estimator, X)
+        seconds = time.perf_counter() - start
+    texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
+    return _Fitted(np.unique(labels, return_inverse=True)[1], seconds, size, texts)
+
+
+def _estimator(name: str, n_clusters: int | str, seed: int) -> Any:
+    if name == "KMeans":
+        from sklearn.cluster import KMeans
+
+        return KMeans(n_clusters, n_init=10, random_state=seed)
+    return new_clusterer(name, n_clusters=n_clusters, random_state=seed)
+
+
+def _predicted(estimator: Any, X: Any) -> NDArray:
+    """Predict in pieces: kernels with all rows at once would take much memory."""
+    starts = range(0, X.shape[0], _PIECE)
+    return np.concatenate([estimator.predict(X[start : start + _PIECE]) for start in starts])
+
+
+def _run(X: Any, name: str, one: _Fitted, seed: int) -> MethodRun:
+    has_clusters = 1 < int(one.labels.max()) + 1 < len(one.labels)
+    scores = label_free_scores(X, one.labels, seed=seed) if has_clusters else []
+    return MethodRun(name, one.labels, one.seconds, scores, one.n_fitted)
+
+
+def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
+    """Return labels with other numbers, those of `first` where most rows agree."""
+    k = int(max(first.max(), labels.max())) + 1
+    together = sparse.coo_array((np.ones(len(labels)), (labels, first)), shape=(k, k)).toarray()
+    return linear_sum_assignment(together, maximize=True)[1][labels]
+
+
+def _by_evidence(X: Any, rows: Any, seed: int, found: Comparison) -> dict[str, _Fitted]:
+    """Set the number of clusters that MSPC finds evidence for, and return its clusters.
+
+    It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
+    """
+    from volmar.evidence.splits.split_test import FEWEST_ROWS
+
+    found.n_clusters = 2
+    if X.shape[0] < FEWEST_ROWS:
+        found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
+        return {}
+    tested = _fit(X, rows, "MSPC", "auto", seed)
+    n_found = len(np.unique(tested.labels))
+    if n_found == 1:
+        found.notes.append(
+            "nothing supports a split of these rows; methods are compared at 2 clusters all the "
+            "same"
+        )
+        return {}
+    found.notes.append(f"MSPC finds evidence for {n_found} clusters")
+    found.n_clusters = n_found
+    return {"MSPC": tested}
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
