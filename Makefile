@@ -2,17 +2,40 @@
 # A fresh machine needs Python 3.11 or newer, pip and make; nothing else.
 PYTHON ?= python3
 VENV   := .venv
+OLDEST := .venv-oldest
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
-.PHONY: demo test lint bench house docs reproduce reproduction clean
+# What make quick runs: the cheap tests of every room, less than 90 seconds on two cores.
+QUICK  := $(addprefix tests/, \
+  base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
+  diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py graphs margin/test_cpmmc.py \
+  margin/test_margin_engine.py metrics/test_metrics.py models/test_models.py operators/test_operators.py plots \
+  report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_minimax_probability_machine.py \
+  separation/test_mspc.py solvers/test_cutting_plane_qp.py solvers/test_minimax_probability.py \
+  table_clusterer/test_table_clusterer.py tables/test_preparation.py tables/test_tables_read.py volume/test_alternation.py \
+  volume/test_sqp.py test_house.py test_map.py test_repository.py) \
+  reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
+
+.PHONY: demo test quick coverage oldest lint bench house docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
+
+quick: $(VENV)/.ready
+	$(BIN)/python -m pytest -m "not slow" $(QUICK)
+
+coverage: $(VENV)/.ready
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(QUICK)
+
+# The quick tests with the minimum versions that pyproject.toml claims, in an environment of their own.
+# Warnings of old packages about each other are no errors here.
+oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(QUICK)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -41,7 +64,7 @@ reproduction: $(VENV)/.ready
 	$(BIN)/python -m reproduction --all --no-run --out docs/reproduction --page docs/reproduction.md
 
 clean:
-	rm -rf $(VENV) demo build dist bench-results docs/_build docs/auto_examples docs/api
+	rm -rf $(VENV) $(OLDEST) demo build dist bench-results docs/_build docs/auto_examples docs/api
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "volmar needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -58,4 +81,11 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install -c constraints.txt --group bench
 	$(PIP) install -c constraints.txt --no-deps --group bench-no-deps \
 	  || echo "left out of make bench NAME=number_of_clusters: rivals that need a C compiler"
+	touch $@
+
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and "the oldest numpy has wheels for Python 3.11 and 3.12: make oldest PYTHON=python3.11")'
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt pip
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt --group test -e '.[all]'
 	touch $@

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.pages import browser  # noqa: F401 -- a fixture
+from helpers.pictures import figures  # noqa: F401 -- a fixture
 
 # Two workers on two cores: BLAS threads on top of that only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

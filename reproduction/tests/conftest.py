@@ -2,6 +2,7 @@ import os
 
 import pytest
 from helpers.pages import browser  # noqa: F401 -- a fixture
+from helpers.pictures import figures  # noqa: F401 -- a fixture
 from paper_experiments import SMALL
 from paper_results import CORRELATION, CURVES, TABLE
 
@@ -38,10 +39,10 @@ def correlation():
 def printed(monkeypatch):
     """Set what the paper prints: data set and method to value and error, or None for N/A."""
 
-    def set_to(figures):
-        known = {key: value for key, value in figures.items() if value is not None}
+    def set_to(values):
+        known = {key: value for key, value in values.items() if value is not None}
         monkeypatch.setattr(summary_module, "published", lambda *_: known)
-        monkeypatch.setattr(summary_module, "published_cells", lambda *_: list(figures))
+        monkeypatch.setattr(summary_module, "published_cells", lambda *_: list(values))
 
     set_to({})
     return set_to

@@ -22,18 +22,11 @@ from reproduction import (
     has_picture,
 )
 
+pytestmark = pytest.mark.usefixtures("figures")
+
 SETS = [f"set-{i}" for i in range(15)]
 METHODS = ["KM", "NSC", "MVC-SL", "MVC-HL", "LGMMC", "GMMC", "MMC"]
 COLUMN_NAMES = ("hindsight", "label-free")
-
-
-@pytest.fixture(autouse=True)
-def figures():
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
 
 
 def make(view, *, sets=(), methods=(), points=(), lines=(), figure="1", **more):

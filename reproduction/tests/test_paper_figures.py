@@ -36,15 +36,6 @@ def experiment():
     return parse_experiment("small", FIGURE)
 
 
-@pytest.fixture
-def without_pyplot_windows():
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
-
-
 def made_up(experiment, measures_of, value_of=lambda _: 0.1):
     """Results whose measures are given instead of computed."""
     return [
@@ -271,7 +262,7 @@ def lengths(container):
     return [np.ptp(segment[:, 1]) for segment in container.lines[2][0].get_segments()]
 
 
-@pytest.mark.usefixtures("without_pyplot_windows")
+@pytest.mark.usefixtures("figures")
 def test_the_picture_has_its_panels_and_points(experiment):
     # Shares 1, 2 and 6 thousandths of the size: mean 3, median 2.
     shares = {1: 0.001, 2: 0.002, 3: 0.006}
@@ -308,7 +299,7 @@ def test_the_picture_has_its_panels_and_points(experiment):
     assert legends == ["two-gaussians", "two-circles", "mean", "median", "v2", "h*"]
 
 
-@pytest.mark.usefixtures("without_pyplot_windows")
+@pytest.mark.usefixtures("figures")
 def test_the_picture_is_as_high_as_its_rows():
     points = [
         Point(dataset, m, "hindsight", 50, m, Spread.of([1.0, 2.0]))
@@ -324,7 +315,7 @@ def test_the_picture_is_as_high_as_its_rows():
     assert single.size == display.size
 
 
-@pytest.mark.usefixtures("without_pyplot_windows")
+@pytest.mark.usefixtures("figures")
 def test_the_figure_of_an_experiment_has_the_same_panels(experiment):
     results = made_up(experiment, lambda cell: dict.fromkeys(cell.measures, 0.01 * cell.seed))
     shown = Reproduction.of(experiment, results)

@@ -13,14 +13,7 @@ from volmar.base.tree import SplitNode
 from volmar.datasets import make_blobs
 from volmar.plots import ProjectionDisplay, TreeDisplay
 
-
-@pytest.fixture(autouse=True)
-def figures():
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
+pytestmark = pytest.mark.usefixtures("figures")
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,7 @@ from volmar.diagnostics import label_test
 from volmar.plots import LabelTestDisplay
 from volmar.plots.label_joins import MERGED, SEPARATED
 
-
-@pytest.fixture(autouse=True)
-def figures():
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
+pytestmark = pytest.mark.usefixtures("figures")
 
 
 def test_every_join_is_drawn_in_the_style_of_its_outcome():

@@ -23,14 +23,7 @@ from volmar.plots import (
 
 pytest.importorskip("matplotlib")
 
-
-@pytest.fixture(autouse=True)
-def figures():
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
+pytestmark = pytest.mark.usefixtures("figures")
 
 
 @pytest.fixture(scope="module")

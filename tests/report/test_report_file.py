@@ -10,8 +10,9 @@ from scipy import sparse
 
 pytest.importorskip("jinja2")
 
+from volmar.metrics import LabelScore
 from volmar.report.cluster_page import write_report
-from volmar.report.outcome import Evidence, Score
+from volmar.report.outcome import Evidence
 
 
 def test_a_file_is_replaced_only_when_asked_and_appears_whole(tmp_path, monkeypatch):
@@ -59,7 +60,7 @@ def test_what_comes_from_the_data_is_escaped(tmp_path):
             parameters={HOSTILE: ENDING},
             method=HOSTILE,
             evidence=[Evidence(HOSTILE, 0.2, ENDING), Evidence("p-value", 0.001, ENDING)],
-            quality=[Score(HOSTILE, 1.0, ENDING)],
+            quality=[LabelScore(HOSTILE, 1.0, "higher", ENDING)],
             warnings=[HOSTILE],
             seconds={HOSTILE: 1.0},
         ),

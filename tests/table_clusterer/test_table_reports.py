@@ -42,6 +42,7 @@ def test_the_summary_is_json(fitted):
     assert summary["parameters"]["n_clusters"] == "auto"
 
 
+@pytest.mark.slow
 def test_the_report_is_a_page(fitted, table, tmp_path):
     page = tmp_path / "report.html"
     fitted.report(page)
@@ -119,6 +120,7 @@ def test_copies_leave_the_table_behind(fitted, table, tmp_path):
     assert (tmp_path / "m.volmar").stat().st_size < 60_000
 
 
+@pytest.mark.slow
 def test_a_report_of_any_clusterer(table, tmp_path):
     frame = table[0][["height", "weight"]]
     page = tmp_path / "page.html"

@@ -1,0 +1,103 @@
+"""The repository: what is recorded in it, and the environments and tests that its tools name."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+from packaging.version import Version
+
+import volmar
+
+# Folders of a person's machine (a made-up /home/me is none), and hosts of package registries.
+OF_A_MACHINE = re.compile(
+    r"(?<![\w.])/(?:work|root|home(?!/me\b)|Users|opt|mnt)/[\w.]|\b[A-Z]:\\\\?Users\b"
+)
+OF_A_REGISTRY = re.compile(r"\b(?:pypi|pythonhosted|anaconda)\.(?:org|com|io)\b")
+
+
+def tracked_files():
+    """Files of the repository that git knows; skips where there is no repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    names = [name for name in listed.stdout.split("\0") if name]
+    if not names:
+        pytest.skip("not a git checkout")
+    return [path for name in names if (path := ROOT / name).is_file()]
+
+
+def recorded(text):
+    """Machine paths and registry hosts in a text."""
+    found = [OF_A_MACHINE.search(text), OF_A_REGISTRY.search(text)]
+    return [match.group() for match in found if match]
+
+
+def test_no_machine_path_or_registry_is_recorded():
+    wrong = {}
+    for path in tracked_files():
+        try:
+            found = recorded(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            continue  # a picture, or compressed cells
+        if found:
+            wrong[str(path.relative_to(ROOT))] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("see /", "root/.cache/x"),
+        ("file:///", "opt/wheels"),
+        ("'/home/", "somebody/data'"),
+        ("C:\\", "Users\\me"),
+        ("https://files.python", "hosted.org/x"),
+        ("index-url = https://py", "pi.org/simple"),
+    ],
+)
+def test_a_recorded_path_would_be_found(parts):
+    assert recorded("".join(parts))
+
+
+def test_paths_of_the_repository_are_no_machine_paths():
+    assert not recorded("src/volmar/rows, ../work/x, https://example.org/home/page, /home/me/x")
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-oldest.txt"])
+def test_environments_are_pinned(name):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.+-]+", line)]
+
+
+def test_the_oldest_environment_has_the_claimed_minimum_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    claimed = [*project["dependencies"]]
+    claimed += [one for extra in project["optional-dependencies"].values() for one in extra]
+    pins = dict(
+        line.lower().split("==")
+        for line in (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    )
+    for requirement in claimed:
+        if requirement.startswith("volmar["):
+            continue
+        name, minimum = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement).groups()
+        assert Version(pins[name]) == Version(minimum), requirement
+
+
+def test_make_quick_has_tests_of_every_room():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    named = re.search(r"^QUICK\s*:= \$\(addprefix tests/, (.*?)\)(.*)$", makefile, re.MULTILINE)
+    paths = [Path("tests", name) for name in named[1].split()]
+    others = [Path(name) for name in named[2].split()]
+    assert not [str(path) for path in [*paths, *others] if not (ROOT / path).exists()]
+    rooms = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
+    assert rooms <= {path.parts[1] for path in paths}
+
+
+def test_the_citation_has_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {volmar.__version__}\n" in citation
