@@ -1,146 +1,45 @@
-"""Fits on a real cluster: answers as in memory, blocks that stay, workers and clients that die."""
+"""Fits on a real cluster: answers as in memory, blocks that stay, workers that die."""
 
 import contextlib
-import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import threading
 import time
-from concurrent.futures import Future
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
+from helpers.dask_clusters import (  # noqa: E402
+    CHUNKS,
+    MODELS,
+    answer,
+    assert_same,
+    bounded,
+    cluster_of,
+    fit_reporting,
+    fitted,
+    known_to,
+    parts_of,
+    persisted,
+    stored,
+    until,
+)
 from sklearn.exceptions import NotFittedError  # noqa: E402
 
 from volmar import (  # noqa: E402
     CPMMC,
     MSPC,
-    SKMMC,
     KernelCPMMC,
-    MinimaxProbabilityMachine,
 )
-from volmar.distributed import LostBlocksError, checkpoint, report_passes  # noqa: E402
+from volmar.distributed import LostBlocksError, report_passes  # noqa: E402
 from volmar.rows import as_table  # noqa: E402
 from volmar.rows.blocks import passes  # noqa: E402
 from volmar.rows.blocks.recipes import RowNumbers  # noqa: E402
 from volmar.rows.blocks.sums import Picked, Sum  # noqa: E402
-
-# A hang fails its test after so many seconds, and does not stall the suite.
-HANG = 60.0
-CHUNKS = {"equal": (400,) * 3, "uneven": (500, 1, 399, 300), "many": (100,) * 12}
-# In memory with the histogram scan, the only one on blocks.
-MODELS = {
-    "gep": lambda: MSPC(random_state=0, scan="histogram"),
-    "mpm": lambda: MSPC(random_state=0, scan="histogram", solver="mpm"),
-    "cpmmc": lambda: CPMMC(random_state=0),
-    "nystroem": lambda: KernelCPMMC(method="nystroem", n_landmarks=20, random_state=0),
-    "skmmc": lambda: SKMMC(random_state=0),
-    "machine": MinimaxProbabilityMachine,
-}
-
-
-def bounded(function, *args, seconds=HANG):
-    """Return what a call returns, or raise what it raises; TimeoutError for a hang."""
-    outcome = Future()
-
-    def call():
-        try:
-            outcome.set_result(function(*args))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=call, daemon=True).start()
-    return outcome.result(timeout=seconds)
-
-
-def until(condition, seconds=20.0):
-    """Wait for what the scheduler does in its own time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the scheduler did not come to this state"
-        time.sleep(0.02)
-
-
-@contextlib.contextmanager
-def cluster_of(n_workers, processes=True, **options):
-    with (
-        distributed.LocalCluster(
-            n_workers=n_workers,
-            processes=processes,
-            threads_per_worker=1,
-            host="127.0.0.1" if processes else None,
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-        ) as cluster,
-        distributed.Client(cluster, **options) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with cluster_of(2) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(5)
-    truth = rng.random(1200) < 0.4
-    X = rng.standard_normal((1200, 5)) * [1.0, 2.0, 1.0, 0.5, 3.0] + 2.0
-    X[:, 2] += 5.0 * truth
-    return X, truth.astype(int)
-
-
-def parts_of(array, chunks):
-    return np.split(array, np.cumsum(chunks)[:-1])
-
-
-def stored(folder, array, chunks):
-    """Return a lazy dask array of files, which every pass reads again."""
-    blocks = []
-    for i, part in enumerate(parts_of(array, chunks)):
-        path = Path(folder) / f"{i:03}.npy"
-        np.save(path, part)
-        block = dask.delayed(np.load)(str(path))
-        blocks.append(da.from_delayed(block, part.shape, part.dtype))
-    return da.concatenate(blocks)
-
-
-def persisted(array):
-    array = array.persist()
-    distributed.wait(array)
-    return array
-
-
-def fitted(name, X, y):
-    model = MODELS[name]()
-    return model.fit(X, y) if name == "machine" else model.fit(X)
-
-
-def answer(model, X):
-    scores, labels = model.decision_function(X), model.predict(X)
-    own = getattr(model, "labels_", None)
-    found = [scores, labels] if own is None else [scores, labels, own]
-    return dask.compute(*found)
-
-
-def assert_same(found, expected):
-    assert len(found) == len(expected)
-    np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=1e-10)
-    for labels, others in zip(found[1:], expected[1:], strict=True):
-        np.testing.assert_array_equal(labels, others)
-
 
 # ------------------------------------------------------------------ the same answer
 
@@ -215,12 +114,6 @@ def test_weights_that_are_not_held_beside_blocks_that_are(client, rows, tmp_path
 
 
 # ------------------------------------------------------------------ what travels, what stays
-
-
-def known_to(client):
-    """Return the keys of all tasks that the scheduler has, and of all futures that we hold."""
-    keys = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
-    return {*keys, *client.futures}
 
 
 def prefixes(client):
@@ -298,11 +191,6 @@ class Killer:
         if not self.killed and self.when(report):
             self.killed = report.number
             os.kill(self.pid, signal.SIGKILL)
-
-
-def fit_reporting(model, X, listener):
-    with report_passes(listener):
-        return model.fit(X)
 
 
 def test_a_killed_worker_changes_nothing(rows, tmp_path, monkeypatch):
@@ -438,279 +326,3 @@ def test_the_scheduler_goes(rows, tmp_path):
 
         with pytest.raises(LostBlocksError, match="connection to the scheduler is lost"):
             bounded(fit_reporting, MSPC(random_state=0), held, listener)
-
-
-# ------------------------------------------------------------------ errors and interruptions
-
-
-@pytest.mark.parametrize("kind", ["held", "lazy"])
-@pytest.mark.parametrize("error", [ValueError, TimeoutError, OSError])
-def test_the_error_of_a_block_reaches_the_user(client, rows, kind, error):
-    X, _ = rows
-
-    def read(i, part):
-        if i == 2:
-            raise error(f"file {i} is broken")
-        return part
-
-    blocks = da.concatenate(
-        [
-            da.from_delayed(dask.delayed(read)(i, part), part.shape, part.dtype)
-            for i, part in enumerate(parts_of(X, CHUNKS["equal"]))
-        ]
-    )
-    if kind == "held":
-        blocks = blocks.persist()
-    model = MSPC(random_state=0)
-    with pytest.raises(error, match=r"^file 2 is broken$") as caught:
-        bounded(model.fit, blocks)
-    assert type(caught.value) is error
-    assert caught.value.__cause__ is not caught.value
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
-@pytest.mark.skipif(
-    threading.current_thread() is not threading.main_thread(), reason="signals go to main threads"
-)
-@pytest.mark.parametrize("kind", ["held", "lazy"])
-def test_an_interrupted_pass_leaves_nothing_behind(client, rows, tmp_path, monkeypatch, kind):
-    X, _ = rows
-    started, stop = str(tmp_path / "started"), str(tmp_path / "stop")
-    blocks = stored(tmp_path, X, CHUNKS["equal"])
-    if kind == "held":
-        blocks = persisted(blocks)
-
-    def slow(program, block, start, *given):
-        with open(started, "w"):
-            pass
-        end = time.monotonic() + 20
-        while not os.path.exists(stop) and time.monotonic() < end:
-            time.sleep(0.02)
-        return passes.block_part(program, block, start, *given)
-
-    def interrupt():
-        until(lambda: os.path.exists(started))
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    monkeypatch.setattr(passes, "block_part", slow)
-    known = known_to(client)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=interrupt, daemon=True)
-    model = MSPC(random_state=0)
-    try:
-        thread.start()
-        with pytest.raises(KeyboardInterrupt) as caught:
-            model.fit(blocks)
-        # The traceback is still there, and holds no futures.
-        until(lambda: known_to(client) <= known)
-        assert caught.value.__traceback__ is not None
-    finally:
-        Path(stop).touch()
-        signal.signal(signal.SIGINT, before)
-        thread.join()
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
-def test_an_interruption_between_passes(client, rows, tmp_path):
-    X, _ = rows
-    model = CPMMC(random_state=0)
-
-    def listener(report):
-        if report.number == 4:
-            raise KeyboardInterrupt
-
-    held = persisted(stored(tmp_path, X, CHUNKS["equal"]))
-    known = known_to(client)
-    with pytest.raises(KeyboardInterrupt):
-        bounded(fit_reporting, model, held, listener)
-    until(lambda: known_to(client) <= known)
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
-# ------------------------------------------------------------------ whose client
-
-
-def test_the_client_of_the_blocks_is_used(client, rows, tmp_path):
-    """The default client belongs to another cluster, which does not have the blocks."""
-    X, _ = rows
-    lazy = stored(tmp_path, X, CHUNKS["equal"])
-    with cluster_of(1, processes=False, set_as_default=False) as other:
-        held = other.persist(lazy)
-        assert distributed.default_client() is client
-        model = bounded(MSPC(random_state=0).fit, held)
-        scores = bounded(lambda: other.compute(model.decision_function(held)).result())
-    np.testing.assert_allclose(
-        scores, MODELS["gep"]().fit(X).decision_function(X), rtol=0, atol=1e-10
-    )
-
-
-def test_the_scheduler_that_was_chosen_is_used(client, rows):
-    """As with X.compute(), a scheduler named in dask's configuration goes before a client."""
-    X, _ = rows
-    here = os.getpid()
-
-    def read(part):
-        assert os.getpid() == here
-        return part
-
-    blocks = da.concatenate(
-        [
-            da.from_delayed(dask.delayed(read)(part), part.shape, part.dtype)
-            for part in parts_of(X, CHUNKS["equal"])
-        ]
-    )
-    with dask.config.set(scheduler="synchronous"):
-        MSPC(random_state=0).fit(blocks)
-    with pytest.raises(AssertionError):
-        bounded(MSPC(random_state=0).fit, blocks)
-
-
-def test_fits_inside_tasks_do_not_wait_for_themselves(client, rows, tmp_path):
-    """As many fits as there are threads: each has to give its own back while it waits."""
-    X, _ = rows
-    expected = MODELS["gep"]().fit(X).coef_
-    lazy = stored(tmp_path, X, CHUNKS["equal"])
-
-    def fit(pieces, hold):
-        from distributed import get_client
-
-        from volmar import MSPC
-
-        blocks = pickle.loads(pieces)
-        if hold:
-            blocks = get_client().persist(blocks)
-        return MSPC(random_state=0).fit(blocks).coef_
-
-    pieces = pickle.dumps(lazy)
-    workers = list(client.nthreads())
-    for hold in (False, True):
-        futures = [
-            client.submit(fit, pieces, hold, workers=[worker], pure=False) for worker in workers
-        ]
-        for future in futures:
-            found = bounded(future.result)
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
-
-
-def test_an_asynchronous_client_is_refused(rows):
-    import asyncio
-
-    X, _ = rows
-
-    async def main():
-        async with (
-            distributed.LocalCluster(
-                n_workers=1,
-                processes=False,
-                asynchronous=True,
-                dashboard_address="127.0.0.1:0",
-            ) as cluster,
-            distributed.Client(cluster, asynchronous=True, set_as_default=False) as client,
-        ):
-            held = client.persist(da.from_array(X, chunks=(400, 5)))
-            with pytest.raises(TypeError, match=r"asynchronous Client.*asyncio\.to_thread"):
-                MSPC(random_state=0).fit(held)
-            return await asyncio.to_thread(MSPC(random_state=0).fit, held)
-
-    model = bounded(asyncio.run, main())
-    np.testing.assert_allclose(model.coef_, MODELS["gep"]().fit(X).coef_, rtol=0, atol=1e-10)
-
-
-# ------------------------------------------------------------------ clients that die
-
-FIT = """
-import json, os, signal, sys
-import dask, numpy as np
-import dask.array as da
-from volmar import CPMMC
-from volmar.distributed import checkpoint, report_passes
-
-files, folder, last, address = json.loads(sys.argv[1])
-if address:
-    from distributed import Client
-    Client(address)
-else:
-    dask.config.set(scheduler="synchronous")
-shapes = [np.load(path, mmap_mode="r").shape for path in files]
-X = da.concatenate(
-    [
-        da.from_delayed(dask.delayed(np.load)(path), shape, float)
-        for path, shape in zip(files, shapes)
-    ]
-)
-made = []
-
-def listener(report):
-    made.append(report.number)
-    if last and report.number == last:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-with checkpoint(folder) as journal, report_passes(listener):
-    model = CPMMC(random_state=0).fit(X)
-print(json.dumps([journal.n_read, len(made), model.coef_.tolist()]))
-"""
-
-
-@pytest.mark.parametrize("where", ["here", "cluster"])
-def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where):
-    X, _ = rows
-    address = ""
-    if where == "cluster":
-        address = request.getfixturevalue("client").scheduler.address
-    lazy = stored(tmp_path, X, CHUNKS["equal"])
-    reports = []
-    with dask.config.set(scheduler="synchronous"), report_passes(reports.append):
-        whole = CPMMC(random_state=0).fit(lazy)
-    last = len(reports) // 2
-    assert last > 2
-
-    def run(last):
-        files = sorted(str(path) for path in tmp_path.glob("*.npy"))
-        given = json.dumps([files, str(tmp_path / "checkpoint"), last, address])
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", FIT, given],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-        )
-
-    killed = run(last)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    second = run(0)
-    assert second.returncode == 0, second.stderr
-    n_read, n_passes, coefficients = json.loads(second.stdout)
-    assert n_read > 0
-    assert n_passes == len(reports) - last  # what the last pass found was saved, too
-    np.testing.assert_allclose(coefficients, whole.coef_, rtol=0, atol=1e-12)
-
-
-def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
-    """Figures of a fit on the cluster serve one without it: keys do not depend on where."""
-    lazy = stored(tmp_path, rows[0], CHUNKS["equal"])
-    folder = tmp_path / "checkpoint"
-
-    def fit():
-        with checkpoint(folder) as journal:
-            model = MSPC(random_state=0).fit(lazy)
-        return model.coef_, journal
-
-    first, written = bounded(fit)
-    with dask.config.set(scheduler="synchronous"):
-        second, read = fit()
-    assert read.n_read == written.n_written > 0
-    assert read.n_written == 0
-    np.testing.assert_array_equal(first, second)
-
-
-def test_the_example_runs_as_it_stands():
-    script = ROOT / "examples" / "clusters_on_a_cluster.py"
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "pass 1: Picked of 200000 rows" in done.stdout
-    assert "the feature that drives the split: 1" in done.stdout

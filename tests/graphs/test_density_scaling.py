@@ -21,7 +21,7 @@ from volmar.graphs import (
 from volmar.graphs.copies import Copies, distinct_rows
 from volmar.graphs.density_scaling import default_n_neighbors
 from volmar.graphs.joining import joining_edges
-from volmar.margin.engine.kernel_starts import spectral_start
+from volmar.margin.engine.starts import spectral_start
 from volmar.metrics import clustering_error
 
 

@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar.datasets import make_blobs, make_two_circles
-from volmar.margin.engine.kernel_starts import kernel_k_means_start
-from volmar.margin.engine.starts import principal_start
+from volmar.margin.engine.starts import kernel_k_means_start, principal_start
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.iter_svr import IterSVR
 from volmar.metrics import clustering_error

@@ -21,7 +21,7 @@ from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 from volmar.margin.multiway.nearest_mean import NearestMean, balanced_weights
-from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayProblem
+from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
 
 BOTH = [CPMMC, KernelCPMMC]
@@ -161,7 +161,7 @@ def problem_of(X, labels, kind="linear", C=2.0, weights=None, k=4, **options):
         kept = values > 1e-12 * values.max()
         Z = vectors[:, kept] * np.sqrt(values[kept])
     beta = NearestMean.of(source, labels, k, options.get("least_share", 0.0)).in_margins(C)
-    problem = MultiwayProblem(source, MultiwayHinge(beta, p), min_m=1 / C, **options)
+    problem = MultiwayMarginProblem(source, MultiwayHinge(beta, p), min_m=1 / C, **options)
     return problem, Z, p, beta
 
 
@@ -250,7 +250,9 @@ def test_the_bound_holds_for_the_labels_found(kind, least):
 def test_labels_without_a_lower_bound_are_none_of_the_problem():
     """With w = 0, offsets alone put all rows on the right side where one cluster has most."""
     X = np.arange(10.0)[:, None]
-    problem = MultiwayProblem(LinearSpace(X), MultiwayHinge(np.array([2.0, 0.0, 0.0])), min_m=0.5)
+    problem = MultiwayMarginProblem(
+        LinearSpace(X), MultiwayHinge(np.array([2.0, 0.0, 0.0])), min_m=0.5
+    )
     f = np.zeros((10, 3))
     f[0, 1] = f[1, 2] = 9.0
     assert problem.loss.first(np.argmax(f, axis=1), f).m == pytest.approx(0.6)

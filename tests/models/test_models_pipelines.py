@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from helpers.models import NEW, X
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA, TruncatedSVD
@@ -23,16 +24,6 @@ from sklearn.preprocessing import (
 
 import volmar
 from volmar.models import ModelError, load_model, save_model
-
-
-def blobs(seed=0):
-    rng = np.random.default_rng(seed)
-    centres = [[1.0, 1, 1], [9, 2, 1], [2, 9, 5]]
-    return np.abs(np.vstack([rng.normal(c, 0.6, (20, 3)) for c in centres])) + 0.01
-
-
-X = blobs()
-NEW = blobs(1)[::2]
 
 
 def edit(path, cls, /, **state):

@@ -200,7 +200,7 @@ def test_the_best_split_if_one_insists(tmp_path):
     [
         (Result(200.0, gap=0.6), "within 0.3 % of the best possible."),
         (Result(200.0, gap=0.0), "within 0.01 % of the best possible."),
-        (Result(200.0), "Converged No bound on the best possible answer is available"),
+        (Result(200.0), "Not proved No bound on the best possible answer"),
         (Result(1.0, status=Status.DEGENERATE), "does not determine its answer"),
         (None, "No certificate"),
     ],

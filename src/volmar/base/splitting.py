@@ -23,7 +23,6 @@ from volmar.evidence import (
     held_out_test,
     make_split,
     merged_labels,
-    walk_candidate,
 )
 from volmar.solvers import Result, Status
 
@@ -86,6 +85,8 @@ def groups_test(
         X = X[np.flatnonzero(weights > 0)]
     candidates = LINEAR
     if not model._splits_by_hyperplanes():
+        from volmar.evidence import walk_candidate
+
         candidates = (walk_candidate(lambda rows, s: model._fit_part(rows, None, s)),)
     return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
 

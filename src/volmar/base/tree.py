@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar._notebook import html_card
 from volmar.evidence.wording import level_text, p_value_text
 
 __all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
@@ -307,6 +306,8 @@ class SplitTree:
             )
         header = ["Node", "Rows", "Separation", "p-value", "Level", "Leading features"]
         shown = [0, 1, *(j for j in range(2, 6) if any(row[j] for row in rows))]
+        from volmar._notebook import html_card
+
         return html_card(
             "Tree of splits",
             [self._summary()],

@@ -21,7 +21,7 @@ _BAD_USAGE: Any = typer.BadParameter.__base__
 
 
 class _OneLine(TyperGroup):
-    """Commands whose wrong options are told as all other wrong input is: in a line."""
+    """Commands whose wrong options are reported in one line, as other invalid input is."""
 
     def main(
         self,
@@ -66,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# What users can put right; anything else is a bug, and shows its traceback.
+# What users can fix; anything else is a bug, and shows its traceback.
 WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
@@ -100,9 +100,13 @@ Source = Annotated[
     ),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option("--columns", help="Only this column; repeatable, or a,b,c.")
+    list[str] | None,
+    typer.Option("--columns", help="Column to use; repeat, or separate by commas."),
 ]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="Not this column; as --columns.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="Column to leave out; repeat, or separate by commas."),
+]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
 Kinds = Annotated[
     list[str] | None,
@@ -122,7 +126,7 @@ Number = Annotated[
     typer.Option(
         "--n-clusters",
         "-k",
-        help="Number of clusters, or auto: those that tests confirm.",
+        help="Number of clusters, or auto to test for it.",
     ),
 ]
 
@@ -152,7 +156,7 @@ def _options(
 
 @contextmanager
 def _clean(command: str, context: typer.Context) -> Iterator[None]:
-    """End with a line instead of a traceback: what is wrong is not in the program."""
+    """End with a line instead of a traceback on invalid input."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -216,20 +220,19 @@ def cluster(
     n_clusters: Number = "auto",
     split_anyway: Annotated[
         bool,
-        typer.Option(
-            "--split-anyway", metavar=FLAG, help="Split in two though no evidence supports it."
-        ),
+        typer.Option("--split-anyway", metavar=FLAG, help="Split in two even without evidence."),
     ] = False,
     alpha: Annotated[
         float | None,
         typer.Option(
             "--alpha",
             metavar="LEVEL",
-            help="Level of the tests of auto: the probability that one group is split; 0.05.",
+            help="Level of the tests of auto: probability that one group is split (default 0.05).",
         ),
     ] = None,
     max_clusters: Annotated[
-        int | None, typer.Option("--max-clusters", min=1, help="Maximum number for auto.")
+        int | None,
+        typer.Option("--max-clusters", min=1, help="Maximum number of clusters of auto."),
     ] = None,
     columns: Columns = None,
     drop: Drop = None,
@@ -248,16 +251,18 @@ def cluster(
     append: Annotated[
         bool,
         typer.Option(
-            "--append", metavar=FLAG, help="Write the rows with a column cluster to -o instead."
+            "--append", metavar=FLAG, help="Write the rows, with a column cluster, to -o."
         ),
     ] = False,
-    report: Annotated[Path | None, typer.Option("--report", help="HTML page.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="HTML page that explains the clusters.")
+    ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Model for volmar predict.")] = None,
     pictures: Annotated[
         Path | None, typer.Option("--pictures", help="Folder for PNG and SVG of every picture.")
     ] = None,
     summary: Annotated[
-        Path | None, typer.Option("--json", help="JSON file with what was found.")
+        Path | None, typer.Option("--json", help="JSON file with the results.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
@@ -334,12 +339,12 @@ def score(
         bool,
         typer.Option(
             "--test/--no-test",
-            help="Test which clusters are separated, and which to merge; -1 is noise.",
+            help="Test which clusters are separated and which to merge; -1 is noise.",
         ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
-    """Say how good labels are: scores, which clusters are real, agreement with the truth."""
+    """Score a labelling, with or without true classes, and test which clusters are real."""
     with _clean("score", context):
         from volmar.cli.score import score_file
 
@@ -396,7 +401,7 @@ def compare(
 
 @app.command()
 def info(context: typer.Context) -> None:
-    """Show versions, and which extras are there."""
+    """Show versions and installed extras."""
     with _clean("info", context):
         from volmar.cli.info import show_info
 

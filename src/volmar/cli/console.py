@@ -1,4 +1,4 @@
-"""What is said on the way: progress and notes on the error stream, results on the other."""
+"""Progress and notes on the error stream, results on standard output."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class UsageError(ValueError):
 
 
 class Screen(Console):
-    """A console that falls silent when nobody reads it any longer: files are written all the same.
+    """A console that ignores a closed pipe, so that files are still written.
 
-    ``volmar cluster table.csv -o labels.csv | head -1`` must leave its labels.
+    ``volmar cluster table.csv -o labels.csv | head -1`` must write its labels.
     """
 
     def on_broken_pipe(self) -> None:

@@ -57,24 +57,9 @@ def make_two_moons(
     noise: float = 0.05,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two interleaving half circles of radius 1, the shape of the JMLR paper's 2moons.
+    """Return `sklearn.datasets.make_moons`, the shape of the JMLR paper's 2moons.
 
-    The paper gives no formula: these are scikit-learn's moons with Gaussian noise.
-
-    Parameters
-    ----------
-    n_samples : int, default=200
-        Number of points, at least 2.
-    noise : float, default=0.05
-        Standard deviation of the noise added to each coordinate.
-    random_state : int, RandomState or None, default=None
-        Seed of the noise and of the shuffle.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, 2)
-    y : ndarray of shape (n_samples,)
-        0 (the upper moon) or 1.
+    The paper gives no formula; the noise is a reading of its picture.
 
     Examples
     --------
@@ -83,8 +68,6 @@ def make_two_moons(
     >>> X.shape, sorted([int((y == 0).sum()), int((y == 1).sum())])
     ((101, 2), [50, 51])
     """
-    n_samples = _count("n_samples", n_samples, least=2)
-    noise = _number("noise", noise, least=0.0)
     return datasets.make_moons(n_samples, noise=noise, random_state=random_state)
 
 
@@ -95,26 +78,9 @@ def make_two_circles(
     factor: float = 0.5,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two concentric rings of radius 1 and `factor`, the shape of the JMLR paper's 2circles.
+    """Return `sklearn.datasets.make_circles`, the shape of the JMLR paper's 2circles.
 
-    The paper gives no formula: these are scikit-learn's circles with Gaussian noise.
-
-    Parameters
-    ----------
-    n_samples : int, default=200
-        Number of points, at least 2.
-    noise : float, default=0.05
-        Standard deviation of the noise added to each coordinate.
-    factor : float, default=0.5
-        Radius of the inner ring, in [0, 1).
-    random_state : int, RandomState or None, default=None
-        Seed of the noise and of the shuffle.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, 2)
-    y : ndarray of shape (n_samples,)
-        0 (the outer ring) or 1.
+    The paper gives no formula; noise and factor are a reading of its picture.
 
     Examples
     --------
@@ -123,11 +89,6 @@ def make_two_circles(
     >>> sorted(set((X**2).sum(axis=1).round(6).tolist()))
     [0.0625, 1.0]
     """
-    n_samples = _count("n_samples", n_samples, least=2)
-    noise = _number("noise", noise, least=0.0)
-    factor = _number("factor", factor, least=0.0)
-    if factor >= 1.0:
-        raise ValueError(f"factor={factor!r} must be below 1, the radius of the outer ring")
     return datasets.make_circles(n_samples, noise=noise, factor=factor, random_state=random_state)
 
 

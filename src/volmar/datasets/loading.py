@@ -1,4 +1,4 @@
-"""`load`: a benchmark set by name, with the sampling and scaling asked for, and no other."""
+"""`load`: a benchmark data set by name, optionally sampled and scaled."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.metrics.contingency import is_missing
+
 __all__ = [
     "MAX_LEVELS",
     "CodedColumn",
@@ -119,19 +121,12 @@ def _is_frame(X: Any) -> bool:
 
 def _names_of(X: Any, names: list[str] | None) -> list[str]:
     found = X.columns if _is_frame(X) else [f"x{j}" for j in range(X.shape[1])]
-    return _check_names(names, len(found)) or [str(name) for name in found]
-
-
-def _check_names(names: list[str] | None, d: int) -> list[str] | None:
-    if names is None:
-        return None
-    names = [str(name) for name in names]
-    if len(names) != d:
+    if names is not None and len(names) != len(found):
         raise ValueError(
-            f"feature_names must name the {d} columns of X, got {len(names)} names. Pass one name "
-            "for each column."
+            f"feature_names must name the {len(found)} columns of X, got {len(names)} names. Pass "
+            "one name for each column."
         )
-    return names
+    return [str(name) for name in (found if names is None else names)]
 
 
 def _finite(values: NDArray) -> tuple[NDArray, NDArray | None]:
@@ -161,7 +156,7 @@ def _with_missing(found: Features, missing: NDArray) -> Features:
 def _sparse_features(X: Any, names: list[str] | None) -> Features:
     X = sparse.csr_array(X).astype(np.float64)
     d = X.shape[1]
-    taken = _check_names(names, d) or [f"x{j}" for j in range(d)]
+    taken = _names_of(X, names)
     wrong = int(np.count_nonzero(~np.isfinite(X.data)))
     if wrong:
         raise ValueError(
@@ -228,7 +223,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
                 f"X: column {name!r} holds a {type(value).__name__} in row {i}, and single values "
                 "are needed. Leave the column out, or make several of it."
             )
-        codes[i] = -1 if _is_missing(value) else place.setdefault(value, len(place))
+        codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
         numbers = np.array([*map(float, place), np.nan])
         return numbers[codes]
@@ -257,43 +252,31 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
 
 
-def _is_missing(value: Any) -> bool:
-    # NaN and NaT differ from themselves; pandas' NA refuses to say.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
-
-
 def _join(columns: list[NDArray | CodedColumn | DatedColumn], names: list[str]) -> Features:
     """Return the features of columns, one after the other."""
-    blocks: list[NDArray] = []
-    of: list[str] = []
-    kinds: list[str] = []
-    levels: list[str] = []
+    found: list[tuple[NDArray, str, str, str]] = []
     orders: dict[str, list[str]] = {}
     notes: list[str] = []
-
-    def add(block: NDArray, name: str, kind: str, level: str = "") -> None:
-        blocks.append(block)
-        of.append(name)
-        kinds.append(kind)
-        levels.append(level)
-
     for name, column in zip(names, columns, strict=True):
-        if not isinstance(column, CodedColumn):
-            is_date = isinstance(column, DatedColumn)
-            values, missing = _finite(column.days if isinstance(column, DatedColumn) else column)
-            add(values, name, "date" if is_date else "number")
+        if isinstance(column, DatedColumn):
+            values, missing = _finite(column.days)
+            found.append((values, name, "date", ""))
+        elif not isinstance(column, CodedColumn):
+            values, missing = _finite(column)
+            found.append((values, name, "number", ""))
         else:
             missing = column.codes < 0
             if column.ordered:
                 orders[name] = [str(value) for value in column.values]
-                add(np.where(missing, np.nan, column.codes), name, "ordinal")
+                found.append((np.where(missing, np.nan, column.codes), name, "ordinal", ""))
             else:
                 for level, is_there in _levels(column, name, notes):
-                    add(np.where(missing, np.nan, is_there), name, "share", level)
+                    found.append((np.where(missing, np.nan, is_there), name, "share", level))
         if missing is not None and missing.any():
-            add(missing.astype(np.float64), name, MISSING)
-    if not blocks:
+            found.append((missing.astype(np.float64), name, MISSING, ""))
+    if not found:
         raise ValueError("X has no column that can be compared. Pass at least one.")
+    blocks, of, kinds, levels = map(list, zip(*found, strict=True))
     return Features(np.column_stack(blocks), of, kinds, levels, orders, notes)
 
 

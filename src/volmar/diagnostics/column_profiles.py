@@ -19,7 +19,7 @@ from volmar.diagnostics.column_features import (
     n_rows_of,
     table_columns,
 )
-from volmar.metrics.contingency import random_ranks
+from volmar.metrics.contingency import labels_of_rows, random_ranks
 
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
@@ -238,12 +238,7 @@ def column_profiles(
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one.")
-    given = np.asarray(labels)
-    if given.shape != (n,):
-        raise ValueError(
-            f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
-        )
-    clusters, codes = np.unique(given, return_inverse=True)
+    clusters, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
     sizes = np.bincount(codes)
     rows = sampled_rows(codes, max_rows, check_random_state(random_state))
     if rows.size < n:

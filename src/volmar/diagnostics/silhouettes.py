@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_random_state
 
 from volmar._checks import check_count
 from volmar.diagnostics.column_profiles import sampled_rows
+from volmar.metrics.contingency import labels_of_rows
 
 __all__ = ["Silhouettes", "silhouettes"]
 
@@ -57,12 +58,7 @@ def silhouettes(
     check_count("max_rows", max_rows, low=2)
     rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     n = rows.shape[0]
-    given = np.asarray(labels)
-    if given.shape != (n,):
-        raise ValueError(
-            f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
-        )
-    names, codes = np.unique(given, return_inverse=True)
+    names, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
     if not 2 <= names.size < n:
         raise ValueError(
             f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and "

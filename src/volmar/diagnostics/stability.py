@@ -91,7 +91,7 @@ def stability(
     """Cluster random parts of the rows, and compare with the clusters of all of them.
 
     Clusters of a part are matched with those of all rows so that as many rows as possible agree.
-    A stable clustering need not be real: one hump is cut in its middle again and again. See
+    A stable clustering need not be real: one mode is cut in its middle again and again. See
     `split_test` for that.
 
     Parameters

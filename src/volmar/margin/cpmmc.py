@@ -43,8 +43,8 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         whatever `multiway` is, but only where held-out rows confirm that there is more than one
         group (see `volmar.evidence.split_test` and `tree_`).
     C : float, default=2.0
-        Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
-        C of the rows are inside the margin there. Large values chase thin gaps.
+        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
+        1 / C of the rows are inside the margin there. Large values chase thin gaps.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found (SKMMC's Algorithm 1), or is 1 (the original
         CPMMC), where C depends on the scale of X.
@@ -56,9 +56,9 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
-        Prices below C to pass through first, from a price near 1, where most starts lead to the
-        same labels: 1.2, 3, 7.5 and so on, those given, or none, (). "auto" is 2, 5, 12.5 and so
-        on for more than two clusters: at lower prices whole ones are given up.
+        Values below C to pass through first, from one near 1, where most starts lead to the same
+        labels: 1.2, 3, 7.5 and so on, those given, or none, (). "auto" is 2, 5, 12.5 and so on for
+        more than two clusters: at lower ones whole clusters are given up.
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         "auto": k-means and ``n_init - 1`` random directions, of which the one with the lowest
         objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
@@ -67,15 +67,15 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         "k-means", with centres from at most 2000 rows, and "random" is refused.
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
-        given, of which the one with the least sum of squares is the start.
+        given, of which the one with the smallest sum of squares is the start.
     tol : float, default=0.01
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, optional
-        Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
-        each, 100 if not given.
+        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
+        each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": the nested loops as printed (misprints mended), from k-means, without annealing;
-        `tol`, `anneal` and `n_init` have no part in it.
+        "paper": the nested loops as printed (misprints corrected), from k-means, without
+        annealing; `tol`, `anneal` and `n_init` are not used.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional
@@ -83,9 +83,9 @@ class CPMMC(WeightedClusterer, MarginClusterer):
     multiway : {"joint", "recursive"}, default="joint"
         How more than two clusters are found: all at once, or by splitting in two again.
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, more than two of which are found at once: a count (of weights,
-        where there are any) or a share of all rows, at most 1 / n_clusters. Half the size of the
-        smallest cluster of the start if not given. Without a least size clusters would empty.
+        Minimum cluster size, for n_clusters > 2 and multiway="joint": a count (or total weight) or
+        a share of all rows, at most 1 / n_clusters. Half the size of the smallest cluster of the
+        start if not given. Without a minimum clusters would become empty.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.

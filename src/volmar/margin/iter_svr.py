@@ -22,8 +22,13 @@ from volmar.base.validation import (
     check_start_labels,
 )
 from volmar.base.warn import warn_user
-from volmar.margin.engine.kernel_starts import kernel_k_means_start, spectral_start
-from volmar.margin.engine.starts import k_means_start, principal_start, random_start
+from volmar.margin.engine.starts import (
+    k_means_start,
+    kernel_k_means_start,
+    principal_start,
+    random_start,
+    spectral_start,
+)
 from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
@@ -188,16 +193,9 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
-    on, at most four, until they are narrower than half of a neighbourhood of the rows. In many
-    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
-    k-means and two clusterings of a graph of nearest neighbours. All clusters found are compared
-    by what they cut in that graph: the ratio cut of similarities that are weighted by the density,
-    which depends on the rows and labels alone. The widest kernel is taken whose clusters cut at
-    most 1.5 times as much as the best clusters known, those of the graph included. Clusters of
-    less than 0.04 / n_clusters of the rows count as outliers, and the wide kernels do not start
-    from a clustering of the graph to clusters of less than half of n / n_clusters rows. At most
-    1000 rows are compared, drawn at random; the fit to more rows starts from the best clusters.
+    *Width of the kernel.* gamma="auto" takes the widest of several kernels whose clusters cut a
+    graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
+    Starts are k-means and two clusterings of that graph.
 
     With bias="balance" regression and cut minimise the same objective over labels that respect
     `min_cluster_size`, so that it never rises (by more than `tol`) from the second regression on,

@@ -64,8 +64,8 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=2.0
-        Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
-        C of the rows are inside the margin there.
+        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
+        1 / C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1.
     balance : float, optional
@@ -76,7 +76,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
-        Prices below C to pass through first: 1.2, 3, 7.5 and so on (2, 5, 12.5 for more than two
+        Values below C to pass through first: 1.2, 3, 7.5 and so on (2, 5, 12.5 for more than two
         clusters), those given, or none, ().
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         "auto": k-means (of the rows; of the landmarks' features; the leading kernel principal
@@ -87,15 +87,15 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         where the kernel is precomputed), and "random" is refused.
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
-        given, of which the one with the least sum of squares is the start.
+        given, of which the one with the smallest sum of squares is the start.
     tol : float, default=0.01
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, optional
-        Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
-        each, 100 if not given.
+        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
+        each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 2 as printed (misprints mended), from k-means, without annealing; `tol`,
-        `anneal` and `n_init` have no part in it.
+        "paper": Algorithm 2 as printed (misprints corrected), from k-means, without
+        annealing; `tol`, `anneal` and `n_init` are not used.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional
@@ -103,9 +103,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     multiway : {"joint", "recursive"}, default="joint"
         How more than two clusters are found: all at once, or by splitting in two again.
     min_cluster_size : int or float, optional
-        Fewest rows of a cluster, more than two of which are found at once: a count (of weights,
-        where there are any) or a share of all rows, at most 1 / n_clusters. Half the size of the
-        smallest cluster of the start if not given. Without a least size clusters would empty.
+        Minimum cluster size, for n_clusters > 2 and multiway="joint": a count (or total weight) or
+        a share of all rows, at most 1 / n_clusters. Half the size of the smallest cluster of the
+        start if not given. Without a minimum clusters would become empty.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -167,7 +167,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
 
     *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
     weight where that has the wider margin; see `CPMMC`. Under kernels with k(x, x) = 1 a clear
-    gap decides (see `volmar.margin.unequal_sizes`).
+    gap decides (see `volmar.margin.engine.unequal_sizes`).
 
     References
     ----------

@@ -21,7 +21,7 @@ from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
 
-# One over the largest loss of labels in two equal halves: the least price that bounds rho.
+# One over the largest loss of labels in two equal halves: the smallest C that bounds rho.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
 
 
@@ -36,8 +36,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
               \qquad f_i = \langle w, z_i \rangle + t, \quad |t| \le b \rho
 
     (the paper's eq. 12 with means in the place of sums, centred rows z and an adaptive margin;
-    ``threshold="fixed"`` has :math:`\rho = 1`). u = 1 / max :math:`\Delta` makes C = 1 the least
-    price for every loss, so that ``loss="error"`` is `CPMMC` at the same C (Theorem 2).
+    ``threshold="fixed"`` has :math:`\rho = 1`). u = 1 / max :math:`\Delta` makes C = 1 the
+    smallest for every loss, so that ``loss="error"`` is `CPMMC` at the same C (Theorem 2).
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
     C : float, default=1.2
-        Price of the loss, at least 1 / (1 - balance) with the adaptive threshold. These losses
+        Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. These losses
         charge the first flips more than the error rate does at the same C (four times as much for
-        "rand"), so that a price near the least is nearest to `CPMMC` with its default.
+        "rand"), so that a C near the smallest is nearest to `CPMMC` with its default.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 as in the paper.
     balance : float, optional
@@ -81,7 +81,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
-        Prices below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+        Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         As for `CPMMC`.
     n_init : int, default=4
@@ -89,8 +89,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     tol : float, default=0.01
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, optional
-        Most steps, 1000 if not given; with mode="paper" most cuts, and most relabellings for
-        each, 100 if not given.
+        Maximum number of steps (default 1000); with mode="paper" of cuts, and of relabellings for
+        each (default 100).
     mode : {"default", "paper"}, default="default"
         "paper": the paper's Algorithms 1 and 2 (cutting planes outside, relabelling inside, every
         cut computed again for new labels), from k-means, without annealing; `tol`, `anneal` and

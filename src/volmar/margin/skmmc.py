@@ -61,11 +61,11 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         m times narrower than "scale" has m: a cluster that is long beside the kernel has a mean
         that no single vector is near to.
     max_basis : int, default=50
-        Most basis vectors in all. More of them find a slightly lower objective, at a cost that
-        grows with their number.
+        Maximum number of basis vectors. More of them find a slightly lower objective, at a cost
+        that grows with their number.
     C : float, default=2.0
-        Price of margin errors. With the adaptive threshold at least 1 / (1 - balance); about 1 /
-        C of the rows are inside the margin there.
+        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
+        1 / C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 (the paper's SKMMCv2).
     balance : float, optional
@@ -76,7 +76,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
-        Prices below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
+        Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
         As for `CPMMC`.
     n_init : int, default=4
@@ -84,11 +84,12 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     tol : float, default=0.01
         Certified gap, relative to the objective, at which to stop.
     max_iter : int, optional
-        Most steps, 1000 if not given; with mode="paper" most relabellings, and most cuts for
-        each, 100 if not given.
+        Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
+        each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 3 as printed (misprints mended), from k-means, without annealing; `tol`,
-        `anneal` and `n_init` have no part in it. Say basis="single" too for its Algorithm 4.
+        "paper": Algorithm 3 as printed (misprints corrected), from k-means, without
+        annealing; `tol`, `anneal` and `n_init` are not used. Use basis="single", too, for
+        its Algorithm 4.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given; 1 for large data. Only with
         mode="paper".
@@ -164,7 +165,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
 
     *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
     weight where that has a clear gap between them (see `CPMMC`, and
-    `volmar.margin.unequal_sizes` for the rule).
+    `volmar.margin.engine.unequal_sizes` for the rule).
 
     Of a dask collection at most 2000 rows are brought here to search for basis vectors. A step is
     one pass over the blocks, and another where it found some; kernel values are computed in each.

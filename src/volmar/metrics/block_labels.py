@@ -26,21 +26,8 @@ Figure = TypeVar("Figure")
 def check_labelled_blocks(X: Any, labels: Any) -> tuple[RowSource, RowVector, NDArray, NDArray]:
     """Return the rows of a dask collection with their labels, after a pass that checks both.
 
-    Parameters
-    ----------
-    X : dask array or DataFrame of shape (n, d)
-        The rows.
-    labels : dask array, dask Series or array of shape (n,)
-        Their labels.
-
-    Returns
-    -------
-    rows : RowSource
-        The rows; the pass has also brought their mean.
-    labels : RowVector
-        The labels.
-    names, sizes : ndarray of shape (k,)
-        The different labels, sorted, and how often each is there.
+    The rows (the pass has also brought their mean), the labels, the different labels in order, and
+    how often each is there.
     """
     table = as_table(X)
     rows, vector = BlockRows(table), as_beside(table, labels, "labels")
@@ -94,23 +81,10 @@ def is_sparse(rows: RowSource) -> bool:
 def figures_at_once(
     rows: RowSource, figure: Callable[[Name], Figure], names: Sequence[Name] | NDArray, size: int
 ) -> list[Figure]:
-    """Return a figure of the rows for each name, by few passes.
+    """Return a value of the rows for each name, by few passes.
 
-    Parameters
-    ----------
-    rows : RowSource
-        The rows.
-    figure : callable
-        Returns the figure of a name, by asking `rows`.
-    names : sequence
-        Names of clusters, say.
-    size : int
-        Bytes of a figure: more of them than a table keeps would be asked for again, one by one.
-
-    Returns
-    -------
-    list
-        A figure for each name.
+    `figure` computes the value of a name by asking `rows`. More values than a table keeps, by
+    their `size` in bytes, would be asked for again one by one.
     """
     step = max(LEAST_FIGURES, KEPT_BYTES // (2 * size))
     found: list[Figure] = []

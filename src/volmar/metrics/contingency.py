@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
 
-__all__ = ["contingency_table", "encode_labels", "encode_pair", "random_ranks"]
+__all__ = [
+    "contingency_table",
+    "encode_labels",
+    "encode_pair",
+    "is_missing",
+    "labels_of_rows",
+    "random_ranks",
+]
 
 
 def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
@@ -46,6 +53,26 @@ def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
             "convert them all to strings or to integers."
         ) from error
     return codes, distinct.size
+
+
+def labels_of_rows(labels: ArrayLike, n: int) -> NDArray:
+    """Return labels as an array of shape (n,)."""
+    found = np.asarray(labels)
+    if found.shape != (n,):
+        raise ValueError(
+            f"labels must hold one label for each row of X, shape ({n},), got shape {found.shape}."
+        )
+    return found
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value of an object array is None, NaN, NaT or pandas' NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124 - NaN is what differs from itself
+    except TypeError:  # pandas.NA compares as neither true nor false
+        return True
 
 
 def encode_pair(

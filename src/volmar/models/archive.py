@@ -181,19 +181,7 @@ def _check_values(values: NDArray) -> None:
 
 
 def write_archive(path: Path, text: Any, arrays: list[NDArray], *, force: bool) -> None:
-    """Write a model file under another name, then give it its own in one step.
-
-    Parameters
-    ----------
-    path : Path
-        Its name.
-    text : JSON value
-        Contents of the JSON text.
-    arrays : list of ndarray
-        Arrays, named by their place in the list.
-    force : bool
-        Whether a file of that name is replaced.
-    """
+    """Write a JSON text and arrays, named by their places, as a model file."""
     raw = json.dumps(text, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > MAX_TEXT:
         raise ModelError(

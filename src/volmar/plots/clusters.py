@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array
 
 from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
 
-__all__ = ["ClusterDisplay"]
+__all__ = ["ClusterDisplay", "in_the_plane"]
 
 
 class ClusterDisplay(Display):
@@ -119,7 +119,7 @@ class ClusterDisplay(Display):
         -------
         ClusterDisplay
         """
-        points, names = _in_the_plane(X, standardize)
+        points, names = in_the_plane(X, standardize)
         labels = np.asarray(labels)
         if labels.shape != (points.shape[0],):
             raise ValueError(
@@ -146,8 +146,8 @@ class ClusterDisplay(Display):
                 alpha=0.8,
                 label=f"cluster {label} ({rows.sum()})",
             )
-        ax.set_xlabel(self.axis_names[0])
-        ax.set_ylabel(self.axis_names[1])
+        ax.set_xlabel(self.axis_names[0], parse_math=False)
+        ax.set_ylabel(self.axis_names[1], parse_math=False)
         if title:
             ax.set_title(title)
         if legend:
@@ -162,7 +162,8 @@ class ClusterDisplay(Display):
         return 5.0, 4.0
 
 
-def _in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]]:
+def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]]:
+    """Return where rows are drawn, and the names of the two axes."""
     if sparse.issparse(X) and X.shape[1] <= 2:
         X = X.toarray()
     if sparse.issparse(X):

@@ -24,6 +24,10 @@ class Display:
         """Width and height in inches that suit the picture."""
         return 6.0, 3.6
 
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw on `ax`, or on a new figure."""
+        raise NotImplementedError
+
     def _set_axes(self, ax: Any, size: tuple[float, float] | None = None) -> Any:
         """Return where to draw, a new figure if not given, and keep it."""
         self.ax_ = new_figure(size or self.size).subplots() if ax is None else ax

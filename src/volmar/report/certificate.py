@@ -48,8 +48,9 @@ def certificate_of(outcome: Outcome) -> dict[str, Any]:
     else:
         is_satisfied = bool(residuals) and all(r <= SATISFIED for r in residuals.values())
         checked = _checked(residuals, is_satisfied=is_satisfied)
-        title = "Converged" + (": its conditions are satisfied" if is_satisfied else "")
-        tone = "good" if is_satisfied else "neutral"
+        # An undefined gap proves nothing, however small the residuals are.
+        title = "Conditions satisfied, optimum not proved" if is_satisfied else "Not proved"
+        tone = "neutral"
         if is_early:
             title, tone = "Ended early or in doubt", "weak"
         text = f"{checked}{_without_bound(outcome, result)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 
 from volmar._files import refuse_existing, write_atomically
 from volmar.base import SplitTree
+from volmar.diagnostics.silhouettes import silhouettes
+from volmar.plots.display import Display
 from volmar.report.column_profiles import profiles_of
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
@@ -26,6 +28,8 @@ FORMATS = ("png", "svg", "pdf")
 DOTS_PER_INCH, MOST_PIXELS = 150.0, 8000.0
 # Clusters that a legend names.
 MOST_NAMED = 20
+# Sizes in inches, where not those of the displays.
+SIZES = {"clusters": (6.0, 4.8), "scores": (7.0, 3.6)}
 
 
 def save_pictures(
@@ -85,12 +89,12 @@ def save_pictures(
         refuse_existing(path, force)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, draw in pictures.items():
+    for name, display in pictures.items():
         figure = figure_class(layout="constrained")
         with warnings.catch_warnings():
             # Letters that matplotlib's font lacks are drawn as boxes.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            draw(figure)
+            _draw(name, display, figure)
             for suffix in wanted:
                 path = folder / f"{name}.{suffix}"
                 _save(figure, path, suffix)
@@ -138,115 +142,60 @@ def _save(figure: Any, path: Path, suffix: str) -> None:
 # ------------------------------------------------------------------------------ the pictures
 
 
-def _pictures(outcome: Outcome) -> Iterator[tuple[str, Callable[[Any], None]]]:
-    """Yield the name of each picture that the run has, and what draws it on a figure."""
-    yield "clusters", lambda figure: _clusters(figure, outcome)
+def _pictures(outcome: Outcome) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each picture that the run has, and its display, not drawn."""
+    from volmar import plots
+
+    yield "clusters", _clusters(outcome)
     if outcome.k > 1 and np.isfinite(outcome.lead).all() and np.ptp(outcome.lead) > 0:
-        yield "scores", lambda figure: _scores(figure, outcome)
+        labels = outcome.labels if outcome.labels.dtype.kind in "iu" else outcome.codes
+        name = "decision score" if outcome.k == 2 else "best score less the second best"
+        yield "scores", plots.ProjectionDisplay(outcome.lead, labels, axis_name=name)
     tree = getattr(outcome.estimator, "tree_", None)
     if outcome.k > 1 and tree is not None and tree.splits():
-        yield "tree", lambda figure: _tree(figure, outcome, tree)
+        # A pipeline's last step has the columns of the step before it.
+        if outcome.model is outcome.estimator:
+            tree = SplitTree(tree.root, [str(name) for name in outcome.feature_names])
+        yield "tree", plots.TreeDisplay(tree)
     if 1 < outcome.k < len(outcome.labels):
-        yield "silhouettes", lambda figure: _silhouettes(figure, outcome)
+        found = silhouettes(outcome.X, outcome.labels, random_state=outcome.seed)
+        yield "silhouettes", plots.SilhouetteDisplay.from_silhouettes(found)
     profiles = profiles_of(outcome)
     if any(one.shares.shape[1] for one in profiles.columns):
         named = replace(profiles, clusters=outcome.clusters.tolist())
-        yield "columns", lambda figure: _columns(figure, named)
+        yield "columns", plots.ColumnProfilesDisplay(named)
     if outcome.k > 1:
         description = description_of(outcome)
         if len(description.clusters) > 1:
-            yield "effects", lambda figure: _effects(figure, description)
+            yield "effects", plots.EffectsDisplay(description)
     if outcome.joins is not None and len(outcome.joins.clusters) > 1:
-        yield "borders", lambda figure: _borders(figure, outcome)
+        yield "borders", plots.LabelTestDisplay(outcome.joins)
     if outcome.numbers is not None:
-        yield "numbers", lambda figure: _numbers(figure, outcome)
+        reference = outcome.codes[outcome.numbers.rows] if outcome.k > 1 else None
+        yield "numbers", plots.NumberOfClustersDisplay(outcome.numbers, reference)
 
 
-def _clusters(figure: Any, outcome: Outcome) -> None:
-    from volmar.plots import ClusterDisplay
+def _clusters(outcome: Outcome) -> Any:
+    from volmar.plots.clusters import ClusterDisplay, in_the_plane
 
-    figure.set_size_inches(6.0, 4.8)
     rows = sampled(outcome.X.shape[0], MAX_POINTS, outcome.seed)
     # Prepared columns have no units, and a category counts as one column.
     is_prepared = outcome.scales is not None or outcome.offsets is not None
-    display = ClusterDisplay.from_labels(
-        outcome.X[rows],
-        outcome.labels[rows],
-        standardize=not is_prepared,
-        ax=figure.subplots(),
-        legend=outcome.k <= MOST_NAMED,
-    )
-    if outcome.X.shape[1] <= 2:
-        names = [str(name) for name in outcome.feature_names]
-        display.ax_.set_xlabel(names[0], parse_math=False)
-        if len(names) > 1:
-            display.ax_.set_ylabel(names[1], parse_math=False)
+    points, axes = in_the_plane(outcome.X[rows], not is_prepared)
+    names = [str(name) for name in outcome.feature_names]
+    if len(names) <= 2:
+        axes = (names[0], names[1] if len(names) > 1 else "")
+    return ClusterDisplay(points, outcome.labels[rows], axes)
 
 
-def _scores(figure: Any, outcome: Outcome) -> None:
-    from volmar.plots import ProjectionDisplay
-
-    figure.set_size_inches(7.0, 3.6)
-    two = outcome.k == 2
-    display = ProjectionDisplay(
-        outcome.lead,
-        outcome.labels if outcome.labels.dtype.kind in "iu" else outcome.codes,
-        axis_name="decision score" if two else "best score less the second best",
-    ).plot(ax=figure.subplots())
-    if outcome.k > MOST_NAMED:
-        display.ax_.get_legend().remove()
-
-
-def _tree(figure: Any, outcome: Outcome, tree: SplitTree) -> None:
-    from volmar.plots import TreeDisplay
-
-    display = TreeDisplay(tree)
-    # A pipeline's last step has the columns of the step before it.
-    if outcome.model is outcome.estimator:
-        display = TreeDisplay(SplitTree(tree.root, [str(name) for name in outcome.feature_names]))
-    figure.set_size_inches(*display.size)
+def _draw(name: str, display: Any, figure: Any) -> None:
+    """Draw a display on a figure of the size that suits it."""
+    figure.set_size_inches(*SIZES.get(name, display.size))
+    if not isinstance(display, Display):  # several axes
+        display.plot(figure=figure)
+        return
     display.plot(ax=figure.subplots())
-
-
-def _silhouettes(figure: Any, outcome: Outcome) -> None:
-    from volmar.plots import SilhouetteDisplay
-
-    figure.set_size_inches(6.0, float(np.clip(2.2 + 0.35 * outcome.k, 3.0, 12.0)))
-    SilhouetteDisplay.from_labels(
-        outcome.X, outcome.labels, random_state=outcome.seed, ax=figure.subplots()
-    )
-
-
-def _columns(figure: Any, profiles: Any) -> None:
-    from volmar.plots import ColumnProfilesDisplay
-
-    display = ColumnProfilesDisplay(profiles)
-    figure.set_size_inches(*display.size)
-    display.plot(figure=figure)
-
-
-def _effects(figure: Any, description: Any) -> None:
-    from volmar.plots import EffectsDisplay
-
-    display = EffectsDisplay(description)
-    figure.set_size_inches(*display.size)
-    display.plot(ax=figure.subplots())
-
-
-def _borders(figure: Any, outcome: Outcome) -> None:
-    from volmar.plots import LabelTestDisplay
-
-    assert outcome.joins is not None
-    display = LabelTestDisplay(outcome.joins)
-    figure.set_size_inches(*display.size)
-    display.plot(ax=figure.subplots())
-
-
-def _numbers(figure: Any, outcome: Outcome) -> None:
-    from volmar.plots import NumberOfClustersDisplay
-
-    assert outcome.numbers is not None
-    reference = outcome.codes[outcome.numbers.rows] if outcome.k > 1 else None
-    display = NumberOfClustersDisplay(outcome.numbers, reference)
-    figure.set_size_inches(*display.size)
-    display.plot(figure=figure)
+    legend = display.ax_.get_legend()
+    labels = getattr(display, "labels", ())
+    if legend is not None and len(np.unique(labels)) > MOST_NAMED:
+        legend.remove()

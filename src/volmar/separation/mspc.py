@@ -30,14 +30,12 @@ from volmar.rows import (
 )
 from volmar.separation.description import describe_split
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.kernel_features import fit_kernel_map
 from volmar.separation.multiway import (
     hyperplane_in_valley,
     is_wide,
     k_means_starts,
     refine_leaves,
 )
-from volmar.separation.pairwise_machines import pairwise_machines
 from volmar.separation.planes import planes_of
 from volmar.separation.problem import SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
@@ -301,6 +299,8 @@ class MSPC(KernelMixin, WeightedClusterer):
             )
         else:
             arguments = self._kernel_arguments(X, weights)
+            from volmar.separation.kernel_features import fit_kernel_map
+
             feature_map = fit_kernel_map(X, weights, arguments, random_state=self.random_state)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
@@ -467,6 +467,8 @@ class MSPC(KernelMixin, WeightedClusterer):
                 f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
                 "has too few different rows. Lower n_clusters."
             )
+        from volmar.separation.pairwise_machines import pairwise_machines
+
         result = pairwise_machines(
             z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
         )

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from volmar.rows import Standardized, bin_sums
 from volmar.separation.bound import best_split, edge_split
 
-__all__ = ["Cut", "ExactScan", "HistogramScan", "Scan", "mean_difference"]
+__all__ = ["ExactScan", "HistogramScan", "Scan", "ScanCut", "mean_difference"]
 
 # Bins within this many standard deviations of the projection on either side; the first and the
 # last take what is beyond. One is an eighty-fifth of a standard deviation wide.
 N_BINS, N_DEVIATIONS = 1024, 6.0
 
 
-class Cut(NamedTuple):
+class ScanCut(NamedTuple):
     """The labels of a cut of a projection.
 
     Attributes
@@ -44,10 +44,10 @@ class Cut(NamedTuple):
 class Scan(Protocol):
     """Finds the best cut along a direction, and the difference of the means of its sides."""
 
-    def cut(self, w: NDArray, labels: Any, variance: float) -> Cut:
+    def cut(self, w: NDArray, labels: Any, variance: float) -> ScanCut:
         """Return the best cut of z'w; `labels` are those before, `variance` the regularised."""
 
-    def difference(self, cut: Cut) -> NDArray:
+    def difference(self, cut: ScanCut) -> NDArray:
         """Return the mean of the labelled rows less that of the others."""
 
 
@@ -65,14 +65,14 @@ class ExactScan:
     def __init__(self, z: Standardized, min_weight: float):
         self.z, self.min_weight = z, min_weight
 
-    def cut(self, w: NDArray, labels: Any, variance: float) -> Cut:
+    def cut(self, w: NDArray, labels: Any, variance: float) -> ScanCut:
         """Return the best cut: one pass."""
         p = self.z.scores(w)
         found = best_split(p, self.z.rows.weights, variance, self.min_weight)
         proposed = p > found.threshold
-        return Cut(proposed, *found, float(np.mean(proposed != labels)))
+        return ScanCut(proposed, *found, float(np.mean(proposed != labels)))
 
-    def difference(self, cut: Cut) -> NDArray:
+    def difference(self, cut: ScanCut) -> NDArray:
         """Return the difference of the means: one pass."""
         return mean_difference(self.z, cut.labels)
 
@@ -94,12 +94,12 @@ class HistogramScan:
     def __init__(self, z: Standardized, min_weight: float):
         self.z, self.min_weight = z, min_weight
 
-    def cut(self, w: NDArray, labels: Any, variance: float) -> Cut:
+    def cut(self, w: NDArray, labels: Any, variance: float) -> ScanCut:
         """Return the best cut: one pass."""
         z = self.z
         high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
         if not high > 0:
-            return Cut(labels, 0.0, -np.inf, 0.0)
+            return ScanCut(labels, 0.0, -np.inf, 0.0)
         # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
         low, high = -high - high / N_BINS, high - high / N_BINS
         bins = bin_sums(z.rows, z.coefficients(w), low, high, N_BINS, labels)
@@ -114,9 +114,9 @@ class HistogramScan:
             sums = bins.vectors[above].sum(axis=0) / z.scale
             difference = sums[z.kept] * (total / (weight * (total - weight)))
         proposed = z.scores(w) > found.threshold
-        return Cut(proposed, *found, float(moved) / z.rows.n_rows, difference)
+        return ScanCut(proposed, *found, float(moved) / z.rows.n_rows, difference)
 
-    def difference(self, cut: Cut) -> NDArray:
+    def difference(self, cut: ScanCut) -> NDArray:
         """Return the difference of the means, which the pass of the cut brought."""
         if cut.difference is None:
             raise ValueError("a cut with all rows on one side has no difference of means.")

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
 from volmar.rows import is_in_memory
-from volmar.separation.eig import separation_eig
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult, separation_gep
 from volmar.separation.mpm import separation_mpm
 from volmar.separation.multiway import k_means_labels, scaled
@@ -63,6 +62,8 @@ class TwoWaySolver:
     def solve(self, rows: SeparationRows, seed: int) -> SeparationResult:
         """Return the hyperplane and its labels."""
         if self.solver == "eig":
+            from volmar.separation.eig import separation_eig
+
             found = separation_eig(rows.z, unscaled=self.mode == "paper")
             return replace(found, reg=self.usual_reg)
         if not self.races:

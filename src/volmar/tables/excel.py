@@ -8,9 +8,7 @@ from typing import Any
 
 from volmar.tables.errors import TableError, import_pandas, listed, nearest, need, one_line, shown
 
-__all__ = ["EXCEL", "read_excel"]
-
-EXCEL = (".xlsx", ".xlsm", ".xls")
+__all__ = ["read_excel"]
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:

@@ -10,18 +10,16 @@ from typing import Any
 
 from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
 
-__all__ = ["JSON", "JSON_LINES", "read_json"]
+__all__ = ["read_json"]
 
-JSON_LINES = (".jsonl", ".ndjson")
-JSON = (".json",)
 _REMEDY = 'save it by pandas as to_json(file, orient="records")'
 
 
 def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     """Return the DataFrame of a JSON file, and notes.
 
-    `suffix` is that of the file without compression: of `JSON` it is a list of records, or of
-    lines all the same; of `JSON_LINES` a record a line.
+    `suffix` is that of the file without compression: ".json" is a list of records, or of
+    lines all the same; ".jsonl" and ".ndjson" have a record a line.
     """
     pd = import_pandas()
     try:
@@ -35,7 +33,7 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
         raise TableError(f"{path.name} does not fit into memory; save it as Parquet") from error
     if not text.strip():
         raise TableError(f"{path.name} is empty; give a file with records")
-    records: Any = _whole(path, text) if suffix in JSON else None
+    records: Any = _whole(path, text) if suffix == ".json" else None
     if records is None:
         records = _lines(path, text)
     frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)

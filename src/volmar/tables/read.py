@@ -14,8 +14,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.errors import TableError, listed, nearest, need, one_line, shown
-from volmar.tables.excel import EXCEL, read_excel
-from volmar.tables.json_records import JSON, JSON_LINES, read_json
 from volmar.tables.text import read_text
 
 __all__ = ["LoadedTable", "read_table"]
@@ -32,6 +30,9 @@ _TEXT = {
 _PARQUET = (".parquet", ".pq")
 _FEATHER = (".feather", ".arrow")
 _LIBSVM = (".svm", ".libsvm", ".svmlight")
+EXCEL = (".xlsx", ".xlsm", ".xls")
+JSON_LINES = (".jsonl", ".ndjson")
+JSON = (".json",)
 _PACKED = (*_TEXT, *_LIBSVM, *JSON_LINES, *JSON)
 _KINDS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
 
@@ -160,10 +161,14 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
     if suffix in (*_PARQUET, *_FEATHER):
         return LoadedTable(path.name, _read_arrow(path, suffix))
     if suffix in EXCEL:
+        from volmar.tables.excel import read_excel
+
         frame, notes = read_excel(path, sheet)
         name = path.name if sheet is None else f"{path.name}#{sheet}"
         return LoadedTable(name, frame, notes=notes)
     if suffix in (*JSON, *JSON_LINES):
+        from volmar.tables.json_records import read_json
+
         frame, notes = read_json(path, suffix)
         return LoadedTable(path.name, frame, notes=notes)
     if suffix in (".npy", ".npz"):

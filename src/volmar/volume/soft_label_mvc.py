@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any
 
@@ -14,6 +13,7 @@ from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
 from volmar.base.recursion import RecursiveResult
 from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import EigenPairs, SPDOperator
@@ -430,9 +430,7 @@ class SoftLabelMVC(Clusterer):
         self.balance_ = float(result.h.sum()) if result.h.ndim == 1 else result.h.sum(axis=0)
         self.n_moved_ = result.n_moved
         if not result.labels.any():
-            warnings.warn(
+            warn_user(
                 f"All rows are in one cluster: balance={self.balance} leaves the sum of soft "
-                "responses free. Lower it (1/n by default).",
-                UserWarning,
-                stacklevel=2,
+                "responses free. Lower it (1/n by default)."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar.base.validation import check_choice, check_magnitude, check_number
+from volmar.base.warn import warn_user
 from volmar.graphs.graph import build_graph
 from volmar.operators import SPDOperator
 from volmar.solvers import Status
@@ -285,36 +285,32 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         n, n_undecided = result.h.shape[0], int(result.undecided.sum())
         empty = np.setdiff1d(self.classes_, self.transduction_)
         if result.status is Status.MAX_ITER:
-            _warn(
+            warn_user(
                 f"The search for the multiplier did not converge at reg={self.reg}: the residual "
                 f"is {result.residuals['stationarity']:.1e}. Use another reg, or a larger tol "
                 f"(it is {self.tol}).",
                 ConvergenceWarning,
             )
         elif result.status is Status.DEGENERATE:
-            _warn(
+            warn_user(
                 f"The labels do not determine the answer at reg={self.reg}: they lean to no side "
                 "of the smoothest vector on the graph, and two mirror images are equally good. "
                 "Lower reg or scale, or label one row more."
             )
         elif empty.size:
-            _warn(
+            warn_user(
                 f"No row is put into {', '.join(map(repr, empty.tolist()))}: at reg={self.reg} "
                 "the majority of the labels outweighs the graph. Lower reg or scale, or label as "
                 "many rows of each class."
             )
         elif n_undecided:
-            _warn(
+            warn_user(
                 f"The class of {n_undecided} of {n} rows is not determined (see "
                 "result_.undecided): they lie half-way between labels, in a part of the graph "
                 "without any, or so far from them that rounding outweighs what arrives. Label "
                 f"some of them, raise reg (it is {self.reg}), or use a larger n_neighbors or "
                 "another affinity."
             )
-
-
-def _warn(message: str, category: type[Warning] = UserWarning) -> None:
-    warnings.warn(message, category, stacklevel=4)
 
 
 def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:

@@ -17,7 +17,7 @@ from volmar.evidence.labels.label_result import LabelJoin, LabelTestResult
 from volmar.evidence.labels.label_views import Discriminants, SplitView, split_view
 from volmar.evidence.modes.humps import N_DRAWS
 from volmar.evidence.splits.held_out import LARGE
-from volmar.metrics.contingency import encode_labels
+from volmar.metrics.contingency import encode_labels, is_missing, labels_of_rows
 
 __all__ = ["label_test"]
 
@@ -27,7 +27,7 @@ N_SPLITS, N_SPLITS_LARGE = 6, 2
 LEARNT_FOR_COLUMN = 6.0
 # Held-out rows that the tests look at.
 MOST_HELD_OUT = 20_000
-# Draws of the hump test for every unit of one over the level: the least combined p-value is
+# Draws of the mode test for every unit of one over the level: the least combined p-value is
 # three times one over their number.
 DRAWS_FOR_LEVEL = 4.0
 # Above this p-value there is no sign of a gap, and two groups are one for the other tests.
@@ -200,35 +200,23 @@ class _Clusters:
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray:
-    found = np.asarray(labels)
-    if found.shape != (n,):
-        raise ValueError(
-            f"labels must hold one label for each row of X, shape ({n},), got shape {found.shape}."
-        )
+    found = labels_of_rows(labels, n)
+    missing = np.zeros(n, dtype=bool)
     if found.dtype.kind == "O":
-        is_missing = np.array([_is_missing(value) for value in found])
-    elif found.dtype.kind in "iubfUS":
-        is_missing = ~np.isfinite(found) if found.dtype.kind == "f" else np.zeros(n, dtype=bool)
-    else:
+        missing = np.array([is_missing(value) for value in found])
+    elif found.dtype.kind == "f":
+        missing = ~np.isfinite(found)
+    elif found.dtype.kind not in "iubUS":
         raise TypeError(
             f"labels has dtype {found.dtype}. Pass integers or strings, one for each row."
         )
-    if is_missing.any():
-        place = int(np.argmax(is_missing))
+    if missing.any():
+        place = int(np.argmax(missing))
         raise ValueError(
             f"labels holds {found[place]} at position {place}, which is no label. Give every row "
             "a label, -1 to rows without a cluster."
         )
     return found
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None:
-        return True
-    try:
-        return bool(value != value)  # noqa: PLR0124 - NaN is what differs from itself
-    except TypeError:  # pandas.NA compares as neither true nor false
-        return True
 
 
 def _is_noise(name: Any, noise_label: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The grid of the hump test: as long as the sample, with gaps in its tails made short."""
+"""The grid of the mode test: as long as the sample, with gaps in its tails made short."""
 
 from __future__ import annotations
 

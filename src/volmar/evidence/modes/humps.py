@@ -37,14 +37,14 @@ ROUNDING = 1e-9
 
 
 class HumpTest(NamedTuple):
-    """Outcome of the test of one hump.
+    """Outcome of the test of one mode.
 
     Attributes
     ----------
     statistic : float
-        Depth of the deepest valley below the lower of the humps beside it, in standard errors.
+        Depth of the deepest valley below the lower of the modes beside it, in standard errors.
     p_value : float
-        Probability of such a valley where there is one hump.
+        Probability of such a valley where there is one mode.
     """
 
     statistic: float
@@ -111,7 +111,7 @@ def _null(density: NDArray, shares: NDArray, n: int) -> NDArray:
 
 
 def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS) -> HumpTest:
-    r"""Test whether a sample comes from a density with one hump.
+    r"""Test whether a sample comes from a density with one mode.
 
     The sample is smoothed by a Gaussian kernel of bandwidth h to a density f. The statistic is the
     depth of its deepest valley in standard errors,
@@ -121,9 +121,9 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
         \qquad g = 2 \sqrt{2 \sqrt{\pi} \, n h f + 3} .
 
     The root makes the noise of g nearly the same everywhere, so that the valley beside a small
-    hump is not measured by the noise at the top of a large one. Its distribution under one hump
+    mode is not measured by the noise at the top of a large one. Its distribution under one mode
     is found by drawing samples from a density near f that has one, by isotonic regression up to
-    the mode and down from it, smoothed alike. A hump that is small and far away counts by its own
+    the mode and down from it, smoothed alike. A mode that is small and far away counts by its own
     height there, which is what Hartigan's dip cannot see: its null is the uniform density, the
     hardest case, for every sample.
 

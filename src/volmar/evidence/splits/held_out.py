@@ -13,7 +13,6 @@ from scipy import special
 
 from volmar.evidence.combine import combine_p_values
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
-from volmar.evidence.modes.dip import dip_test
 from volmar.evidence.modes.humps import deepest_valley, hump_test
 from volmar.evidence.splits.pairs import CellPair, clearest_pairs
 from volmar.evidence.splits.searched import SearchedRows, searched_rows
@@ -378,6 +377,8 @@ class _Judged:
         if scores.size < FEWEST_ROWS // 2:
             return 1.0
         if self.test == "dip":
+            from volmar.evidence.modes.dip import dip_test
+
             p_value = float(dip_test(scores).p_value)
         else:
             p_value = hump_test(scores, among.rng, n_draws=self.n_draws).p_value

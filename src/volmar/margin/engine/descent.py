@@ -18,7 +18,7 @@ __all__ = ["Iterate", "MarginResult", "maximise_margin"]
 
 # Share of the possible decrease that makes a relabelling worth its new cuts.
 SERIOUS = 0.3
-# Prices put between those of the path where a step is too long.
+# Values of C put between those of the path where a step is too long.
 MAX_BETWEEN = 8
 # Share of J below which a difference is rounding.
 ROUNDING = 1e-10
@@ -107,39 +107,39 @@ def maximise_margin(
     labels : ndarray of shape (n,)
         Labels to start from, positive or not; with more than two clusters from 0.
     C : float
-        Price of the loss.
+        Weight of the loss.
     path : sequence of float, default=()
-        Prices to pass through first, each from the labels of the last. At prices near the least
-        possible one nearly all rows are inside the margin, J has few local minima, and starts
-        matter little. A price at which the problem has no minimum is left out.
+        Values of C to pass through first, each from the labels of the last. Near the smallest C
+        for which the problem is bounded nearly all rows are inside the margin, J has few local
+        minima, and starts matter little. A value at which it is unbounded is left out.
     tol : float, default=1e-2
         Gap, relative to J, at which to stop.
     max_iter : int, default=1000
-        Most steps in all.
+        Maximum number of steps in all.
 
     Returns
     -------
     MarginResult
         Its status is UNBOUNDED where J has no lower bound at this C, DEGENERATE where w = 0 is
         the best for the labels (all rows on one side, or all alike, or too mixed for a C as large:
-        the hyperplane is then that of the largest price that has one, if any), and CYCLE where the
+        the hyperplane is then that of the largest C that has one, if any), and CYCLE where the
         convex problem is solved and J is higher at the labels of its solution. That can happen for
         losses that do not fall with a relabelling (F measure, mutual information).
     """
     descent = _Descent(problem, problem.start(labels), tol, max_iter)
     status, last = Status.UNBOUNDED, None
-    prices = [C, *sorted((price for price in path if price < C), reverse=True)]
+    remaining = [C, *sorted((value for value in path if value < C), reverse=True)]
     n_between = 0
-    while prices:
-        price = prices.pop()
-        status = descent.run(price)
+    while remaining:
+        value = remaining.pop()
+        status = descent.run(value)
         if status in (Status.CONVERGED, Status.CYCLE):
-            last = price
+            last = value
         elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
-            # The labels of the last price have no margin at this one: go there in smaller steps.
-            prices += [price, float(np.sqrt(last * price))]
+            # The labels of the last C have no margin at this one: go there in smaller steps.
+            remaining += [value, float(np.sqrt(last * value))]
             n_between += 1
-        elif status is not Status.UNBOUNDED or price == C:
+        elif status is not Status.UNBOUNDED or value == C:
             break
     return descent.result(status, C)
 
@@ -167,7 +167,7 @@ class _Descent:
         return cuts
 
     def run(self, C: float) -> Status:
-        """Descend at one price of the loss."""
+        """Descend at one C."""
         zero = self.problem.at_zero(self.y, C)
         self._rescale(C)
         J = zero if self.best is None else min(self.best.J, zero)
@@ -212,7 +212,7 @@ class _Descent:
                 self.cuts.add(self.problem.cut(self.y, violated))
 
     def _rescale(self, C: float) -> None:
-        """Bring the best hyperplane to its best length at another price.
+        """Bring the best hyperplane to its best length at another C.
 
         J(s w) = s^2 |w|^2 / 2 - s (rho - C xi), where s scales the scores, the margin and t alike.
         """

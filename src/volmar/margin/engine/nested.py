@@ -56,14 +56,14 @@ def relabelling_outside(
     labels : ndarray of shape (n,)
         Labels to start from, positive or not.
     C : float
-        Price of the loss.
+        Weight of the loss.
     cut_tol : float, default=0.01
         :math:`\eta`. At 1, from labels that a hyperplane can follow, there is one cut, that of
         all rows.
     cccp_tol : float, default=0.1
         :math:`\epsilon`.
     max_iter : int, default=100
-        Most relabellings, and most cuts for each.
+        Maximum number of relabellings, and of cuts for each.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def relabelling_outside(
         violated cut of the last inner loop was above the slack, relative to rho. There is a gap
         only where the labels did not change any more.
     """
-    y = _signs(problem, labels)
+    y = problem.start(labels)
     passes_before = problem.space.n_passes
     history: list[float] = []
     n_cuts, status = 0, Status.MAX_ITER
@@ -120,23 +120,22 @@ def cutting_planes_outside(
     labels : ndarray of shape (n,)
         Labels to start from, positive or not.
     C : float
-        Price of the loss.
+        Weight of the loss.
     cut_tol : float, default=0.01
         The paper's epsilon, relative to rho.
     cccp_tol : float, default=0.01
         Share of the objective.
     max_iter : int, default=100
-        Most cuts, and most relabellings for each working set.
+        Maximum number of cuts, and of relabellings for each working set.
 
     Returns
     -------
     MarginResult
         As for `relabelling_outside`; its history is that of the objective after each cut.
     """
-    y = _signs(problem, labels)
+    y = problem.start(labels)
     passes_before = problem.space.n_passes
-    zeros = np.zeros(y.size, dtype=problem.space.dtype)
-    kept = [_kept(problem, y, problem.loss.first(y, zeros))]
+    kept = [_kept(problem, y, problem.loss.first(y, problem.zero_scores()))]
     history: list[float] = []
     status, violation = Status.MAX_ITER, np.inf
     for _ in range(max_iter):
@@ -162,10 +161,6 @@ def cutting_planes_outside(
     return _result(
         problem, solution, C, used, history, status, violation, len(kept), passes_before
     )
-
-
-def _signs(problem: MarginProblem, labels: NDArray) -> NDArray:
-    return np.where(labels > 0, 1, -1).astype(problem.space.dtype)
 
 
 def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution:

@@ -1,4 +1,4 @@
-"""Labels to start from, and the choice among them."""
+"""Labels to start from: k-means, principal components, random, of the kernel or of a graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from volmar.graphs.graph import build_graph
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.space import VectorSpace
@@ -20,13 +21,17 @@ __all__ = [
     "best_start",
     "k_means_start",
     "k_way_start",
+    "kernel_k_means_start",
     "principal_scores",
     "principal_start",
     "random_start",
+    "spectral_start",
 ]
 
 # Steps of power iteration: enough for the signs, which are all that is asked for.
 POWER_STEPS = 20
+# Steps of k-means in a feature space.
+MAX_STEPS = 100
 
 
 def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -> NDArray:
@@ -94,6 +99,45 @@ def random_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
 def _scores_of(space: VectorSpace, v: NDArray) -> NDArray:
     v = v / space.n_rows if space.shares is None else (v.T * space.shares).T
     return space.scores(space.vector(v.astype(space.dtype, copy=False)))
+
+
+def kernel_k_means_start(space: VectorSpace, rng: np.random.Generator) -> NDArray:
+    r"""Return the labels of two-means in the feature space of the space.
+
+    From the sides of the leading principal component. With centred rows and the shares
+    :math:`r_0 + r_1 = 1` the means are :math:`\mu_1 = r_0 w`, :math:`\mu_0 = -r_1 w` for
+    :math:`w = \mu_1 - \mu_0`, so that a row z is nearer to the second where
+    :math:`\langle w, z \rangle > (r_0 - r_1) |w|^2 / 2`: a step is one cut and its scores. The sum
+    of squares within, which is that of all rows less :math:`n r_0 r_1 |w|^2`, never rises.
+    """
+    labels = principal_start(space, rng)
+    shares = np.full(space.n_rows, 1.0 / space.n_rows) if space.shares is None else space.shares
+    for _ in range(MAX_STEPS):
+        share = float(shares @ labels)
+        if not 0.0 < share < 1.0:
+            break
+        v = shares * np.where(labels, 1.0 / share, -1.0 / (1.0 - share))
+        w = space.vector(v.astype(space.dtype))
+        square = float(space.inner(w, [w])[0])
+        nearer = space.scores(w) > 0.5 * (1.0 - 2.0 * share) * square
+        if np.array_equal(nearer, labels) or nearer.all() or not nearer.any():
+            break
+        labels = nearer
+    return labels
+
+
+def spectral_start(X: Any) -> NDArray:
+    """Return the sides of the mean of the second eigenvector of the rows' graph.
+
+    The graph is the default of the graph methods: similarities of the nearest neighbours, locally
+    scaled and weighted by the density.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rough eigenvectors are a fine start
+        graph = build_graph(X, "density_scaling")
+        pairs = graph.normalized_operator(1.0 / X.shape[0]).smallest_eigenpairs(2, tol=1e-3)
+    vector = pairs.vectors[:, 1] * graph.inverse_roots
+    return vector > np.average(vector, weights=graph.degrees + np.finfo(float).tiny)
 
 
 def best_start(

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.engine.descent import MarginResult, maximise_margin
-from volmar.margin.engine.kernel_starts import kernel_k_means_start
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.engine.starts import best_start, principal_start
+from volmar.margin.engine.starts import best_start, kernel_k_means_start, principal_start
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.nearest_mean import NearestMean
-from volmar.margin.multiway.problem import MultiwayHinge, MultiwayProblem
+from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import Status
 
 __all__ = ["maximise_margins"]
@@ -32,7 +32,7 @@ def maximise_margins(
     """Find k clusters that their own widest margins cannot improve.
 
     The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each price; the descent is that of `maximise_margin` on `MultiwayProblem`.
+    the margin at each C; the descent is that of `maximise_margin` on `MultiwayMarginProblem`.
 
     Parameters
     ----------
@@ -43,39 +43,39 @@ def maximise_margins(
     k : int
         Number of clusters, 3 at least.
     C : float
-        Price of the hinge.
+        Weight of the hinge.
     path : sequence of float, default=()
-        Prices below C to pass through first, each from the labels of the last.
+        Values below C to pass through first, each from the labels of the last.
     min_share : float, default=0
-        Least share of the rows in a cluster.
+        Minimum share of the rows in a cluster.
     size_shares : ndarray of shape (n,), optional
         Shares of the rows in the size of a cluster; 1/n if not given.
     tol : float, default=1e-2
         Gap, relative to J, at which to stop.
     max_iter : int, default=1000
-        Most steps in all.
+        Maximum number of steps in all.
 
     Returns
     -------
     MarginResult
         With scores and t that labels go by, about the mean of the rows by `size_shares`. Where C
-        has no margin for the labels of a smaller price, it is the result of that, and DEGENERATE.
+        has no margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
     best, offsets, n_iter, n_passes = None, np.zeros(k), 0, 2
-    for price in [*sorted(price for price in path if price < C), C]:
-        beta = rule.in_margins(price)
+    for value in [*sorted(value for value in path if value < C), C]:
+        beta = rule.in_margins(value)
         result = maximise_margin(
-            MultiwayProblem(
+            MultiwayMarginProblem(
                 space,
                 MultiwayHinge(beta, space.shares),
                 min_share=min_share,
                 size_shares=size_shares,
-                min_m=1.0 / price,
+                min_m=1.0 / value,
             ),
             labels,
-            C=price,
+            C=value,
             tol=tol,
             max_iter=max(max_iter - n_iter, 1),
         )

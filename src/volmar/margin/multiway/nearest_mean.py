@@ -78,7 +78,7 @@ class NearestMean:
         return cls(labels, offsets - offsets.mean(), own - f.max(axis=1), p)
 
     def in_margins(self, C: float) -> NDArray:
-        """Return the offsets in units of the margin that the rule has at a price C.
+        """Return the offsets in units of the margin that the rule has at C.
 
         J is least in rho where 1/C of the rows are inside the margin. The offsets are 0 where
         that many are on the wrong side.

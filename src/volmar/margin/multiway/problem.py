@@ -12,7 +12,7 @@ from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
 from volmar.margin.multiway.cluster_sizes import size_prices
 from volmar.solvers import CuttingPlaneResult
 
-__all__ = ["EVENLY", "MultiwayHinge", "MultiwayProblem"]
+__all__ = ["EVENLY", "MultiwayHinge", "MultiwayMarginProblem"]
 
 # In the place of a rival: all of them, evenly.
 EVENLY = -1
@@ -80,7 +80,7 @@ class MultiwayHinge:
 
 
 @dataclass(frozen=True)
-class MultiwayProblem(MarginProblem):
+class MultiwayMarginProblem(MarginProblem):
     r"""Labels of k clusters by the widest margin, none of which is smaller than a least size.
 
     With rows :math:`z_i` centred by their shares :math:`p_i` it is to minimise

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows.blocks.tile import Tile, View
+from volmar.rows.blocks.tile import RowView, Tile
 
 __all__ = ["Apply", "Constant", "Given", "Recipe", "RowNumbers", "Scores", "digest"]
 
@@ -68,7 +68,7 @@ class Recipe(ABC):
 class Scores(Recipe):
     """Products of the rows as seen with w, shape (d,) or (d, k)."""
 
-    def __init__(self, view: View, w: np.ndarray, dtype: np.dtype):
+    def __init__(self, view: RowView, w: np.ndarray, dtype: np.dtype):
         self.view, self.w = view, w
         self.dtype, self.tail, self.widening = dtype, w.shape[1:], view.widening
         self.key = digest("scores", view.key, w)

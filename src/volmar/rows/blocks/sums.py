@@ -9,7 +9,7 @@ import numpy as np
 
 from volmar.rows.binned import BinSums, tiled_bin_sums
 from volmar.rows.blocks.recipes import Recipe, digest
-from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, Tile, View
+from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, RowView, Tile
 from volmar.rows.moments import Moments
 
 __all__ = [
@@ -46,7 +46,7 @@ class Wanted(ABC):
     @property
     def widening(self) -> float:
         """How large features are that it needs, in units of the size of the rows."""
-        seen = [one for one in vars(self).values() if isinstance(one, (Recipe, View))]
+        seen = [one for one in vars(self).values() if isinstance(one, (Recipe, RowView))]
         return max((one.widening for one in seen), default=1.0)
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Sum(Wanted):
 class Combination(Wanted):
     """sum_i v_i (x_i - offset), of a vector of coefficients or a block of them."""
 
-    def __init__(self, view: View, n_features: int, coefficients: Recipe):
+    def __init__(self, view: RowView, n_features: int, coefficients: Recipe):
         self.view, self.coefficients = view, coefficients
         self._shape = (n_features, *coefficients.tail)
         self.key = digest("combination", view.key, coefficients.key)
@@ -123,7 +123,7 @@ class MomentSum(Wanted):
 
     def __init__(
         self,
-        view: View,
+        view: RowView,
         center: np.ndarray,
         *,
         mask: Recipe | None = None,
@@ -174,7 +174,7 @@ class SquaredNorm(Wanted):
 
     tile_bytes = LARGE_TILE_BYTES
 
-    def __init__(self, view: View, weights: Recipe | None = None):
+    def __init__(self, view: RowView, weights: Recipe | None = None):
         self.view, self.weights = view, weights
         self.key = digest("squares", view.key, None if weights is None else weights.key)
 
@@ -202,7 +202,7 @@ class Binned(Wanted):
 
     def __init__(
         self,
-        view: View,
+        view: RowView,
         w: np.ndarray,
         bins: tuple[float, float, int],
         *,
@@ -327,15 +327,15 @@ class Picked(Wanted):
         Numbers of the rows, ascending, repeats allowed.
     values : Recipe, optional
         A vector, in place of the rows.
-    view : View, optional
+    view : RowView, optional
         How the rows are seen; the offset is left out.
     """
 
     def __init__(
-        self, index: np.ndarray, *, values: Recipe | None = None, view: View | None = None
+        self, index: np.ndarray, *, values: Recipe | None = None, view: RowView | None = None
     ):
         self.index, self.values = index, values
-        self.view = View() if view is None else view
+        self.view = RowView() if view is None else view
         what = self.view.key if values is None else values.key
         self.key = digest("picked", index, values is None, what)
 

@@ -12,7 +12,7 @@ from volmar.rows.blocks.journal import current_journal, told
 from volmar.rows.blocks.passes import Passes, block_values
 from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers
 from volmar.rows.blocks.sums import Picked, Wanted
-from volmar.rows.blocks.tile import View
+from volmar.rows.blocks.tile import RowView
 from volmar.rows.blocks.vector import RowVector, row_numbers
 
 __all__ = ["BlockTable", "CountedTable"]
@@ -160,7 +160,7 @@ class BlockTable:
             first = feature_map.transform(np.ones((1, n_features), dtype=self.dtype))
             widening = max(1.0, first.nbytes / (n_features * self.dtype.itemsize))
             n_features, self.dtype = first.shape[1], first.dtype
-        self.view = View(feature_map, widening=widening)
+        self.view = RowView(feature_map, widening=widening)
         self.shape = (self.n_rows, int(n_features))
         self._first_mean: np.ndarray | None = None
 

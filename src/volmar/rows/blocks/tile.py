@@ -17,7 +17,7 @@ from volmar.rows.tiled import TILE_ROWS
 if TYPE_CHECKING:
     from volmar.rows.blocks.recipes import Recipe
 
-__all__ = ["LARGE_TILE_BYTES", "TILE_BYTES", "Tile", "View", "tiles"]
+__all__ = ["LARGE_TILE_BYTES", "TILE_BYTES", "RowView", "Tile", "tiles"]
 
 # A tile is read from memory once and then used several times: it should stay in the cache. What
 # needs long arrays of its own takes larger ones, since workers of dask give such arrays back to
@@ -26,7 +26,7 @@ TILE_BYTES, LARGE_TILE_BYTES = 2 * 2**20, 16 * 2**20
 LEAST_ROWS = 256
 
 
-class View:
+class RowView:
     """How rows are seen: under a feature map (or not), less an offset (or not).
 
     Attributes
@@ -48,9 +48,9 @@ class View:
         self._map_key = b"" if feature_map is None else _digest(_pickled(feature_map))
         self.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
 
-    def moved(self, offset: np.ndarray | None) -> View:
+    def moved(self, offset: np.ndarray | None) -> RowView:
         """Return the same view with another offset."""
-        other = View.__new__(View)
+        other = RowView.__new__(RowView)
         other.feature_map, other.offset, other._map_key = self.feature_map, offset, self._map_key
         other.widening = self.widening
         other.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
@@ -84,7 +84,7 @@ class Tile:
             found = self._values[recipe.key] = recipe.compute(self)
         return found
 
-    def rows(self, view: View, weights: Recipe | None = None) -> Any:
+    def rows(self, view: RowView, weights: Recipe | None = None) -> Any:
         """Return the rows as seen: a row source of this tile."""
         key = view.key, None if weights is None else weights.key
         if key not in self._rows:
@@ -94,7 +94,7 @@ class Tile:
             self._rows[key] = kind(X, offset=view.offset, sample_weight=given)
         return self._rows[key]
 
-    def features(self, view: View) -> Any:
+    def features(self, view: RowView) -> Any:
         """Return the rows under the view's map, without its offset."""
         if view.feature_map is None:
             return self.X

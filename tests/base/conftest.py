@@ -1,0 +1,21 @@
+"""A cluster of dask and rows for it, one for each file of tests."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def client():
+    from helpers.dask_clusters import cluster_of
+
+    with cluster_of(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(5)
+    truth = rng.random(1200) < 0.4
+    X = rng.standard_normal((1200, 5)) * [1.0, 2.0, 1.0, 0.5, 3.0] + 2.0
+    X[:, 2] += 5.0 * truth
+    return X, truth.astype(int)

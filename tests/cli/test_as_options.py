@@ -1,0 +1,20 @@
+"""Arguments of the library in messages, as options of the command."""
+
+import pytest
+
+from volmar.cli.as_options import as_options
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("give missing='drop', or scale='none'", "give --missing drop, or --scale none"),
+        ("scale='max' must be one of", "--scale max must be one of"),
+        ("kinds={'NAME': 'numeric'} uses one", "--kind NAME=numeric uses one"),
+        ("after columns=, drop= and id_column=; it", "after --columns, --drop and --id; it"),
+        ("give another name, or force=True to", "give another name, or --force to"),
+        ("drop the columns; a scale=x", "drop the columns; a scale=x"),
+    ],
+)
+def test_arguments_become_options(text, wanted):
+    assert as_options(text) == wanted

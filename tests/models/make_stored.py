@@ -1,0 +1,100 @@
+"""Write the model files in ``stored/``, which `test_models_stored.py` loads for good.
+
+Run ``python tests/models/make_stored.py NAME ...`` for estimators that are new or whose version in
+`volmar.models.classes` has been raised; without names all files are written anew. A file that was
+released stays as it is.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.base import is_clusterer
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import volmar
+from volmar.models import save_model
+from volmar.tables import Preparation
+
+FOLDER = Path(__file__).parent / "stored"
+PREDICTIONS = FOLDER / "predictions.json"
+
+
+def rows(shift=0.0):
+    """Two groups of twelve rows in the plane, by formulas that no generator changes."""
+    i = np.arange(24)
+    wave = np.stack([np.sin(5 * i + shift), np.cos(3 * i + shift)], axis=1)
+    return np.round(wave + np.where(i < 12, 3.0, 8.0)[:, None], 3)
+
+
+def table(shift=0.0):
+    """Rows with a name, a missing value, categories and a date."""
+    X = rows(shift)
+    i = np.arange(24)
+    frame = pd.DataFrame(X, columns=["height", "weight"])
+    frame.loc[5, "weight"] = np.nan
+    return frame.assign(
+        name=[f"row {k}" for k in i],
+        size=np.array(["small", "medium", "large"])[i % 3],
+        since=[f"2024-{k % 12 + 1:02d}-11" for k in i],
+    )
+
+
+def models():
+    """Return unfitted models by name, and whether they take a table."""
+    names = [name for name in dir(volmar) if is_estimator(name) and name != "TableClusterer"]
+    found = {name: (getattr(volmar, name)(random_state=0), False) for name in names}
+    scaled = make_pipeline(StandardScaler(), PCA(1, random_state=0), volmar.MSPC(random_state=0))
+    prepared = make_pipeline(Preparation(id_column="name"), volmar.CPMMC(random_state=0))
+    clusterer = volmar.TableClusterer(n_clusters=2, id_column="name", random_state=0)
+    return {
+        **found,
+        "MSPC-tree": (volmar.MSPC(3, random_state=0), False),
+        "KernelCPMMC-rbf": (volmar.KernelCPMMC(kernel="rbf", random_state=0), False),
+        "pipeline": (scaled, False),
+        "pipeline-of-a-table": (prepared, True),
+        "TableClusterer": (clusterer, True),
+    }
+
+
+def is_estimator(name):
+    return hasattr(getattr(volmar, name), "fit")
+
+
+def predictions(model, of_table):
+    """Return what is compared: labels, and scores to nine digits."""
+    new = table(0.4) if of_table else rows(0.4)
+    labels = model.predict(new)
+    scores = np.asarray(model.decision_function(new), dtype=float)
+    return {"labels": labels.tolist(), "scores": [float(f"{s:.9g}") for s in scores.ravel()]}
+
+
+def fitted(model, of_table):
+    """Fit a model; a classifier learns the two groups."""
+    known = table() if of_table else rows()
+    y = None if of_table or is_clusterer(model) else np.repeat([0, 1], 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(known) if y is None else model.fit(known, y)
+
+
+def main(names):
+    """Write files and predictions."""
+    FOLDER.mkdir(exist_ok=True)
+    stored = json.loads(PREDICTIONS.read_text()) if names else {}
+    for name, (model, of_table) in models().items():
+        if names and name not in names:
+            continue
+        save_model(FOLDER / f"{name}.volmar", fitted(model, of_table), force=True)
+        stored[name] = predictions(model, of_table)
+    lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in sorted(stored.items())]
+    PREDICTIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
