@@ -48,21 +48,29 @@ class GaussianSimilarity:
         return W, GaussianExtension(rows, origin, sigma)
 
 
+class ExponentialExtension:
+    """Similarities exp(E) of new points to the training points; subclasses compute E."""
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities of shape (m, n), dense or CSR as the graph is."""
+        return self._rows(X_new, lambda exponents: np.exp(exponents, out=exponents))
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Similarities divided by their row sums; far points do not underflow to 0/0."""
+        return self._rows(X_new, _softmax)
+
+    def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
+        """Apply a function, in place, to the exponents of each row."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class GaussianExtension:
+class GaussianExtension(ExponentialExtension):
     """Gaussian similarities of new points to the training points, with the fitted width."""
 
     rows: Any
     origin: NDArray | None
     sigma: float
-
-    def __call__(self, X_new: MatrixLike) -> NDArray:
-        """Similarities of shape (m, n); a training point is at similarity 1 to itself."""
-        return self._rows(X_new, exp_rows)
-
-    def weights(self, X_new: MatrixLike) -> NDArray:
-        """Similarities divided by their row sums; far points do not underflow to 0/0."""
-        return self._rows(X_new, softmax_rows)
 
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> NDArray:
         X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
@@ -103,12 +111,7 @@ def gaussian_similarity(
     return GaussianSimilarity(sigma=sigma, self_loops=self_loops).build(X)[0]
 
 
-def exp_rows(exponents: NDArray) -> NDArray:
-    """Return exp(E_ij), in place."""
-    return np.exp(exponents, out=exponents)
-
-
-def softmax_rows(exponents: NDArray) -> NDArray:
+def _softmax(exponents: NDArray) -> NDArray:
     """Return exp(E_ij) / Σ_j exp(E_ij), in place, the row's largest exponent taken out first."""
     exponents -= exponents.max(axis=1, keepdims=True)
     np.exp(exponents, out=exponents)

@@ -59,6 +59,15 @@ def is_constant(X: Any) -> bool:
     return bool((X[0] == X).all())
 
 
+def refuse_constant(X: Any) -> None:
+    """Refuse points that are all the same: they have no local scale."""
+    if is_constant(X):
+        raise ValueError(
+            f"all {X.shape[0]} rows of X are the same point, so there is no local scale. Check "
+            "that X was loaded correctly."
+        )
+
+
 def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     """Check a precomputed similarity matrix and hand it back as given, diagonal included.
 
@@ -113,15 +122,7 @@ def check_nonnegative(W: Any, name: str) -> None:
 
 
 def rows_over_sums(S: Any, *, points: str) -> Any:
-    """Divide rows of nonnegative similarities by their sums, in float64.
-
-    Parameters
-    ----------
-    S : ndarray or sparse matrix of shape (m, n)
-        Similarities of new points to the training points.
-    points : str
-        What error messages call the new points.
-    """
+    """Divide rows of nonnegative similarities by their sums, in float64."""
     total = np.asarray(S.sum(axis=1, dtype=np.float64)).ravel()
     if np.any(total <= 0):
         row = int(np.argmin(total))
