@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar import _memory
@@ -73,10 +72,8 @@ class GaussianExtension(ExponentialExtension):
     sigma: float
 
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> NDArray:
-        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
+        X_new = check_new_points(X_new, self.rows)
         require_extension(X_new.shape[0], self.rows)
-        if sp.issparse(X_new) and not sp.issparse(self.rows):
-            X_new = X_new.toarray()
         D = squared_distances(shift(X_new, self.origin), self.rows)
         exponents = scale_exponents(D, self.sigma, self.sigma)
         return function(exponents).astype(self.rows.dtype, copy=False)

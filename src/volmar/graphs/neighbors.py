@@ -106,10 +106,7 @@ class NeighborSearch:
 
     def prepare(self, X_new: MatrixLike) -> Any:
         """Check new points and hold them as the training rows are: centred or of unit length."""
-        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
-        if sp.issparse(X_new) != sp.issparse(self.rows):
-            X_new = X_new.toarray() if sp.issparse(X_new) else sp.csr_array(X_new)
-        return self._prepare(X_new, "X_new")
+        return self._prepare(check_new_points(X_new, self.rows), "X_new")
 
     def _prepare(self, X: Any, name: str) -> Any:
         if self.metric == "euclidean":

@@ -27,15 +27,17 @@ def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
     return canonical_csr(X) if sp.issparse(X) else X
 
 
-def check_new_points(X: MatrixLike, n_features: int, dtype: np.dtype) -> Any:
-    """Return new points in the dtype of the training points, with as many features."""
+def check_new_points(X: MatrixLike, rows: Any) -> Any:
+    """Return new points in the dtype and format of the training points, with as many features."""
     X = check_points(X, name="X_new", min_points=1)
-    if X.shape[1] != n_features:
+    if X.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"X_new has {X.shape[1]} features and the graph was built on {n_features}: "
+            f"X_new has {X.shape[1]} features and the graph was built on {rows.shape[1]}: "
             "pass the same columns."
         )
-    return X.astype(dtype, copy=False)
+    if sp.issparse(X) != sp.issparse(rows):
+        X = X.toarray() if sp.issparse(X) else sp.csr_array(X)
+    return X.astype(rows.dtype, copy=False)
 
 
 def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
