@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -15,8 +14,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import Bunch
 
 from volmar.datasets import generators
-from volmar.datasets.registry import GENERATED
-from volmar.datasets.schema import Base, Generated
+from volmar.datasets.registry import GENERATED, Base, Generated
 from volmar.datasets.sources import Stored, read
 from volmar.datasets.tasks import Task, find_task
 
@@ -98,8 +96,8 @@ def load(
     _check_scale(scale, name, task.base)
     size = _sampling_size(task, realization, n_samples)
     stored = read(task.base, data_home, file_only=task.file_only)
-    selected = _select(task, stored, tfidf=scale == "tfidf")
-    X, y, missing_text = _treat_missing(selected, missing or task.base.missing)
+    X, y, feature_names = _select(task, stored, tfidf=scale == "tfidf")
+    X, y, missing_text = _treat_missing(X, y, missing or task.base.missing)
     X = _scale(X, scale, task.base.grey)
     rows_text = f"all {len(y)}"
     if size is not None:
@@ -112,7 +110,7 @@ def load(
         X,
         y,
         [label for label, _ in task.groups],
-        feature_names=selected.feature_names,
+        feature_names=feature_names,
         source=stored.source,
         notes={
             "Origin": stored.origin,
@@ -122,13 +120,6 @@ def load(
             "Differs from the papers": "; ".join(filter(None, (task.base.differs, task.differs))),
         },
     )
-
-
-@dataclass(frozen=True)
-class _Selected:
-    X: Any
-    y: np.ndarray
-    feature_names: list[str] | None
 
 
 def _load_generated(
@@ -156,8 +147,8 @@ def _load_generated(
     )
 
 
-def _select(task: Task, stored: Stored, *, tfidf: bool) -> _Selected:
-    """Rows of the task's classes, labelled from 0, as floating-point numbers."""
+def _select(task: Task, stored: Stored, *, tfidf: bool) -> tuple[Any, np.ndarray, list[str] | None]:
+    """Return rows of the task's classes, their labels from 0, and the names of features."""
     base, X, codes = task.base, stored.X, stored.y
     if tfidf:
         X = sp.csr_array(TfidfTransformer().fit_transform(X.astype(float)))
@@ -170,11 +161,10 @@ def _select(task: Task, stored: Stored, *, tfidf: bool) -> _Selected:
     if task.first_column:
         X = np.column_stack([stored.extras[task.first_column][rows], X])
         names = [task.first_column, *names] if names else None
-    return _Selected(X, labels[rows], names)
+    return X, labels[rows], names
 
 
-def _treat_missing(selected: _Selected, missing: str) -> tuple[Any, np.ndarray, str]:
-    X, y = selected.X, selected.y
+def _treat_missing(X: Any, y: np.ndarray, missing: str) -> tuple[Any, np.ndarray, str]:
     unknown = np.isnan(X.data if sp.issparse(X) else X)
     if not unknown.any():
         return X, y, "none"

@@ -6,8 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from volmar.datasets.registry import BASES, GENERATED
-from volmar.datasets.schema import Base
+from volmar.datasets.registry import BASES, GENERATED, Base
 
 __all__ = ["Task", "find_task", "list_datasets"]
 
