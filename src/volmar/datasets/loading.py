@@ -24,6 +24,9 @@ _SCALES = ("minmax", "symmetric", "standard", "unit", "tfidf")
 _MISSING = ("keep", "drop", "mean")
 _GENERATED_SIZE = 200
 
+# Rows, labels and names of features.
+Selected = tuple[Any, np.ndarray, list[str] | None]
+
 
 def load(
     name: str,
@@ -147,7 +150,7 @@ def _load_generated(
     )
 
 
-def _select(task: Task, stored: Stored, *, tfidf: bool) -> tuple[Any, np.ndarray, list[str] | None]:
+def _select(task: Task, stored: Stored, *, tfidf: bool) -> Selected:
     """Return rows of the task's classes, their labels from 0, and the names of features."""
     base, X, codes = task.base, stored.X, stored.y
     if tfidf:

@@ -73,7 +73,6 @@ class DenseOperator(MatrixOperator):
             return substitute(factor, B, check_finite=False), 0, method
 
     def _is_short(self, shift: float, rtol: float) -> bool:
-        """Whether conjugate gradients are sure to end soon."""
         if self.n < LANCZOS_FROM:
             return False
         return expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN

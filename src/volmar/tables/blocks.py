@@ -286,7 +286,6 @@ def _look_at(
 
 
 def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | None:
-    """Return which rows are kept, None for all."""
     n_kept = int(kept.sum())
     if n_kept == len(kept):
         return None
@@ -302,7 +301,6 @@ def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | 
 def _prepared(
     block: Any, preparation: Preparation
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the prepared rows of a block, and which of its rows they are."""
     if not len(block):
         return np.empty((0, len(preparation.feature_names_))), np.empty(0, dtype=bool)
     rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))

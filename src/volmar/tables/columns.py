@@ -22,26 +22,12 @@ _EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class Columns:
-    """A table with named columns.
+    """A table with named columns; `notes` is what reading it had to decide."""
 
-    Attributes
-    ----------
-    source : str
-        What messages call the table.
-    names : list of str
-        Names of the columns.
-    data : DataFrame, ndarray or csr_array
-        The values.
-    named : bool
-        Whether the names come from the table; those of a bare array are x0, x1, ...
-    notes : list of str
-        What reading it had to decide.
-    """
-
-    source: str
+    source: str  # what messages call the table
     names: list[str]
-    data: Any
-    named: bool
+    data: Any  # a DataFrame, ndarray or csr_array
+    named: bool  # whether the names come from the table; those of a bare array are x0, x1, ...
     notes: list[str]
 
     @property
@@ -245,15 +231,9 @@ def as_pandas(data: Any) -> Any:
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     """Return a table as `as_columns` takes it, checked as scikit-learn checks input.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_` and `feature_names_in_`.
-    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
-        The table.
-    reset : bool
-        Whether this is the table of the fit; otherwise an array must have as many columns as
-        that. A named table may have its columns in any order, and others.
+    `reset`: whether this is the table of the fit, which sets `n_features_in_` and
+    `feature_names_in_`; otherwise an array must have as many columns as that. A named table may
+    have its columns in any order, and others.
     """
     from sklearn.utils.validation import validate_data
 

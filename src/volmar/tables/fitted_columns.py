@@ -170,7 +170,6 @@ class FittedColumns:
     def _dithered(
         self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
     ) -> NDArray[Any]:
-        """Return prepared rows with noise where the preparation makes gaps or fills."""
         X, p = X.copy(), len(self.numbers_)
         if self.number_features_ is not None:
             self.number_features_.dither_into(X[:, :p], rng, filled)

@@ -41,16 +41,7 @@ def informative_numbers(
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
     """Return which columns vary, have enough values and copy no other, and why not the others.
 
-    Parameters
-    ----------
-    names : list of str
-        Names of the columns.
-    X : ndarray of shape (n, d)
-        The columns, NaN for missing values.
-    fills : bool
-        Whether missing values will be filled in, so that a column must have enough others.
-    notes : list of str
-        Lines are added for columns that are left out.
+    `fills`: missing values will be filled in, so that a column must have enough others.
     """
     n = len(X)
     counts = np.isnan(X).sum(axis=0)

@@ -90,7 +90,6 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
 
 
 def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
-    """Return where in a file the labels of the rows are, by their ids."""
     import pandas as pd
 
     known, wanted = _alike(ids.to_numpy(), np.asarray(rows.ids))

@@ -95,7 +95,6 @@ def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
 
 
 def _note_dropped(table: Columns, kept: NDArray[np.bool_], notes: list[str]) -> None:
-    """Note how many rows are left out; refuse where none is left."""
     n_out = int(np.count_nonzero(~kept))
     if n_out == len(kept):
         raise TableError(

@@ -29,28 +29,14 @@ _CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file is to be read.
-
-    Attributes
-    ----------
-    separator, decimal, encoding : str
-        As `pandas.read_csv` takes them.
-    spaced : bool
-        Whether spaces follow separators.
-    names : list of str or None
-        The header, or None where the first line is a row already.
-    width : int
-        Number of columns.
-    notes : list of str
-        What is worth telling.
-    """
+    """How a text file is read: `pandas.read_csv` takes the first three as they are."""
 
     separator: str
     decimal: str
     encoding: str
-    spaced: bool
-    names: list[str] | None
-    width: int
+    spaced: bool  # whether spaces follow separators
+    names: list[str] | None  # the header; None where the first line is a row
+    width: int  # number of columns
     notes: list[str]
 
     def options(self) -> dict[str, Any]:
@@ -181,7 +167,6 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
 
 
 def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
-    """Find the separator, and the first records by it."""
     found: dict[str, list[list[str]]] = {}
     try:
         for separator in _SEPARATORS[kind]:

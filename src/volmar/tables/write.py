@@ -373,7 +373,6 @@ def _arrow_columns(names: Sequence[str], columns: Sequence[Any]) -> Any:
 
 
 def _fields(values: np.ndarray, separator: str) -> list[str]:
-    """Return values as they stand in a text file."""
     if values.dtype.kind in "biu":
         return list(map(str, values.tolist()))
     if values.dtype.kind == "M":
@@ -440,7 +439,6 @@ def written_kind(path: AnyPath) -> str:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq  # type: ignore[import-untyped]

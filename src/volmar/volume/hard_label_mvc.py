@@ -256,7 +256,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelResult.of(_unshifted(found, reg * problem.shift), rounded)
 
     def _bound(self) -> float | None:
-        """Return b, the bound on M's row sums; None for no bound."""
         is_free = self.mode == "paper" or self.max_row_sum is None
         return None if is_free else float(self.max_row_sum)
 

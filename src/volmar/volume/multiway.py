@@ -26,30 +26,14 @@ SAME_ROW = 1e-9
 
 @dataclass(frozen=True)
 class MultiwayProblem:
-    """A graph to be cut into clusters, with Q and what its eigenpairs say.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    operator : SPDOperator
-        Q.
-    pairs : EigenPairs
-        Smallest eigenpairs of Q: as many as clusters, or more.
-    n_clusters : int
-        Number of clusters.
-    balance : float
-        b, of every field.
-    shift : float or None
-        Where Q is L_sym + shift I; None for any other Q.
-    """
+    """A graph to be cut into clusters, with Q and at least as many eigenpairs as clusters."""
 
     graph: Graph
     operator: SPDOperator
     pairs: EigenPairs
     n_clusters: int
-    balance: float
-    shift: float | None
+    balance: float  # b, of every field
+    shift: float | None  # where Q is L_sym + shift I; None for any other Q
 
     @property
     def bound(self) -> float:
@@ -172,24 +156,12 @@ def _part_of(rows: NDArray, components: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class Fields:
-    """Smoothest fields of labels, each cluster against the rest.
+    """Smoothest fields of labels, each cluster against the rest."""
 
-    Attributes
-    ----------
-    x : ndarray of shape (n, k)
-        Fields of roughness 1, to the accuracy of the solves.
-    agreement : float
-        Sum of ``y_j'x_j``, the larger the smoother: ``sqrt(n / roughness_j)``, summed.
-    roughness : ndarray of shape (k,)
-        ``x'Qx`` at the scale of the problem, ``y_j'x = sqrt(n)``.
-    right : ndarray of shape (n, k)
-        ``Q x``, as the optimality conditions have it: a_j z_j - kappa_j 1, z_j the members.
-    """
-
-    x: NDArray
-    agreement: float
-    roughness: NDArray
-    right: NDArray
+    x: NDArray  # (n, k), of roughness 1 to the accuracy of the solves
+    agreement: float  # sum of y_j'x_j = sqrt(n / roughness_j)
+    roughness: NDArray  # x'Qx at the scale of the problem, y_j'x = sqrt(n)
+    right: NDArray  # Q x by the optimality conditions: a_j z_j - kappa_j 1, z_j the members
 
     @property
     def merit(self) -> float:
@@ -218,17 +190,6 @@ class OneAgainstRest:
     with a and :math:`\kappa` from a 2 x 2 system. (In terms of :math:`y_j`, nearly -1 for a small
     cluster among many, that system would be nearly singular.) The images :math:`Q^{-1} z_j` of
     all clusters are one block solve, new labels one for what has changed.
-
-    Parameters
-    ----------
-    operator : SPDOperator
-        Q.
-    n_clusters : int
-        k.
-    balance : float
-        b.
-    rtol : float, default=1e-8
-        Relative residual of the solves.
     """
 
     def __init__(
@@ -308,15 +269,6 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
     known.) An active balance above 0 allows fields by how well they agree with their own labels,
     and the first inequality may fail: fields that do not raise the agreement, for that reason or
     by the accuracy of the solves, are not taken but end the run.
-
-    Parameters
-    ----------
-    step : OneAgainstRest
-        The step.
-    labels : ndarray of shape (n,)
-        Labels at the start, 0 to k - 1, none of them unused.
-    max_iter : int, default=20
-        Maximum number of steps.
     """
     return repeat_step(step, labels, reassigned, max_iter)
 
@@ -328,17 +280,6 @@ def cluster_jointly(
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
     cluster had to be kept from losing all rows.
-
-    Parameters
-    ----------
-    problem : MultiwayProblem
-        The problem.
-    step : OneAgainstRest
-        The step, with the problem's Q, clusters and balance.
-    max_iter : int, default=20
-        Most steps.
-    seed : int, default=0
-        Seed of k-means.
     """
     start, n_missed = spectral_start(problem, seed=seed)
     best = refine_jointly(step, start, max_iter=max_iter)

@@ -312,7 +312,6 @@ class SoftLabelMVC(Clusterer):
             self._check_multiway()
 
     def _check_multiway(self) -> None:
-        """Refuse what has no meaning for more than two clusters."""
         given = f"n_clusters={self.n_clusters} and multiway={self.multiway!r}"
         if self._is_recursive():
             if not isinstance(self.Q, str) and not callable(self.Q):
@@ -373,7 +372,6 @@ class SoftLabelMVC(Clusterer):
         return TwoWayProblem(graph, problem, pairs, starts, is_laplacian=trivial is not None)
 
     def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
-        """Refuse a given Q, or n I - W, that is not positive definite."""
         scale = max(map(abs, operator.bounds))
         if pairs.values[0] > 1e-13 * scale:
             return
