@@ -5,12 +5,13 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["BASES", "GENERATED", "Base", "Generated"]
+__all__ = ["BASES", "GENERATED", "TABLES", "Base", "Generated"]
 
 
-class ClassRow(NamedTuple):
+@dataclass(frozen=True)
+class ClassRow:
     """A class: the label as stored, its name and its size."""
 
     code: int
@@ -82,6 +83,6 @@ def _stored(name: str, row: dict[str, Any]) -> Base:
     return Base(name, classes=tuple(map(ClassRow, codes, labels, counts)), **row)
 
 
-_TABLES = tomllib.loads((files("volmar.datasets") / "sets.toml").read_text(encoding="utf-8"))
-BASES: dict[str, Base] = {name: _stored(name, row) for name, row in _TABLES["stored"].items()}
-GENERATED = {name: Generated(name, **row) for name, row in _TABLES["generated"].items()}
+TABLES = tomllib.loads((files("volmar.datasets") / "sets.toml").read_text(encoding="utf-8"))
+BASES: dict[str, Base] = {name: _stored(name, row) for name, row in TABLES["stored"].items()}
+GENERATED = {name: Generated(name, **row) for name, row in TABLES["generated"].items()}

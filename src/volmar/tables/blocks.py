@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.choice import fitted_places
-from volmar.tables.columns import Columns, refuse_duplicates
-from volmar.tables.errors import TableError, need
+from volmar.tables.columns import Columns, fitted_places
+from volmar.tables.errors import TableError, need, refuse_duplicates
 from volmar.tables.folder import computed
+from volmar.tables.missing import note_dropped
 from volmar.tables.number_features import ColumnMoments, column_moments
 from volmar.tables.prepare import Preparation
 from volmar.tables.prepared_table import PreparedTable
@@ -223,7 +223,10 @@ def prepare_blocks(
     if is_new or drops:
         found = blocks.ask(_look_at, nameless, n_left > 0, drops)
         blocks.lengths = [one[0] for one in found]
-        kept = _all_kept(np.concatenate([one[1] for one in found]), notes) if drops else None
+        if drops:
+            kept = np.concatenate([one[1] for one in found])
+            note_dropped(_SOURCE, kept, notes)
+            kept = None if kept.all() else kept
         if n_left:
             # The means and deviations, or ranges, of all rows in place of those of the sample.
             moments = reduce(ColumnMoments.merged, (one[2] for one in found))
@@ -283,19 +286,6 @@ def _look_at(
     X, kept = _prepared(block, preparation)
     moments = column_moments(X[:, : len(preparation.numbers_)]) if scales else None
     return len(X), kept if drops else None, moments
-
-
-def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | None:
-    n_kept = int(kept.sum())
-    if n_kept == len(kept):
-        return None
-    if not n_kept:
-        raise TableError(
-            f"{_SOURCE}: every row has a missing value, so missing='drop' leaves none; give "
-            "missing='impute', or name the columns with missing values in drop="
-        )
-    notes.append(f"{len(kept) - n_kept:,} of {len(kept):,} rows were left out for missing values")
-    return kept
 
 
 def _prepared(

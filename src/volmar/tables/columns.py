@@ -1,8 +1,9 @@
-"""Tables of any library, and their columns as numbers or as categories."""
+"""Tables of any library, their columns as numbers or categories, and which of them are used."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
-from volmar.tables.errors import TableError, import_pandas, nearest, shown
+from volmar.tables.errors import (
+    TableError,
+    import_pandas,
+    nearest,
+    quoted_names,
+    refuse_duplicates,
+    shown,
+)
 from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable, read_table
 
-__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "refuse_duplicates"]
+__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
 
 _EXACT = 2.0**53
 
@@ -289,14 +297,51 @@ def as_columns(data: Any) -> Columns:
     return Columns(source, list(names or []), data, named, notes)
 
 
-def refuse_duplicates(source: str, names: list[str]) -> None:
-    """Refuse two columns of one name."""
-    if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+def chosen_places(
+    table: Columns,
+    columns: Iterable[str] | None,
+    drop: Iterable[str] | None,
+    id_column: str | None,
+) -> list[int]:
+    """Return the places of the columns that these parameters of `Preparation` leave."""
+    places = list(range(len(table.names)))
+    if columns is not None:
+        places = list(dict.fromkeys(table.find(_names(columns), "columns=")))
+    out = set(table.find(_names(drop), "drop="))
+    if id_column is not None:
+        (j,) = table.find([id_column], "id_column=")
+        if columns is not None and j in places:
+            raise TableError(
+                f"column {shown(id_column)} is in columns= and in id_column=; an id is not "
+                "compared, so take it out of one of them"
+            )
+        out.add(j)
+    places = [j for j in places if j not in out]
+    if not places:
         raise TableError(
-            f"{source}: two columns are called {shown(twice)}; rename one of them in the file"
+            f"{table.source} has no column left to compare after columns=, drop= and id_column=; "
+            f"it has {quoted_names(table.names, 8)}"
         )
+    return places
+
+
+def fitted_places(table: Columns, wanted: list[str], names_in: list[str]) -> list[int]:
+    """Return where columns of the fitted table are in a new one; by place, without names."""
+    by_place = not table.named and len(table.names) == len(names_in)
+    place = {name: j for j, name in enumerate(names_in if by_place else table.names)}
+    if absent := [name for name in wanted if name not in place]:
+        raise TableError(
+            f"{table.source} lacks {len(absent)} of the {len(wanted)} columns that the model "
+            f"was fitted on: {quoted_names(absent)}; give a table with these columns"
+        )
+    return [place[name] for name in wanted]
+
+
+def _names(names: Iterable[str] | None) -> list[str]:
+    if names is None:
+        return []
+    # A single name is meant as one, not as its letters.
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _word(value: Any) -> str:

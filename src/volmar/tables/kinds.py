@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.tables.dates import date_layout
-from volmar.tables.errors import TableError, listed, shown
+from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.orders import known_order
 
 __all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
@@ -231,7 +231,7 @@ def _order_of(source: str, name: str, series: Any) -> list[str]:
     if order is None:
         raise TableError(
             f"{source}: the order of the values of column {shown(name)} is not known "
-            f"({listed(map(shown, words), 5)}); begin them with numbers (1 low, 2 high), or give "
+            f"({quoted_names(words)}); begin them with numbers (1 low, 2 high), or give "
             "an ordered pandas Categorical"
         )
     return order

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.errors import TableError, shown
+from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.fills import Filled, Fills, learn_fills
-from volmar.tables.notes import quoted_names
 from volmar.tables.tails import Tails, find_tails
 
 __all__ = ["ColumnMoments", "NumberFeatures", "column_moments", "learn_features"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 import zlib
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from volmar.tables.errors import TableError, listed, nearest, need, one_line, shown
+from volmar.tables.errors import (
+    TableError,
+    nearest,
+    need,
+    one_line,
+    open_bytes,
+    quoted_names,
+    shown,
+)
 from volmar.tables.text import read_text
 
 __all__ = ["LoadedTable", "read_table"]
@@ -244,7 +251,7 @@ def _only_table(path: Path, names: list[str]) -> Any:
                 tables[name] = array
     if len(tables) == 1:
         return next(iter(tables.values()))
-    found = f"{len(tables)} ({listed(map(shown, tables))})" if tables else "none"
+    found = f"{len(tables)} ({quoted_names(tables)})" if tables else "none"
     raise TableError(
         f"{path.name} must have one two-dimensional array and has {found}; "
         "call the table 'X', by numpy.savez(file, X=table)"
@@ -273,7 +280,7 @@ def _read_libsvm(path: Path) -> LoadedTable:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        with open_bytes(path) as file:
             X, truth = load_svmlight_file(file)
     except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise TableError(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
+from volmar.tables.errors import (
+    TableError,
+    import_pandas,
+    listed,
+    one_line,
+    open_bytes,
+    refuse_duplicates,
+)
 
 __all__ = ["Layout", "find_layout", "read_text"]
 
@@ -46,11 +51,8 @@ class Layout:
             "decimal": self.decimal,
             "encoding": self.encoding,
             "skipinitialspace": self.spaced,
-            **(
-                {"header": 0}
-                if self.names is not None
-                else {"header": None, "names": [f"x{j}" for j in range(self.width)]}
-            ),
+            "header": None if self.names is None else 0,
+            "names": [f"x{j}" for j in range(self.width)] if self.names is None else None,
         }
 
 
@@ -64,7 +66,8 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
 
     layout = find_layout(path, kind)
     notes = layout.notes
-    options = {**layout.options(), "compression": _compression(path)}
+    is_packed = path.suffix.lower() == ".gz"
+    options = {**layout.options(), "compression": "gzip" if is_packed else None}
     if as_fields:
         options |= {"dtype": str, "na_filter": False}
     try:
@@ -74,7 +77,10 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
             frame = _read(pd, path, {**options, "encoding": "latin-1"})
             notes = [*notes, _NOT_UTF8]
     except MemoryError as error:
-        raise TableError(_too_large(path)) from error
+        raise TableError(
+            f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV "
+            "files and give the folder"
+        ) from error
     except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name}: {_reason(error)}") from error
     if not len(frame):
@@ -124,7 +130,7 @@ def find_layout(path: Path, kind: str) -> Layout:
         )
         return Layout(separator, decimal, encoding, spaced, None, len(first), notes)
     names = [name.strip() for name in first]
-    _refuse_duplicates(path, names)
+    refuse_duplicates(path.name, [name or f"Unnamed: {j}" for j, name in enumerate(names)])
     if nameless := [j for j, name in enumerate(names) if not name]:
         calls = listed(f"'Unnamed: {j}'" for j in nameless)
         notes.append(
@@ -136,15 +142,11 @@ def find_layout(path: Path, kind: str) -> Layout:
 
 def _head(path: Path) -> bytes:
     try:
-        with gzip.open(path) if _compression(path) else path.open("rb") as file:
+        with open_bytes(path) as file:
             head = file.read(_HEAD)
             return head if head.count(b"\n") > 2 else head + file.read(_LONG_HEAD)
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
-
-
-def _compression(path: Path) -> str | None:
-    return "gzip" if path.suffix.lower() == ".gz" else None
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
@@ -193,13 +195,10 @@ def _only(records: list[list[str]], pattern: re.Pattern[str]) -> bool:
 def _decimal(separator: str, records: list[list[str]]) -> str:
     if separator == ",":
         return "."
-
-    def fields() -> Iterator[str]:
-        return (field for record in records for field in record)
-
-    if any(map(_DECIMAL_POINT.fullmatch, fields())):
+    fields = [field for record in records for field in record]
+    if any(map(_DECIMAL_POINT.fullmatch, fields)):
         return "."
-    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields())) else "."
+    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields)) else "."
 
 
 def _is_row(fields: list[str], decimal: str) -> bool:
@@ -212,24 +211,6 @@ def _is_row(fields: list[str], decimal: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _refuse_duplicates(path: Path, names: list[str]) -> None:
-    place: dict[str, int] = {}
-    for j, name in enumerate(names):
-        if name and name in place:
-            raise TableError(
-                f"{path.name}: columns {place[name] + 1} and {j + 1} are both called "
-                f"{shown(name)}; rename one of them in the file"
-            )
-        place[name] = j
-
-
-def _too_large(path: Path) -> str:
-    return (
-        f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV files "
-        "and give the folder"
-    )
 
 
 def _reason(error: BaseException) -> str:
