@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import Bunch
 
+from volmar._checks import check_choice, check_count
 from volmar.datasets import generators
 from volmar.datasets.registry import GENERATED, Base, Generated
 from volmar.datasets.sources import Stored, read
@@ -89,10 +89,12 @@ def load(
     >>> load("digits-3v8", n_samples=50, realization=2).X.shape
     (50, 64)
     """
-    _whole_number("realization", realization)
-    _whole_number("n_samples", n_samples)
-    _choice("scale", scale, _SCALES)
-    _choice("missing", missing, _MISSING)
+    for argument, count in (("realization", realization), ("n_samples", n_samples)):
+        if count is not None:
+            check_count(argument, count)
+    for argument, word, options in (("scale", scale, _SCALES), ("missing", missing, _MISSING)):
+        if word is not None:
+            check_choice(argument, word, options)
     if isinstance(name, str) and name in GENERATED:
         return _load_generated(GENERATED[name], realization, n_samples, scale)
     task = find_task(name)
@@ -270,18 +272,3 @@ def _bunch(
         source=source,
         DESCR="\n".join(lines) + "\n",
     )
-
-
-def _whole_number(argument: str, value: int | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{argument}={value!r} must be a whole number or None")
-    if value < 1:
-        raise ValueError(f"{argument}={value!r} must be at least 1")
-
-
-def _choice(argument: str, value: str | None, allowed: tuple[str, ...]) -> None:
-    if value is not None and value not in allowed:
-        words = ", ".join(map(repr, allowed))
-        raise ValueError(f"{argument}={value!r} must be None or one of {words}")

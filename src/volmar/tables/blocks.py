@@ -135,27 +135,24 @@ class _Blocks:
         self.id_place = None if id_column is None else used.index(id_column)
         self.id_dtype = None if self.id_place is None else chosen.dtypes.iloc[self.id_place]
 
-    def ask(self, function: Any, *arguments: Any) -> list[Any]:
-        """Return what a function finds in each block: a pass."""
+    def tasks(self, function: Any, *arguments: Any) -> list[Any]:
+        """Return delayed calls of a function, one a block."""
         import dask
-
-        task = dask.delayed(function, pure=True)
-        shared = [dask.delayed(argument, pure=True) for argument in arguments]
-        return computed([task(part, *shared) for part in self.parts])
-
-    def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
-        """Return what a function makes of each block as one dask array, lazily."""
-        import dask
-        import dask.array as da
 
         task = dask.delayed(function, pure=True)
         # One copy of the arguments in the graph, not one a block.
         shared = [dask.delayed(argument, pure=True) for argument in arguments]
+        return [task(part, *shared) for part in self.parts]
+
+    def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
+        """Return what a function makes of each block as one dask array, lazily."""
+        import dask.array as da
+
         lengths = self.lengths if self.lengths is not None else [np.nan] * len(self.parts)
         tail = () if width is None else (width,)
         arrays = [
-            da.from_delayed(task(part, *shared), shape=(length, *tail), dtype=dtype)
-            for part, length in zip(self.parts, lengths, strict=True)
+            da.from_delayed(task, shape=(length, *tail), dtype=dtype)
+            for task, length in zip(self.tasks(function, *arguments), lengths, strict=True)
         ]
         return da.concatenate(arrays)
 
@@ -221,7 +218,7 @@ def prepare_blocks(
     nameless.id_column = None  # ids are read once, and not in every pass
     kept = None
     if is_new or drops:
-        found = blocks.ask(_look_at, nameless, n_left > 0, drops)
+        found = computed(blocks.tasks(_look_at, nameless, n_left > 0, drops))
         blocks.lengths = [one[0] for one in found]
         if drops:
             kept = np.concatenate([one[1] for one in found])

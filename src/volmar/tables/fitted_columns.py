@@ -56,13 +56,13 @@ class FittedColumns:
     @property
     def offsets_(self) -> NDArray[np.float64]:
         """What is subtracted from features; 0 for scores, which have mean 0 and variance 1."""
-        known = [] if self.number_features_ is None else self.number_features_.offsets
+        known: Any = [] if self.number_features_ is None else self.number_features_.offsets
         return np.pad(known, (0, len(self.feature_names_) - len(known)))
 
     @property
     def scales_(self) -> NDArray[np.float64]:
         """What features are divided by."""
-        known = [] if self.number_features_ is None else self.number_features_.scales
+        known: Any = [] if self.number_features_ is None else self.number_features_.scales
         return np.pad(known, (0, len(self.feature_names_) - len(known)), constant_values=1.0)
 
     @property

@@ -21,7 +21,6 @@ __all__ = [
     "note_left_out",
     "note_missing",
     "note_same",
-    "note_scaling",
 ]
 
 # Share of the values of a column that is worth a warning if they are filled in.
@@ -64,14 +63,6 @@ def missing_refused(
         f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
         f"by column: {listed(which)}; {remedy}"
     )
-
-
-def note_scaling(notes: list[str], scale: str) -> None:
-    """Say how the features were scaled."""
-    if scale in ("standard", "auto"):
-        notes.append("features were scaled to mean 0 and standard deviation 1")
-    elif scale == "minmax":
-        notes.append("features were scaled to the range 0 to 1")
 
 
 def note_left_out(notes: list[str], empty: list[str], constant: list[str]) -> None:
@@ -124,7 +115,11 @@ def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[An
 
 
 def note_kinds(notes: list[str], preparation: Preparation) -> None:
-    """Say how ordinal columns, dates, ids, text and categories were treated."""
+    """Say how features were scaled, and ordinal columns, dates, ids and categories treated."""
+    if preparation.scale == "minmax":
+        notes.append("features were scaled to the range 0 to 1")
+    elif preparation.scale != "none":
+        notes.append("features were scaled to mean 0 and standard deviation 1")
     by_kind: dict[str, list[str]] = {}
     for name, kind in zip(preparation.numbers_, preparation.number_kinds_, strict=True):
         by_kind.setdefault(kind.kind, []).append(name)

@@ -30,7 +30,6 @@ from volmar.tables.notes import (
     note_huge,
     note_kinds,
     note_left_out,
-    note_scaling,
 )
 from volmar.tables.number_features import NumberFeatures, learn_features
 from volmar.tables.prepared_table import PreparedTable
@@ -339,7 +338,6 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         else:
             kinds = [found[j] for j in numbers]
             rows = self._fit_dense(table, numbers, kinds, texts, notes)
-            note_scaling(notes, self.scale)
             note_kinds(notes, self)
         self.feature_names_ = self._names_of_features({})
         self.notes_ = notes

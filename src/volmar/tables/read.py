@@ -41,6 +41,7 @@ EXCEL = (".xlsx", ".xlsm", ".xls")
 JSON_LINES = (".jsonl", ".ndjson")
 JSON = (".json",)
 _PACKED = (*_TEXT, *_LIBSVM, *JSON_LINES, *JSON)
+_SUFFIXES = {*_PACKED, *_PARQUET, *_FEATHER, *EXCEL, ".npy", ".npz", ".gz"} - {""}
 _KINDS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
 
 
@@ -216,9 +217,11 @@ def _read_numpy(path: Path) -> Any:
             is_zip = file.read(4) == b"PK\x03\x04"
         if not is_zip:
             array = np.load(path, allow_pickle=False)
-        elif "shape" in (names := _member_names(path)) and "format" in names:
-            return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
         else:
+            with zipfile.ZipFile(path) as members:
+                names = [name.removesuffix(".npy") for name in members.namelist()]
+            if {"shape", "format"} <= set(names):
+                return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
             array = _only_table(path, names)
     except TableError:
         raise
@@ -233,11 +236,6 @@ def _read_numpy(path: Path) -> Any:
             f"{path.name} cannot be read as a NumPy file: {one_line(error)}; save it again"
         ) from error
     return _checked_array(path.name, array)
-
-
-def _member_names(path: Path) -> list[str]:
-    with zipfile.ZipFile(path) as members:
-        return [name.removesuffix(".npy") for name in members.namelist()]
 
 
 def _only_table(path: Path, names: list[str]) -> Any:
@@ -305,7 +303,7 @@ def _read_built_in(name: str) -> LoadedTable:
     from volmar.datasets import list_datasets, load
 
     suffix = Path(name).suffix.lower().partition("#")[0]
-    if "/" in name or "\\" in name or suffix in _all_suffixes():
+    if "/" in name or "\\" in name or suffix in _SUFFIXES:
         raise TableError(f"there is no file {shown(name)}; check the path")
     try:
         data = load(name)
@@ -317,8 +315,3 @@ def _read_built_in(name: str) -> LoadedTable:
             f"{nearest(name, list_datasets())}"
         ) from error
     return LoadedTable(name, data.X, data.y, data.feature_names)
-
-
-def _all_suffixes() -> set[str]:
-    known = (*_TEXT, *_PARQUET, *_FEATHER, *EXCEL, *JSON, *JSON_LINES, *_LIBSVM)
-    return {*known, ".npy", ".npz", ".gz"} - {""}

@@ -179,17 +179,12 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
     if kind == "text":
         lines = (line.split() for line in text.splitlines())
         found[r"\s+"] = list(islice((line for line in lines if line), _RECORDS))
-    if _only(found[";"], _DECIMAL_COMMA):
+    if len(found[";"][0]) > 1 and all(map(_DECIMAL_COMMA.fullmatch, found[";"][0])):
         return ";", found[";"]
     several = {sep: records for sep, records in found.items() if len(records[0]) > 1}
     even = [sep for sep, records in several.items() if len(set(map(len, records))) == 1]
     separator = next(iter([*even, *several]), ",")
     return separator, found[separator]
-
-
-def _only(records: list[list[str]], pattern: re.Pattern[str]) -> bool:
-    """Tell whether there are two fields or more in the first record, all of a pattern."""
-    return len(records[0]) > 1 and all(map(pattern.fullmatch, records[0]))
 
 
 def _decimal(separator: str, records: list[list[str]]) -> str:

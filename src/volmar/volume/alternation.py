@@ -180,11 +180,10 @@ def minimise_given_labels(
         convex = best.eta <= problem.reg * float(eigenvalues[0])
         if total is None or (convex and best.kappa * total >= 0):
             break
-    return found[0] if len(found) == 1 else min(found, key=lambda one: _given(problem, y, one.h))
-
-
-def _given(problem: VolumeProblem, y: NDArray, h: NDArray) -> float:
-    return float(problem.reg * (h @ problem.operator.matvec(h)) - 2 * (y @ h))
+    if len(found) == 1:
+        return found[0]
+    matvec, reg = problem.operator.matvec, problem.reg
+    return min(found, key=lambda one: reg * (one.h @ matvec(one.h)) - 2 * (y @ one.h))
 
 
 def alternate(

@@ -16,8 +16,9 @@ from volmar.graphs.graph import Graph
 from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
-from volmar.volume.refinement import SINGULAR, InverseImages, Refined, repeat_step
-from volmar.volume.starts import SMALL, is_tied
+from volmar.volume.problem import SINGULAR
+from volmar.volume.refinement import InverseImages, Refined, repeat_step
+from volmar.volume.starts import is_tied
 
 N_INIT = 10
 # Coordinates that differ by less are the same row, but for rounding.
@@ -61,22 +62,14 @@ class MultiwayProblem:
         alone = k == self.operator.n
         return self.shift is not None and not alone and bool(values[k - 1] - self.shift >= 1.0)
 
-    def cut(self, labels: NDArray) -> float:
-        """Normalised cut of the labels."""
-        return normalized_cut(self.graph.W, labels)
-
-
-def n_multiway_pairs(n: int, n_clusters: int) -> int:
-    """Eigenpairs to ask for; one more than clusters where LAPACK computes it anyway."""
-    return min(n, n_clusters + (n < SMALL))
-
 
 @dataclass(frozen=True, repr=False)
 class MultiwayVolumeResult(Result):
     """Clusters with the fields that they are read off, one a cluster.
 
     `objective` is the normalised cut, `history` the cut of the start and after every step, `gap`
-    the cut less the sum of the smallest eigenvalues of L_sym, which no k clusters can undercut.
+    the cut less the sum of the smallest eigenvalues of L_sym, which no k clusters can undercut
+    (NaN for another Q). `residuals` are those of the eigenvectors and of the fields' systems.
 
     Attributes
     ----------
@@ -283,7 +276,7 @@ def cluster_jointly(
     """
     start, n_missed = spectral_start(problem, seed=seed)
     best = refine_jointly(step, start, max_iter=max_iter)
-    history = tuple(problem.cut(labels) for labels in best.visited)
+    history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
     if problem.is_degenerate or n_missed or best.n_held:
         status = Status.DEGENERATE

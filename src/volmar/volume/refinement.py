@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.operators import SPDOperator
-from volmar.volume.problem import signs
+from volmar.volume.problem import SINGULAR, signs
 
-SINGULAR = 1e-13
 # Labels have settled where a step moves no more than this share of them.
 SETTLED = 2e-3
 MAX_BETA = 8.0

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.solvers import Result, Status
-from volmar.volume.problem import VolumeProblem, signs
-
-# A 2 x 2 system is singular below this share of the product of its diagonal.
-SINGULAR = 1e-13
+from volmar.volume.problem import SINGULAR, VolumeProblem, signs
 
 
 @dataclass(frozen=True, repr=False)
