@@ -98,14 +98,10 @@ def _pair(name: str) -> Task | None:
                     f"name={name!r}: {base.name!r} has no class {side!r}; it has "
                     f"{', '.join(sorted(tokens))}"
                 )
-        first, second = (tokens[side] for side in sides)
-        if set(first) & set(second):
+        groups = [(side, tokens[side]) for side in sides]
+        if set(groups[0][1]) & set(groups[1][1]):
             raise ValueError(f"name={name!r}: the two sides share a class; name two that do not")
-        labels = [_label(base, side, tokens[side]) for side in sides]
-        return Task(name, base, ((labels[0], first), (labels[1], second)))
+        names = {row.code: row.label for row in base.classes}
+        named = [(names[codes[0]] if len(codes) == 1 else side, codes) for side, codes in groups]
+        return Task(name, base, tuple(named))
     return None
-
-
-def _label(base: Base, token: str, codes: tuple[int, ...]) -> str:
-    names = {row.code: row.label for row in base.classes}
-    return names[codes[0]] if len(codes) == 1 else token

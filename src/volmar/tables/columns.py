@@ -184,16 +184,18 @@ class Columns:
         """Return the column that names the rows."""
         (j,) = self.find([name], "id_column=")
         values = self.values(j)
-        if values.dtype.kind == "f" and _whole(values):
-            # Whole numbers became floats because one was missing, or the array has one dtype.
-            known = np.isfinite(values)
-            whole = np.where(known, values, 0).astype(np.int64)
-            if known.all():
-                return whole
-            named = whole.astype(object)
-            named[~known] = None
-            return named
-        return values
+        if values.dtype.kind != "f":
+            return values
+        known = np.isfinite(values)
+        whole = values[known]
+        if not whole.size or (np.abs(whole) >= _EXACT).any() or (whole != np.rint(whole)).any():
+            return values
+        # Whole numbers became floats because one was missing, or the array has one dtype.
+        if known.all():
+            return whole.astype(np.int64)
+        named = np.full(len(values), None, dtype=object)
+        named[known] = whole.astype(np.int64)
+        return named
 
 
 def as_pandas(data: Any) -> Any:
@@ -349,8 +351,3 @@ def _word(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
-
-
-def _whole(values: NDArray[Any]) -> bool:
-    known = values[np.isfinite(values)]
-    return bool(known.size and (np.abs(known) < _EXACT).all() and (known == np.rint(known)).all())
