@@ -193,6 +193,7 @@ class Killer:
             os.kill(self.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(rows, tmp_path, monkeypatch):
     """Nannies start new workers meanwhile; with three, a slow one does not matter."""
     monkeypatch.setattr(passes, "GLANCE", 0.2)

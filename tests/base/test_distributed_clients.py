@@ -306,6 +306,7 @@ def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_it_stands():
     script = ROOT / "examples" / "clusters_on_a_cluster.py"
     done = subprocess.run(

@@ -32,20 +32,6 @@ def pair_of(digits, a, b):
     return digits.data[kept], digits.target[kept]
 
 
-@pytest.fixture
-def groups(rng):
-    """Two groups of 20 and 40 rows in 5 features, 6 spreads apart."""
-    X = rng.standard_normal((60, 5))
-    X[:20] += [4.0, 4.0, 2.0, 0.0, 0.0]
-    return X
-
-
-@pytest.fixture
-def start(groups):
-    """Start labels that are wrong for some rows."""
-    return (groups[:, 0] > 1.0).astype(int)
-
-
 def same_fit(one, other, tol=1e-8):
     np.testing.assert_array_equal(one.labels_, other.labels_)
     assert other.objective_ == pytest.approx(one.objective_, rel=tol)

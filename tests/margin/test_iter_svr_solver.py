@@ -16,20 +16,6 @@ from volmar.margin.relaxations.iter_svr_solver import iterate_svr
 from volmar.solvers import Status
 
 
-@pytest.fixture
-def groups(rng):
-    """Two groups of 20 and 40 rows in 5 features, 6 spreads apart."""
-    X = rng.standard_normal((60, 5))
-    X[:20] += [4.0, 4.0, 2.0, 0.0, 0.0]
-    return X
-
-
-@pytest.fixture
-def start(groups):
-    """Start labels that are wrong for some rows."""
-    return (groups[:, 0] > 1.0).astype(int)
-
-
 @pytest.mark.parametrize("C", [0.003, 0.03, 1.0])
 @pytest.mark.parametrize("kind", ["features", "kernel"])
 def test_the_objective_of_least_loss_never_rises(rng, C, kind):

@@ -8,13 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from volmar.rows import BlockRows, RowSource, RowVector, SparseRows, as_beside, as_table
+from volmar.rows import BlockRows, RowSource, RowVector, as_beside, as_table
 from volmar.rows.blocks.sums import Distinct, Squares
 from volmar.rows.blocks.table import KEPT_BYTES
 
-__all__ = ["check_labelled_blocks", "figures_at_once", "is_sparse"]
+__all__ = ["check_labelled_blocks", "figures_at_once"]
 
 # Figures that one pass brings, however large: a table keeps twice as many.
 LEAST_FIGURES = 8
@@ -67,15 +66,6 @@ def _check_order(labels: RowVector) -> None:
             f"labels must be labels of one kind, got a mixture that cannot be sorted ({error}); "
             "drop the unlabelled points, and convert all to strings or to integers."
         ) from error
-
-
-def is_sparse(rows: RowSource) -> bool:
-    """Tell whether rows are sparse, in memory or in blocks."""
-    if not isinstance(rows, BlockRows):
-        return isinstance(rows, SparseRows)
-    from dask.array.utils import meta_from_array
-
-    return sparse.issparse(meta_from_array(rows.table.rows_of.X))
 
 
 def figures_at_once(

@@ -16,10 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
-from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once, is_sparse
+from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
 from volmar.metrics.contingency import encode_labels, random_ranks
 from volmar.metrics.separation_bound import kappa2_bound, probability
-from volmar.rows import RowSource, as_rows, is_dask
+from volmar.rows import RowSource, as_rows, has_sparse_rows, is_dask
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
@@ -335,7 +335,7 @@ def _rounding(rows: RowSource, parts: list[_Part]) -> _Rounding:
     variances = np.array([part.covariance.diagonal() for part in parts])
     deviations = np.sqrt(np.maximum(shares @ (variances + (means - mean) ** 2), 0.0))
     relative = CONSTANT
-    if is_sparse(rows):  # sums of squares about 0: n roundings of |x|²
+    if has_sparse_rows(rows):  # sums of squares about 0: n roundings of |x|²
         relative = math.sqrt(rows.n_rows * np.finfo(np.float64).eps)
     if rows.dtype == np.float32:  # the data themselves are rounded
         relative = max(relative, float(np.finfo(np.float32).eps))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from volmar.rows.anywhere import cluster_sizes as cluster_sizes
     from volmar.rows.anywhere import constant_vector as constant_vector
     from volmar.rows.anywhere import counted_rows as counted_rows
+    from volmar.rows.anywhere import has_sparse_rows as has_sparse_rows
     from volmar.rows.anywhere import in_one_pass as in_one_pass
     from volmar.rows.anywhere import is_in_memory as is_in_memory
     from volmar.rows.anywhere import lazy_vector as lazy_vector

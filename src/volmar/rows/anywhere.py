@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from volmar.rows._validation import as_vector
 from volmar.rows.binned import BinSums, tiled_bin_sums
@@ -16,6 +17,7 @@ from volmar.rows.blocks.table import BlockTable, CountedTable
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
+from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import TiledRows
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "cluster_sizes",
     "constant_vector",
     "counted_rows",
+    "has_sparse_rows",
     "in_one_pass",
     "is_in_memory",
     "lazy_vector",
@@ -64,6 +67,15 @@ def prefetch(f: Callable[[], Any], *arrays: Any) -> None:
 def is_in_memory(X: Any) -> bool:
     """Return whether the rows of X, or its entries, are here and not in blocks elsewhere."""
     return not isinstance(X, (BlockTable, RowVector))
+
+
+def has_sparse_rows(rows: RowSource) -> bool:
+    """Return whether rows, in memory or in blocks, are sparse."""
+    if not isinstance(rows, BlockRows):
+        return isinstance(rows, SparseRows)
+    from dask.array.utils import meta_from_array
+
+    return sparse.issparse(meta_from_array(rows.table.rows_of.X))
 
 
 def take_rows(X: Any, index: np.ndarray) -> Any:

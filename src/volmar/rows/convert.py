@@ -39,8 +39,7 @@ def as_rows(X: Any, *, sample_weight: Any = None) -> RowSource:
 
     Examples
     --------
-    >>> import numpy as np
-    from scipy import sparse
+    >>> from scipy import sparse
     >>> from volmar.rows import as_rows
     >>> as_rows(sparse.eye_array(3, format="csr")).mean().round(3)
     array([0.333, 0.333, 0.333])

@@ -65,7 +65,8 @@ class RegularizedCorrelation:
         except linalg.LinAlgError as error:
             raise ValueError(
                 f"the correlation matrix is singular (features that repeat or add up, or no more "
-                f"rows than features) and reg={reg:g} does not mend it. Use reg=1, at least 0.1."
+                f"rows than features) and reg={reg:g} is too small to fix it. "
+                "Use reg=1, at least 0.1."
             ) from error
 
     def solve(self, right: NDArray) -> NDArray:

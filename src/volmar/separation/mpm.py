@@ -49,7 +49,7 @@ def separation_machine(
         result = solve_minimax_probability(mean1 - mean0, S1, S0, t=t, tol=tol)
     except np.linalg.LinAlgError as error:
         raise ValueError(
-            f"the covariance of a cluster is singular and reg={reg:g} does not mend it. Use "
+            f"the covariance of a cluster is singular and reg={reg:g} is too small to fix it. Use "
             "reg=1, at least 0.1."
         ) from error
     return result, mean1, mean0

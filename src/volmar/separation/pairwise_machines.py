@@ -97,8 +97,8 @@ def _machines(
             machine = solve_minimax_probability(mean1 - mean0, S1, S0, tol=PRECISION)
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                f"the covariance of a cluster is singular and reg={reg:g} does not mend it. Use "
-                "reg=1, at least 0.1."
+                f"the covariance of a cluster is singular and reg={reg:g} is too small to fix it. "
+                "Use reg=1, at least 0.1."
             ) from error
         unit = float(machine.w @ (mean1 - mean0)) or 1.0
         directions.append(machine.w / unit)
