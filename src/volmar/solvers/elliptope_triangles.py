@@ -10,6 +10,7 @@ Xu et al. ask that M be transitive besides: of three rows, an even number of pai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
@@ -153,7 +154,8 @@ class _Saddle:
         self.Q, self.C, self.max_row_sum, self.n = Q, C, max_row_sum, len(Q)
         self.by_rows = each_row or max_row_sum == 0
         self.inner = BoxQP(self.n, C, unit_norm=False)
-        i, j, k = _triples(self.n)
+        triples = list(combinations(range(self.n), 3))
+        i, j, k = np.array(triples, dtype=np.intp).reshape(-1, 3).T
         # Flat positions of (i, j), (j, k) and (i, k) in M.
         self.pairs = np.stack([i * self.n + j, j * self.n + k, i * self.n + k])
         self.n_triangles = 4 * i.size
@@ -221,19 +223,15 @@ class _Saddle:
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
         """Run L-BFGS on the augmented Lagrangian."""
 
-        def of_factor(W: NDArray) -> tuple[float, NDArray]:
-            value, slope = self._value_and_slope(W @ W.T)
-            return value, 2 * (slope @ W)
+        def value_and_gradient(W: NDArray) -> tuple[float, NDArray]:
+            M = W @ W.T
+            point = self.inner.solve(self.Q * M)
+            pull = self._pull(self.violations(M))
+            value = point.value / self.scale + float(pull @ pull) / (2 * self.penalty)
+            weighted = self.Q * np.outer(point.a, point.a) / self.scale
+            return value, 2 * ((self.adjoint(pull) - weighted) @ W)  # by Danskin
 
-        return minimise_over_unit_rows(of_factor, V, max_iter)
-
-    def _value_and_slope(self, M: NDArray) -> tuple[float, NDArray]:
-        """Augmented Lagrangian and its gradient in M, by Danskin."""
-        point = self.inner.solve(self.Q * M)
-        pull = self._pull(self.violations(M))
-        value = point.value / self.scale + float(pull @ pull) / (2 * self.penalty)
-        weighted = self.Q * np.outer(point.a, point.a) / self.scale
-        return value, self.adjoint(pull) - weighted
+        return minimise_over_unit_rows(value_and_gradient, V, max_iter)
 
     def _pull(self, violations: NDArray) -> NDArray:
         return np.maximum(self.multipliers + self.penalty * violations, 0.0)
@@ -306,13 +304,6 @@ class _Saddle:
         largest = largest_eigenvalue(G - np.diag(y))
         total = 2 * point.a.sum() + multipliers @ self.constants
         return float(total - y.sum() - self.n * max(largest, 0.0))
-
-
-def _triples(n: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Return all i < j < k."""
-    i, j, k = np.meshgrid(*[np.arange(n)] * 3, indexing="ij")
-    kept = (i < j) & (j < k)
-    return i[kept], j[kept], k[kept]
 
 
 def _factor(M: NDArray) -> NDArray:

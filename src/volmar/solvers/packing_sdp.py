@@ -12,8 +12,6 @@ from scipy.linalg import blas, lapack
 
 from volmar.solvers.result import Certificate, Result, Status
 
-__all__ = ["PackingResult", "solve_packing_sdp"]
-
 # Share of the way to the boundary that a step may take.
 TO_THE_BOUNDARY = 0.97
 # Factor of the backtracking, and of the step back from a boundary that it found.
@@ -312,7 +310,7 @@ def _start(F: NDArray, upper: float | None) -> _Point:
     g = 1.0 / squares
     if upper is not None:
         g = np.minimum(g, upper)
-    g *= 0.5 / max(_largest(_moments(F, g)), 1.0)
+    g *= 0.5 / max(-_smallest(-_moments(F, g)), 1.0)
     # A bound lets rows go without their margin; then the middle row may set the scale.
     xi = 1.5 / (squares.min() if upper is None else np.median(squares))
     z = xi * squares
@@ -472,8 +470,3 @@ def _is_definite(matrix: NDArray) -> bool:
 
 def _smallest(matrix: NDArray) -> float:
     return float(linalg.eigvalsh(matrix, subset_by_index=[0, 0])[0])
-
-
-def _largest(matrix: NDArray) -> float:
-    last = len(matrix) - 1
-    return float(linalg.eigvalsh(matrix, subset_by_index=[last, last])[0])
