@@ -33,16 +33,9 @@ KMEANS_ITERATIONS = 300
 class DiscriminantSubspace:
     """Discriminant directions of a labelling, in standardised coordinates.
 
-    Attributes
-    ----------
-    W : ndarray of shape (p, m)
-        Directions, W'(S_w + reg I)W = I; a direction along which no means differ is 0.
-    centres : ndarray of shape (k, m)
-        Means of the clusters in the subspace; NaN for a cluster without weight.
-    objective : float
-        log det(S_w + reg I) - log det(R + reg I).
-    rounding : float
-        What rounding may do to the objective.
+    W'(S_w + reg I)W = I; a direction along which no means differ is 0. `centres` are the means in
+    the subspace, NaN for a cluster without weight; `objective` is log det(S_w + reg I) - log det(R
+    + reg I), and `rounding` what rounding may do to it.
     """
 
     W: NDArray

@@ -18,17 +18,6 @@ from volmar.base.validation import check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.rows import Standardized, as_rows, standardized
 
-__all__ = [
-    "ProjectedKMeans",
-    "drawn_centres",
-    "kmeans_labels",
-    "projected",
-    "regular_cholesky",
-    "varying",
-    "weighted_means",
-    "would_move",
-]
-
 # ----------------------------------------------------------------------------------- rows
 
 
