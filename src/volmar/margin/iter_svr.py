@@ -57,20 +57,9 @@ MIN_SHARE = 0.3
 
 @dataclass
 class IterSVRInputs:
-    """What all starts share.
+    """What all starts share; `floor` is the minimum weight of a side.
 
-    Attributes
-    ----------
-    space : LinearSpace or KernelSpace
-        The rows. A run that takes the sizes of its start leaves them here with its weights.
-    C : float
-        Weight of the loss.
-    floor : float
-        Minimum weight of a side.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    balance : tuple of float
-        Shares of the two sides that count as balanced.
+    A run that takes the sizes of its start leaves the rows here with its weights.
     """
 
     space: LinearSpace | KernelSpace
@@ -303,9 +292,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
 
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 
@@ -348,9 +334,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
                 f"clusters. Lower it to at most {n // 2}."
             )
         return C, share * total
-
-    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
 
     def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""

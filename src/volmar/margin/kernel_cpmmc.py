@@ -248,6 +248,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     def _adopts_trial(self) -> bool:
         return self.method == "exact"
 
+    def _is_linear(self) -> bool:
+        return False  # kernel="linear" has dual coefficients, too
+
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         if self.method == "exact":
             name = "KernelCPMMC(method='exact')"

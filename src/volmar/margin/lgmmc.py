@@ -49,18 +49,9 @@ MAX_MEAN = 0.5
 
 @dataclass
 class LabelGenerationInputs:
-    """What the search needs.
+    """What the search needs; `n` is the number of rows that weigh.
 
-    Attributes
-    ----------
-    space : LinearSpace or KernelSpace
-        The rows. A run that takes the sizes of k-means leaves them here with its weights.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    n : int
-        Number of rows that weigh.
-    balance : tuple of float
-        Shares of the two sides that count as balanced.
+    A run that takes the sizes of k-means leaves the rows here with its weights.
     """
 
     space: LinearSpace | KernelSpace
@@ -291,7 +282,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         return self._hyperplane(X)
 
     def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear" and self.method == "exact"
+        return super()._is_linear() and self.method == "exact"
 
     def _check_parameters(self) -> None:
         self._check_representation()
@@ -317,9 +308,6 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         prepared = LabelGenerationInputs(self._feature_space(X, weights), weights, n)
         self._formula(prepared)
         return prepared
-
-    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
 
     def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
         """Return C of the formula and the limit of a labelling's sum."""

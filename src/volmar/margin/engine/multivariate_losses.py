@@ -14,8 +14,6 @@ from scipy.special import xlogy
 
 from volmar.margin.engine.losses import Violated
 
-__all__ = ["ErrorLoss", "FBetaLoss", "NMILoss", "RandLoss"]
-
 # Losses lie between 0 and 1. Closer than this they are equal, and the scores decide.
 ROUNDING = 1e-12
 
@@ -29,14 +27,8 @@ class ErrorLoss:
     r"""Twice the share of the flipped rows (multivariate MMC, theorem 2).
 
     With :math:`\Delta = 2 |c| / n` the most violated cut asks for
-    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the price. The paper's
+    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the C. The paper's
     sums over rows are means here, so that the univariate problem arises at half its C, whatever n.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> ErrorLoss().violated(y, f, 1.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=1.25)
     """
 
     scale: ClassVar[float] = 2.0
@@ -66,14 +58,8 @@ class RandLoss:
 
     .. math:: \Delta = 1 - RI = e (n - e) \Big/ \binom n2.
 
-    So the best e flips are those of least :math:`y_i f_i`, and one sort finds the most violated
+    So the best e flips are those of smallest :math:`y_i f_i`, and one sort finds the most violated
     cut, where the paper scans :math:`O(n^2)` contingency tables.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> RandLoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=0.6666666666666666, xi=2.25)
     """
 
     scale: ClassVar[float] = 2.0
@@ -195,17 +181,8 @@ class FBetaLoss(_ContingencyLoss):
 
     .. math:: \Delta = 1 - F_\beta = \frac{\beta^2 W + (Q - P + W)}{\beta^2 P + Q}.
 
-    Parameters
-    ----------
-    beta : float, default=1.5
-        Above 1, splitting a cluster costs more than joining two; the default is that of the
-        paper's table V.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> FBetaLoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
+    With `beta` above 1, splitting a cluster costs more than joining two; the default is that of
+    the paper's table V.
     """
 
     beta: float = 1.5
@@ -238,12 +215,6 @@ class NMILoss(_ContingencyLoss):
 
     Where this is 0/0 one of the labellings has one cluster: the loss is 1 if the other has two,
     and 0 if it has one as well, as in scikit-learn's score.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> NMILoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
     """
 
     def _phi(self, counts: NDArray) -> NDArray:
@@ -271,12 +242,10 @@ class _Tables:
 
     @property
     def n_plus(self) -> int:
-        """The number of positive rows."""
         return self.broken_plus.size - 1
 
     @property
     def n_minus(self) -> int:
-        """The number of negative rows."""
         return self.broken_minus.size - 1
 
     @cached_property

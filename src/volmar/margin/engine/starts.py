@@ -17,17 +17,6 @@ from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Status
 
-__all__ = [
-    "best_start",
-    "k_means_start",
-    "k_way_start",
-    "kernel_k_means_start",
-    "principal_scores",
-    "principal_start",
-    "random_start",
-    "spectral_start",
-]
-
 # Steps of power iteration: enough for the signs, which are all that is asked for.
 POWER_STEPS = 20
 # Steps of k-means in a feature space.

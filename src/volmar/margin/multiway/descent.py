@@ -14,8 +14,6 @@ from volmar.margin.multiway.nearest_mean import NearestMean
 from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import Status
 
-__all__ = ["maximise_margins"]
-
 
 def maximise_margins(
     space: VectorSpace,
@@ -29,37 +27,13 @@ def maximise_margins(
     tol: float = 1e-2,
     max_iter: int = 1000,
 ) -> MarginResult:
-    """Find k clusters that their own widest margins cannot improve.
+    """Find k clusters (at least 3) that their own widest margins cannot improve.
 
     The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each C; the descent is that of `maximise_margin` on `MultiwayMarginProblem`.
-
-    Parameters
-    ----------
-    space : VectorSpace
-        The rows, with their shares of the hinge.
-    labels : ndarray of shape (n,)
-        Labels to start from, 0 to k - 1, all present.
-    k : int
-        Number of clusters, 3 at least.
-    C : float
-        Weight of the hinge.
-    path : sequence of float, default=()
-        Values below C to pass through first, each from the labels of the last.
-    min_share : float, default=0
-        Minimum share of the rows in a cluster.
-    size_shares : ndarray of shape (n,), optional
-        Shares of the rows in the size of a cluster; 1/n if not given.
-    tol : float, default=1e-2
-        Gap, relative to J, at which to stop.
-    max_iter : int, default=1000
-        Maximum number of steps in all.
-
-    Returns
-    -------
-    MarginResult
-        With scores and t that labels go by, about the mean of the rows by `size_shares`. Where C
-        has no margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
+    the margin at each C of `path`; the descent is that of `maximise_margin` on
+    `MultiwayMarginProblem`. All of the labels 0 to k - 1 must be present. The scores and t of the
+    result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
+    margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 
-__all__ = ["NearestMean", "balanced_weights"]
-
 
 def balanced_weights(labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
     """Return weights with which every cluster has the weight 1/k, in proportion inside it.
@@ -28,16 +26,8 @@ def balanced_weights(labels: NDArray, weights: NDArray | None, k: int) -> NDArra
 class NearestMean:
     r"""The rule of the nearest mean, :math:`\langle \mu_p, z \rangle - \frac12 \|\mu_p\|^2`.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        The labels that it is the rule of.
-    offsets : ndarray of shape (k,)
-        :math:`-\frac12 \|\mu_p\|^2`, less their mean.
-    margins : ndarray of shape (n,)
-        By how much the score of a row's own cluster is above the others'.
-    shares : ndarray of shape (n,)
-        p_i.
+    `offsets` are :math:`-\frac12 \|\mu_p\|^2` less their mean, `margins` by how much the score of
+    a row's own cluster is above the others', and `shares` the p_i.
     """
 
     labels: NDArray
@@ -56,8 +46,8 @@ class NearestMean:
     ) -> NearestMean:
         """Return the rule of given labels: two passes.
 
-        Where a cluster has less than the least share, the labels are those of the rule with the
-        prices of `size_prices`, which the offsets then hold. Without a solution they stay.
+        Where a cluster has less than the minimum share, the labels are those of the rule with the
+        offsets of `size_prices`, which are then part of its own. Without a solution they stay.
         """
         n = labels.size
         rows = np.arange(n)
