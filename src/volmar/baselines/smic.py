@@ -149,7 +149,6 @@ def information_maximization(problem: KernelSpectrum) -> SMICResult:
 
 
 def _warn_of_labels(problem: KernelSpectrum, n_present: int, n_unseen: int) -> None:
-    """Warn of clusters without rows, and of rows that no eigenvector says anything about."""
     n, n_clusters = problem.vectors.shape
     if n_present < n_clusters:
         warn_user(

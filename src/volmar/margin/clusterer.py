@@ -152,7 +152,6 @@ class MarginClusterer(Clusterer):
         return BALANCE if self.balance is None else float(self.balance)
 
     def _is_relative(self) -> bool:
-        """Whether `balance` is in units of the margin."""
         return self.balance_unit == "margin" and self.mode != "paper"
 
     def _check_bounded(self) -> None:
@@ -266,7 +265,6 @@ class MarginClusterer(Clusterer):
         return result.renumbered(order)
 
     def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
-        """Return the rows with weights that give both sides of the start the same."""
         return space.reweighted(weights)
 
     def _hinge_labels(

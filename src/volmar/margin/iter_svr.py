@@ -308,7 +308,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
 
     def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
-        """Return C and the minimum weight of a side."""
         n = space.n_rows
         total = float(n if space.weights is None else space.weights.sum())
         variance = space.mean_square()

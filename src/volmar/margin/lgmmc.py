@@ -323,7 +323,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
         w = row_weights(space)
         mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean
-        limit = _largest_sum(mean, n) if w is None else _largest_weight(mean, w)
+        limit = _largest_sum(mean, np.ones(n) if w is None else w)
         return float(self.C) / (n * spread), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
@@ -401,18 +401,12 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
 
 
-def _largest_sum(mean: float, n: int) -> int:
-    """Return the maximum of |sum(y)|: mean n, but for its rounding, below n."""
-    return min(max(int(mean * n + 1e-9 * mean), n % 2), n - 1)
-
-
-def _largest_weight(mean: float, weights: NDArray) -> float:
+def _largest_sum(mean: float, weights: NDArray) -> float:
     """Return the maximum of |sum(weights * y)|: `mean` of all, but for rounding.
 
     Never less than the heaviest row, to within which every order of the rows can be cut in the
-    middle, while to find a more even labelling, or that there is none, is NP-hard. Of equal
-    weights the labellings are those of `_largest_sum`, odd numbers of rows included. All rows on
-    one side are more than it.
+    middle, while to find a more even labelling, or that there is none, is NP-hard. All rows on one
+    side are more than it.
     """
     total, heaviest = float(weights.sum()), float(weights.max())
     limit = max(mean * total, heaviest) + SUMS * total

@@ -197,7 +197,6 @@ class BoxQP:
     def _solve_free(
         self, H: Any, eta: float, free: NDArray, right: NDArray, start: NDArray | None = None
     ) -> NDArray:
-        """Solve (H - eta I) restricted to the free rows."""
         A = H if free.all() else H[np.ix_(free, free)]
         if right.size < DIRECT_BELOW:
             A = A.toarray() if sparse.issparse(A) else A.copy()

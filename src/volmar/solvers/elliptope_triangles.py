@@ -221,7 +221,6 @@ class _Saddle:
         return unit_rows(np.hstack([V, noise]))
 
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS on the augmented Lagrangian."""
 
         def value_and_gradient(W: NDArray) -> tuple[float, NDArray]:
             M = W @ W.T
@@ -307,7 +306,6 @@ class _Saddle:
 
 
 def _factor(M: NDArray) -> NDArray:
-    """Return V with M = VV' and unit rows."""
     values, vectors = linalg.eigh(M)
     kept = values > 1e-12 * values[-1]
     return unit_rows(vectors[:, kept] * np.sqrt(values[kept]))

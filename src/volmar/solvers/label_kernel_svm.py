@@ -166,7 +166,6 @@ class _System:
             yield part, stacked.reshape(-1, self._width)
 
     def _combine(self, J: NDArray) -> NDArray:
-        """Return B'J."""
         total = np.zeros((self._width, J.shape[1]))
         for part, B in self._blocks():
             total += B.T @ J[part]
@@ -198,8 +197,6 @@ class _System:
 
 @dataclass(frozen=True)
 class _Iterate:
-    """A primal point of one mu."""
-
     theta: NDArray
     f: NDArray
     rho: float
@@ -219,8 +216,6 @@ class _Point:
 
 
 class _Master:
-    """Data of the saddle, and the steps of its two halves."""
-
     def __init__(self, F: NDArray, Y: NDArray, C: float, sizes: NDArray):
         self.F, self.Y, self.C = F, Y, C
         self.sizes, self.roots = sizes, np.sqrt(sizes)
@@ -232,7 +227,7 @@ class _Master:
         return (self.Y * alpha) @ self.F
 
     def bound(self, point: _Point) -> float:
-        """Return the dual value: the least over all labellings at alpha."""
+        """Return the dual value: the minimum over all labellings at alpha."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
         return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
 

@@ -340,7 +340,6 @@ class _System:
         return float(np.vdot(A, Xi) + p @ g + (s @ room if self.bounded else 0.0))
 
     def factorise(self) -> None:
-        """Prepare the solves."""
         g, _, p, s = self.point
         half = blas.dtrsm(1.0, self.factor_A, self.F, side=1, lower=1, trans_a=1)
         self.X = half @ half.T
@@ -391,7 +390,6 @@ class _System:
         return _definite_length(self.A, -step.drop, primal), _definite_length(Xi, step.Xi, dual)
 
     def complementarity(self, step: _Step, primal: float, dual: float) -> float:
-        """Complementarity after a step."""
         g, Xi, p, s = self.point
         return self._product(
             self.A - primal * step.drop,

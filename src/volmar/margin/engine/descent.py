@@ -165,7 +165,6 @@ class _Descent:
         return cuts
 
     def run(self, C: float) -> Status:
-        """Descend at one C."""
         zero = self.problem.at_zero(self.y, C)
         self._rescale(C)
         J = zero if self.best is None else min(self.best.J, zero)

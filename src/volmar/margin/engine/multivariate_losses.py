@@ -156,7 +156,6 @@ class _ContingencyLoss(ABC):
         return Violated(chosen, float(best.losses[i]), math.nan)
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
-        """Return the loss of flipping the chosen rows."""
         positive = y > 0
         n_plus = int(positive.sum())
         p, q = int(chosen[positive].sum()), int(chosen[~positive].sum())
@@ -319,7 +318,6 @@ class _Costs:
 
     @property
     def scale(self) -> float:
-        """The largest of the sums."""
         return max(float(np.abs(sums).max()) for sums in self._sums)
 
     def sums(self, p: NDArray, q: NDArray) -> NDArray:
@@ -329,8 +327,6 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Contenders:
-    """Tables that may be the most violated."""
-
     r: NDArray
     p: NDArray
     q: NDArray
@@ -340,7 +336,6 @@ class _Contenders:
 
     @classmethod
     def best(cls, tables: _Tables, costs: _Costs, rho: float, r: NDArray) -> _Contenders:
-        """Return the best table of each r."""
         p, q = tables.best_flips(r, rho, costs)
         losses, sums = tables.losses(r, p, q), costs.sums(p, q)
         return cls(r, p, q, losses, sums, rho * losses - sums)
@@ -409,8 +404,6 @@ def _padded(inner: NDArray, end: float, unit: float = 1.0) -> NDArray:
 
 
 class _SortedRows:
-    """The rows of both labels in ascending order of their margins."""
-
     def __init__(self, y: NDArray, f: NDArray):
         self.n = y.size
         self.positive = y > 0
@@ -422,7 +415,6 @@ class _SortedRows:
         self.costs = _Costs(*self.ascending, self.n)
 
     def flipped(self, p: int, q: int) -> NDArray:
-        """Return the set of the p and q cheapest flips."""
         plus, minus = self.ascending
         last = np.where(
             self.positive, plus[p - 1] if p else -np.inf, minus[q - 1] if q else -np.inf
@@ -448,7 +440,7 @@ def _prefix_sums(ascending: NDArray, n: int) -> NDArray:
 
 
 def _smallest(margins: NDArray, ascending: NDArray, count: int) -> NDArray:
-    """Return a set of exactly `count` rows of least margin: of equal ones, the first."""
+    """Return a set of exactly `count` rows of smallest margin: of equal ones, the first."""
     if count == 0:
         return np.zeros(margins.size, dtype=bool)
     last = ascending[count - 1]

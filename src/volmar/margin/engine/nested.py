@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,13 @@ from volmar.margin.engine.problem import MarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """The hyperplane of a quadratic programme, with its scores; or why there is none."""
+class _Solution(NamedTuple):
+    """The hyperplane of a quadratic programme, with its scores."""
 
     found: CuttingPlaneResult
-    normal: Any = None
-    square: float = 0.0
-    f: NDArray = field(default_factory=lambda: np.empty(0))
-    status: Status | None = None
+    normal: Any
+    square: float
+    f: NDArray
 
 
 def relabelling_outside(
@@ -61,9 +58,10 @@ def relabelling_outside(
         cuts = CutPool(problem)
         cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
         for _ in range(max_iter):
-            solution = _solve(problem, cuts, C)
-            if solution.status is not None:
-                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            solved = _solve(problem, cuts, C)
+            if isinstance(solved, Status):
+                return MarginResult(objective=0.0, status=solved, n_iter=len(history))
+            solution = solved
             violated = problem.loss.violated(y, solution.f, solution.found.rho)
             violation = (violated.xi - solution.found.xi) / solution.found.rho
             if violation <= cut_tol:
@@ -107,9 +105,10 @@ def cutting_planes_outside(
             used, cuts = y, CutPool(problem)
             for one in kept:
                 cuts.add(problem.cut(y, _of_kept(problem, y, one)))
-            solution = _solve(problem, cuts, C)
-            if solution.status is not None:
-                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            solved = _solve(problem, cuts, C)
+            if isinstance(solved, Status):
+                return MarginResult(objective=0.0, status=solved, n_iter=len(history))
+            solution = solved
             y = problem.labels(solution.f)
             before, value = value, solution.found.objective
             if abs(value - before) <= cccp_tol * abs(before) or np.array_equal(y, used):
@@ -126,13 +125,13 @@ def cutting_planes_outside(
     )
 
 
-def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution:
+def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution | Status:
     found = cuts.solve(C)
     if not found.status.ok:
-        return _Solution(found, status=found.status)
+        return found.status
     w, square = cuts.normal(found)
     if square <= 0.0 or found.rho <= 0.0:
-        return _Solution(found, status=Status.DEGENERATE)
+        return Status.DEGENERATE
     f = problem.space.scores(w)
     f += f.dtype.type(found.t)
     return _Solution(found, w, square, f)

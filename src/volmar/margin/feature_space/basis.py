@@ -430,7 +430,6 @@ class _Images:
         return found
 
     def combined(self, coefficients: NDArray) -> NDArray:
-        """Return the combination of all images."""
         total, done = self.full(0.0), 0
         coefficients = coefficients.astype(self.dtype, copy=False)
         for block, rows in self._parts(0):

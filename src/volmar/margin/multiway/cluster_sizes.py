@@ -65,8 +65,6 @@ def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | N
 
 
 class _Auction:
-    """Scores, prices and sizes on the way."""
-
     def __init__(self, f: NDArray, p: NDArray, least: float):
         self.f, self.p, self.least = f, p, least
         self.least_rise = LEAST_RISE * float(np.ptp(f))
@@ -142,7 +140,7 @@ class _Auction:
 
 
 def _quantile(values: NDArray, p: NDArray, share: float) -> float:
-    """Return the least value up to which values have the share of p."""
+    """Return the smallest value up to which values have the share of p."""
     order = np.argsort(values)
     total = np.cumsum(p[order])
     return float(values[order[min(int(np.searchsorted(total, share)), order.size - 1)]])

@@ -105,7 +105,8 @@ def iterate_svr(
         n_newton += fit.n_iter
         rounds.append(fit.objective)
         g = fit.scores - fit.intercept
-        if _is_flat(g, space.weights) or _is_constant(fit, given, space.weights, C, tol):
+        is_flat = np.ptp(g if space.weights is None else g[space.weights > 0]) == 0.0
+        if is_flat or _is_constant(fit, given, space.weights, C, tol):
             status = Status.DEGENERATE
             break
         last = Round(given, fit, rule(g, space.weights, floor, fit.intercept))
@@ -132,9 +133,7 @@ def _result(
     space: RegressionSpace, best: Round, status: Status, history: tuple[float, ...], n_newton: int
 ) -> IterSVRResult:
     changed = best.given != best.cut.labels
-    switched = (
-        changed.mean() if space.weights is None else np.average(changed, None, space.weights)
-    )
+    switched = np.average(changed, weights=space.weights)
     return IterSVRResult(
         objective=best.fit.objective,
         gap=best.fit.gap,
@@ -163,11 +162,6 @@ def _is_constant(
     total = float(labels.size if weights is None else weights.sum())
     constant = 2.0 * C * total * min(share, 1.0 - share)
     return constant - (fit.objective - fit.gap) <= tol * constant
-
-
-def _is_flat(scores: NDArray, weights: NDArray | None) -> bool:
-    """Whether all rows with a weight have the same score, so that there is nothing to cut."""
-    return bool(np.ptp(scores if weights is None else scores[weights > 0]) == 0.0)
 
 
 def _key(labels: NDArray) -> bytes:

@@ -143,8 +143,6 @@ def row_weights(source: VectorSpace) -> NDArray | None:
 
 
 class _Search:
-    """Labellings, their weights and those of the rows."""
-
     def __init__(
         self,
         source: VectorSpace,
@@ -228,7 +226,6 @@ class _Search:
     # ------------------------------------------------------------------ the programme over them
 
     def solve_with(self, found: Labelling) -> None:
-        """Take in a labelling, and solve over all that are kept."""
         self.n_labellings += 1
         self.kept.append(found)
         self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
