@@ -20,8 +20,6 @@ from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.solvers.result import Certificate
 
-# ---------------------------------------------------------------------------------- problem
-
 
 @dataclass(frozen=True)
 class KernelProblem:
@@ -88,9 +86,6 @@ class KernelMeansInputs(NamedTuple):
 
     problem: KernelProblem
     expansion: KernelExpansion
-
-
-# ----------------------------------------------------------------------------------- solver
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,9 +227,6 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
         labels[distance < nearest] = c
         nearest = np.minimum(nearest, distance)
     return _fill_empty(problem, np.zeros((order.size, n_clusters)), labels, n_clusters)
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):

@@ -26,8 +26,6 @@ from volmar.solvers.result import Certificate
 # Maximum number of iterations of a k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
 
-# ---------------------------------------------------------------------------------- problem
-
 
 @dataclass(frozen=True)
 class DiscriminantSubspace:
@@ -99,9 +97,6 @@ class LDAProblem:
         return Certificate(space.objective, {"moves": share})
 
 
-# ----------------------------------------------------------------------------------- solver
-
-
 @dataclass(frozen=True, repr=False)
 class LDAKMeansResult(Result):
     """Labels with their discriminant directions; the residual "moves" is zero at a fixed point.
@@ -171,9 +166,6 @@ def lda_kmeans(
         W=space.W,
         centers=space.centres,
     )
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class LDAKMeans(ProjectedKMeans):

@@ -192,14 +192,14 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     Labels of the widest gap do not minimise it: it may rise, and labels may come back, which ends
     the iteration with `Status.CYCLE` and a warning.
 
-    On uneven labels the L1 loss can be least for a constant, whatever C is: the iteration then
+    On uneven labels the L1 loss can be lowest for a constant, whatever C is: the iteration then
     ends with `Status.DEGENERATE` and a warning. That is what small values of `min_cluster_size`
     mostly lead to. Where a regression misses `tol`, as very large values of C make it, it ends
     with `Status.FAILED` and a warning.
 
     Why 10 in C="scale": all :math:`|\beta_i| \le C` in :math:`w = \sum_i \beta_i \phi(x_i)`, so
     that scores reach the targets along a direction only if its share of the variance is above
-    one in ten. Far below, scores are small beside the targets, and the least loss is that of
+    one in ten. Far below, scores are small beside the targets, and the lowest loss is that of
     the most uneven cut; far above, the regression fits any labels and never leaves its start.
 
     References
@@ -357,7 +357,18 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             starts = [self._start(prepared, seed) for seed in seeds]
             if self.min_cluster_size is None:
                 self._take_sizes(prepared, starts[0])
-            results = [self._descend(prepared, labels) for labels in starts]
+            results = [
+                iterate_svr(
+                    prepared.space,
+                    labels,
+                    prepared.C,
+                    RULES[self.bias],
+                    floor=prepared.floor,
+                    tol=self.tol,
+                    max_iter=self.max_iter,
+                )
+                for labels in starts
+            ]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
@@ -368,17 +379,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "Use another init, or raise C."
             )
         return result
-
-    def _descend(self, prepared: IterSVRInputs, labels: NDArray) -> IterSVRResult:
-        return iterate_svr(
-            prepared.space,
-            labels,
-            prepared.C,
-            RULES[self.bias],
-            floor=prepared.floor,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
 
     def _not_a_kernel(self) -> ValueError:
         return ValueError(

@@ -142,7 +142,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     `decision_function` is in units of the margin.
 
     The most violated labelling is found exactly in O(n log n) for every loss (the paper scans
-    O(n^2) contingency tables; see `volmar.margin.multivariate_losses`).
+    O(n^2) contingency tables; see `volmar.margin.engine.multivariate_losses`).
 
     Relabelling lowers the objective for "error" and "rand", whose losses depend on the number of
     flips only. For "fbeta" and "nmi" no such theorem holds (the paper's step to it takes a

@@ -26,9 +26,10 @@ from volmar.solvers.elliptope_problem import (
     ElliptopeProblem,
     gap_of,
     gap_reference,
+    minimise_over_unit_rows,
+    unit_rows,
 )
 from volmar.solvers.result import Result, Status
-from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 # Maximum number of columns of V: solutions have few, and more slow the descent.
 MAX_RANK = 12

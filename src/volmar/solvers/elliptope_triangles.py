@@ -19,9 +19,13 @@ from scipy import linalg
 
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
-from volmar.solvers.elliptope_problem import gap_reference, largest_eigenvalue
+from volmar.solvers.elliptope_problem import (
+    gap_reference,
+    largest_eigenvalue,
+    minimise_over_unit_rows,
+    unit_rows,
+)
 from volmar.solvers.result import Status
-from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 #: Most rows: 4 x 34,220 constraints.
 MAX_ROWS = 60

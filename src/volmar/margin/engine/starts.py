@@ -23,12 +23,12 @@ POWER_STEPS = 20
 MAX_STEPS = 100
 
 
-def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -> NDArray:
+def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
     """Return the labels of k-means."""
     with warnings.catch_warnings():
         # Of rows that are all the same the margin says so itself.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
+        return KMeans(2, n_init=1, random_state=seed).fit_predict(X, sample_weight=weights)
 
 
 def k_way_start(

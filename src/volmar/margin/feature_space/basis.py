@@ -188,11 +188,6 @@ class BasisSpace(FeatureSpace):
         """Fixed-point iterations with weights of both signs that were given up."""
         return self._pilot.n_diverged
 
-    @property
-    def n_steps(self) -> int:
-        """Fixed-point steps of all searches."""
-        return self._pilot.n_steps
-
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
         return self._images.full(value)
@@ -274,16 +269,8 @@ class BasisSpace(FeatureSpace):
         return self._anew(self.X[chosen], None if self.weights is None else self.weights[chosen])
 
     def _anew(self, X: Any, weights: Any) -> BasisSpace:
-        return BasisSpace(
-            X,
-            weights,
-            gamma=self.gamma,
-            basis=self.basis,
-            n_basis=self.n_basis,
-            max_basis=self.max_basis,
-            min_gain=self.min_gain,
-            random_state=self.random_state,
-        )
+        names = ("gamma", "basis", "n_basis", "max_basis", "min_gain", "random_state")
+        return BasisSpace(X, weights, **{name: getattr(self, name) for name in names})
 
     # ------------------------------------------------------------------ the basis
 

@@ -97,7 +97,7 @@ class Pilot:
         self.centre = self.rows.combine(self.shares)
         far = self.rows.squares - 2 * (self.rows.X @ self.centre.astype(dtype))
         self.radius = float(np.sqrt(max(far.max() + self.centre @ self.centre, 0.0)))
-        self.n_diverged = self.n_steps = 0
+        self.n_diverged = 0
 
     def restricted(self, v: Any) -> NDArray:
         """Return coefficients of the sample's rows that stand for those of all rows."""
@@ -146,7 +146,6 @@ class Pilot:
         for _ in range(MAX_STEPS):
             if _vanishes(value, terms):
                 break
-            self.n_steps += 1
             step = field.fixed_point(terms, value) - b
             for _ in range(MAX_HALVINGS):
                 terms = field.terms(b + step)
@@ -181,7 +180,6 @@ class Pilot:
                     best, largest = b, abs(value)
                 if _vanishes(value, terms):
                     break
-                self.n_steps += 1
                 before, last = b, value
                 b = field.fixed_point(terms, value)
                 if np.linalg.norm(b - self.centre) > reach:

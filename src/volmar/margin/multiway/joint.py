@@ -13,8 +13,7 @@ from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.start_search import SAMPLE
 from volmar.margin.engine.starts import k_way_start, principal_scores
 from volmar.margin.feature_space.space import FeatureSpace
-from volmar.margin.multiway.descent import maximise_margins
-from volmar.margin.multiway.nearest_mean import balanced_weights
+from volmar.margin.multiway.descent import balanced_weights, maximise_margins
 
 # Minimum size of a cluster, as a share of the smallest of the start. On speech, waves, letters and
 # 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
