@@ -80,3 +80,16 @@ def test_the_reading_of_code_and_map():
     assert imported_rooms("from volmar import rows, MSPC") == {"rows", "MSPC"}
     table = "| room | x | y |\n|---|---|---|\n| `rows/` | a \\| b | - |\n| `b.py` | c | `rows` |\n"
     assert drawn_map(table) == {"rows": set(), "b": {"rows"}}
+
+
+def test_only_rows_looks_at_the_type_of_blocks():
+    """Elsewhere `in_one_pass` and the functions of `rows/` serve memory and blocks alike."""
+    flags = r"\b(passes_are_dear|is_asking)\b|\btogether\("
+    words = flags + r"|isinstance\([^)]*\b(BlockTable|RowVector)\b"
+    found = [
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if room_of(path) != "rows" and re.search(words, path.read_text("utf-8"))
+    ]
+    assert not found
+    assert re.search(words, "isinstance(X, (BlockTable, RowVector))")
