@@ -21,19 +21,8 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Led:
-    """Columns of categories that lead the clusters, or some split.
+    """What the page says of leading categories; whether one column leads all of the clusters."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Their names, the one with the most weight first.
-    is_one_column : bool
-        Whether all of the clusters are led by one of them alone.
-    sentence : str
-        What the page says.
-    """
-
-    columns: tuple[str, ...]
     is_one_column: bool
     sentence: str
 
@@ -43,13 +32,6 @@ def led_by_categories(outcome: Outcome, driving: Drivers | None) -> Led | None:
 
     Columns of categories are those of `Outcome.categorical` and `Outcome.category_features`;
     where neither is given, those with features "column=value".
-
-    Parameters
-    ----------
-    outcome : Outcome
-        The run.
-    driving : Drivers or None
-        The features that count most in the clusters.
     """
     of_feature = [_categories(str(name), outcome) for name in outcome.feature_names]
     if outcome.k < 2 or not any(of_feature):
@@ -103,4 +85,4 @@ def _led(columns: list[str], what: str, *, everything: bool = True) -> Led:
         if len(columns) == 1
         else "these columns agree with each other. Leave them out to see what the others show."
     )
-    return Led(tuple(columns), len(columns) == 1 and everything, sentence)
+    return Led(len(columns) == 1 and everything, sentence)

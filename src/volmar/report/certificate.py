@@ -21,21 +21,13 @@ SATISFIED = 0.01
 
 def certificate_of(outcome: Outcome) -> dict[str, Any]:
     """Return title, tone and sentences: what was checked first, then what no proof covers."""
-    if outcome.k == 1:
-        return {
-            "title": "Nothing to solve",
-            "tone": "neutral",
-            "text": "All rows are together, so that there is no border.",
-            "residuals": {},
-        }
     result = getattr(outcome.estimator, "result_", None)
-    if result is None:
-        return {
-            "title": "No certificate",
-            "tone": "neutral",
-            "text": f"{outcome.method} does not report how near its answer is to the best one.",
-            "residuals": {},
-        }
+    if outcome.k == 1 or result is None:
+        title = "No certificate"
+        text = f"{outcome.method} does not report how near its answer is to the best one."
+        if outcome.k == 1:
+            title, text = "Nothing to solve", "All rows are together, so that there is no border."
+        return {"title": title, "tone": "neutral", "text": text, "residuals": {}}
     status = getattr(result, "status", None)
     is_early, ended = False, "The solver finished as it should."
     if isinstance(status, Status) and not status.ok:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 
 from volmar._files import refuse_existing, write_atomically
@@ -24,7 +25,7 @@ from volmar.report.plane import scatter
 from volmar.report.profiles import profiles
 from volmar.report.splits import best_split, tree_lines
 from volmar.report.text import as_count, as_mean, as_number, as_percent, shortened, signed
-from volmar.report.verdict import STABLE, Verdict, in_words, verdict_of
+from volmar.report.verdict import STABLE, Verdict, agreement_of, in_words, verdict_of
 from volmar.solvers import Status
 
 __all__ = ["write_report"]
@@ -65,9 +66,8 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     refuse_existing(path, force)
     environment = page_environment()
     environment.filters.update(
-        count=as_count, number=as_number, percent=as_percent, words=in_words
+        count=as_count, number=as_number, percent=as_percent, words=in_words, seconds=_seconds
     )
-    environment.filters.update(seconds=_seconds)
     html = environment.get_template("cluster.html").render(**_view(outcome))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, html.encode("utf-8", "replace"), force=force)
@@ -99,7 +99,7 @@ def _view(outcome: Outcome) -> dict[str, Any]:
             }
             for i in range(k)
         ],
-        "coloured": outcome.k > 1,
+        "coloured": k > 1,
         "verdict": verdict,
         "columns": _columns(outcome),
         "cautions": _cautions(outcome, moments.sizes, verdict),
@@ -119,7 +119,12 @@ def _view(outcome: Outcome) -> dict[str, Any]:
         "certificate": certificate_of(outcome),
         "own_units": outcome.scales is not None or outcome.offsets is not None,
         "parameters": {key: shortened(repr(value)) for key, value in outcome.parameters.items()},
-        "versions": _versions(),
+        "versions": {
+            "volmar": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+            "Python": platform.python_version(),
+        },
     }
 
 
@@ -138,17 +143,6 @@ def _json(value: Any) -> Any:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)  # noqa: S704 (escaped for JSON in the line above)
-
-
-def _versions() -> dict[str, str]:
-    import sklearn
-
-    return {
-        "volmar": __version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-        "Python": platform.python_version(),
-    }
 
 
 # ------------------------------------------------------------------------------ the warnings
@@ -176,8 +170,8 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
             found.append(f"Not every border is confirmed: {verdict.detail}.")
         elif verdict.level == 1:
             found.append(f"Weak evidence: {verdict.detail} is more than {LEVEL:g}.")
-        agreements = [e.value for e in outcome.evidence if e.kind == "stability"]
-        if any(value is not None and value < STABLE for value in agreements):
+        agreement = agreement_of(outcome)
+        if agreement is not None and agreement < STABLE:
             found.append("Unstable: the clusters change a lot when some of the rows are left out.")
     status = getattr(getattr(outcome.estimator, "result_", None), "status", None)
     if isinstance(status, Status) and not status.ok:
@@ -191,14 +185,6 @@ def _cautions(outcome: Outcome, sizes: NDArray, verdict: Verdict) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ the features
-
-
-def _in_own_units(outcome: Outcome, moments: ClusterMoments) -> tuple[NDArray, NDArray]:
-    """Return means and deviations in the units of the source, where the outcome knows them."""
-    means, spread = moments.means, moments.deviation
-    if outcome.scales is not None:
-        means, spread = means * outcome.scales, spread * np.abs(outcome.scales)
-    return (means if outcome.offsets is None else means + outcome.offsets), spread
 
 
 def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | None:
@@ -225,11 +211,15 @@ def _driver_rows(outcome: Outcome, driving: Drivers | None) -> dict[str, Any] | 
 
 
 def _mean_table(outcome: Outcome, moments: ClusterMoments) -> dict[str, Any] | None:
-    """Return the means of all rows, of the columns that vary most."""
+    """Return the means of all rows, of the columns that vary most, in the source's units."""
     leading = np.argsort(-moments.deviation, kind="stable")[:N_MEANS]
     if leading.size == 0:
         return None
-    means, spread = _in_own_units(outcome, moments)
+    means, spread = moments.means, moments.deviation
+    if outcome.scales is not None:
+        means, spread = means * outcome.scales, spread * np.abs(outcome.scales)
+    if outcome.offsets is not None:
+        means = means + outcome.offsets
     return {
         "names": [shortened(str(outcome.feature_names[j]), 40) for j in leading],
         "values": [as_mean(means[0, j], spread[j]) for j in leading],
@@ -277,14 +267,13 @@ def _columns(outcome: Outcome) -> dict[str, Any]:
     n_used = n_all - len(outcome.left_out)
     if not outcome.left_out and n_features < n_all:
         n_used = n_features
-    if n_used == n_all:
-        text = "all of them used"
-    else:
-        text = f"used, of {as_count(n_all)}; {as_count(n_all - n_used)} left out"
+    texts = []
+    if n_used != n_all:
+        texts.append(f"used, of {as_count(n_all)}; {as_count(n_all - n_used)} left out")
     if n_features != n_used:
-        text += f"; {as_count(n_features)} features made of them"
+        texts.append(f"{as_count(n_features)} features made of them")
     return {
         "n_used": n_used,
-        "text": text.removeprefix("all of them used; "),
+        "text": "; ".join(texts) or "all of them used",
         "left_out": {shortened(str(k)): v for k, v in outcome.left_out.items()},
     }

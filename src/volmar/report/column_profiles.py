@@ -146,17 +146,15 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
     if one.quartiles is not None:
         low, middle, high = (float(value) for value in one.quartiles[i])
         marks = {} if one.edges is None else _marks(one.edges, low, middle, high)
-        return (
-            cell
-            | marks
-            | {
-                "kind": "bins",
-                "path": _path(shares / top),
-                "text": _number(one, middle),
-                "low": _number(one, low),
-                "high": _number(one, high),
-            }
-        )
+        return {
+            **cell,
+            **marks,
+            "kind": "bins",
+            "path": _path(shares / top),
+            "text": _number(one, middle),
+            "low": _number(one, low),
+            "high": _number(one, high),
+        }
     start = np.concatenate([[0.0], np.cumsum(shares)])
     order = [j for j in np.argsort(-shares, kind="stable") if one.levels[j] != OTHER]
     listed = [j for j in order[:N_LISTED] if shares[j] > 0]

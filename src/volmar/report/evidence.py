@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from volmar.base import SplitTree
 from volmar.evidence.splits.held_out import FEWEST_ROWS
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.report.outcome import Evidence, too_few_rows
@@ -75,7 +74,8 @@ def evidence_of(
     >>> found[1].value
     2.0
     """
-    estimator = _last_step(model)
+    steps = getattr(model, "steps", None)
+    estimator = steps[-1][1] if steps else model
     tree = getattr(estimator, "tree_", None)
     rows: Any = X if sparse.issparse(X) else np.asarray(X)
     given = np.asarray(labels)
@@ -84,7 +84,8 @@ def evidence_of(
         raise ValueError(
             f"labels must hold one label for each row of X, shape ({n},), got shape {given.shape}."
         )
-    if n_clusters == "auto" and tree is not None and _is_tested(tree, n):
+    is_tested = tree is not None and (n < FEWEST_ROWS or np.isfinite(tree.root.p_value))
+    if n_clusters == "auto" and is_tested:
         return _from_tree(estimator, n)
     if isinstance(n_clusters, Integral) and n_clusters < 2:
         return []
@@ -119,16 +120,7 @@ def sentences_of(evidence: list[Evidence]) -> list[str]:
     return lines
 
 
-def _last_step(model: Any) -> Any:
-    steps = getattr(model, "steps", None)
-    return steps[-1][1] if steps else model
-
-
 # ------------------------------------------------------------------------------ number found
-
-
-def _is_tested(tree: SplitTree, n: int) -> bool:
-    return n < FEWEST_ROWS or bool(np.isfinite(tree.root.p_value))
 
 
 def _from_tree(model: Any, n: int) -> list[Evidence]:
@@ -142,10 +134,9 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
     worst = max(splits, key=lambda node: node.p_value)
     what = "The split" if len(splits) == 1 else f"Each of {len(splits)} splits"
     most = "" if len(splits) == 1 or "=" not in worst.p_text else " at most"
-    level = f", level {worst.level:.2g}"
     sentence = (
         f"{what} was found on one half of the rows and seen again on the other, which was held "
-        f"out ({worst.p_text}{most}{level})."
+        f"out ({worst.p_text}{most}, level {worst.level:.2g})."
     )
     evidence = [
         Evidence("p-value", float(worst.p_value), sentence, worst.p_minimum, float(worst.level))
@@ -154,38 +145,23 @@ def _from_tree(model: Any, n: int) -> list[Evidence]:
     if merged:
         n_parts = sum(len(leaves) for leaves in merged.values())
         which = "one cluster" if len(merged) == 1 else f"{len(merged)} clusters"
-        evidence.append(
-            Evidence(
-                "merged",
-                None,
-                f"{n_parts} parts of the tree were merged into {which}: there is no valley "
-                "between them.",
-            )
-        )
+        text = f"{n_parts} parts of the tree were merged into {which}"
+        evidence.append(Evidence("merged", None, f"{text}: there is no valley between them."))
     return evidence
 
 
 def _without_split(model: Any) -> Evidence:
     root = model.tree_.root
-    p_text = p_value_text(root.p_value, root.p_minimum, root.level)
-    if root.p_value <= root.level:
-        sentence = (
-            f"There may be more than one group ({p_text}), but {type(model).__name__} makes no "
-            f"split of them: {root.reason}."
-        )
+    p, level = float(root.p_value), float(root.level)
+    p_text = p_value_text(p, root.p_minimum, level)
+    start = f"No evidence for more than one group ({p_text}):"
+    rest = "where one half of the rows would be split, the other half has no gap."
+    if p <= level:
+        start = f"There may be more than one group ({p_text}), but {type(model).__name__}"
+        rest = f"makes no split of them: {root.reason}."
     elif root.has_way_around:
-        sentence = (
-            f"No evidence for more than one group ({p_text}): held-out rows have a gap, but other "
-            "rows connect its two sides around it."
-        )
-    elif root.p_value <= HINT:
-        sentence = (
-            f"Not enough evidence for more than one group ({p_text}): held-out rows hint at a gap "
-            "that one group could have by chance. More rows would tell."
-        )
-    else:
-        sentence = (
-            f"No evidence for more than one group ({p_text}): where one half of the rows would be "
-            "split, the other half has no gap."
-        )
-    return Evidence("p-value", float(root.p_value), sentence, root.p_minimum, float(root.level))
+        rest = "held-out rows have a gap, but other rows connect its two sides around it."
+    elif p <= HINT:
+        start = f"Not enough evidence for more than one group ({p_text}): held-out rows hint"
+        rest = "at a gap that one group could have by chance. More rows would tell."
+    return Evidence("p-value", p, f"{start} {rest}", root.p_minimum, level)

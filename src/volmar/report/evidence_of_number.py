@@ -72,15 +72,14 @@ def _more_than_one(
 ) -> Evidence:
     """Test whether there is more than one group, whatever the clusters are."""
     done = 0 if borders is None else len(borders.tree)
-    options: dict[str, Any] = {"alpha": LEVEL, "random_state": seed}
-    options["progress"] = _after(progress, done, 0)
     is_curved = hasattr(estimator, "_splits_by_hyperplanes") and not (
         estimator._splits_by_hyperplanes()
     )
     try:
         # The curved split of the method itself, as with n_clusters="auto".
         splitter = silent_clone(estimator).set_params(n_clusters=2) if is_curved else None
-        found = split_test(X, splitter, **options)
+        tell = _after(progress, done, 0)
+        found = split_test(X, splitter, alpha=LEVEL, progress=tell, random_state=seed)
     except (ValueError, TypeError) as error:
         return _not_tested("p-value", "The split was", error)
     sentence = str(found)

@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 from volmar.plots.projection import bin_edges, has_margin
 from volmar.report.drivers import sampled
 from volmar.report.outcome import Outcome
-from volmar.report.plane import MAX_POINTS, component_name, components, limits, ticks
-from volmar.report.text import as_count, as_number
+from volmar.report.plane import (
+    MAX_POINTS,
+    component_name,
+    components,
+    limits,
+    placed_ticks,
+    ticks,
+)
+from volmar.report.text import as_count
 
 __all__ = ["Histogram", "bars", "histogram"]
 
@@ -50,7 +57,10 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
     low, high = limits(values)
     for at, _, _ in marks:
         low, high = min(low, at), max(high, at)
-    edges = _edges(low, high, values.size, anchored=k > 1)
+    n_bins = int(np.clip(2 * np.sqrt(values.size), 8, N_BINS))
+    edges = np.linspace(low, high, n_bins + 1)
+    if k > 1 and low <= 0 <= high:
+        edges = bin_edges(low, high, n_bins)
     bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, edges.size - 2)
     if k == 2:
         # A row on the border belongs to the first cluster: the bin below.
@@ -59,14 +69,6 @@ def histogram(outcome: Outcome, lead: NDArray, codes: NDArray) -> Histogram:
     np.add.at(counts, (of, bins), 1)
     n_beyond = int(np.sum((values < edges[0]) | (values > edges[-1])))
     return Histogram(edges, counts, marks, name, n_beyond)
-
-
-def _edges(low: float, high: float, n: int, *, anchored: bool) -> NDArray:
-    """Return edges of bins of one width, one of them at 0 if it is in the range."""
-    n_bins = int(np.clip(2 * np.sqrt(n), 8, N_BINS))
-    if anchored and low <= 0 <= high:
-        return bin_edges(low, high, n_bins)
-    return np.linspace(low, high, n_bins + 1)
 
 
 def _has_margin(outcome: Outcome) -> bool:
@@ -91,8 +93,7 @@ def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
     """Return the histogram as bars, in per cent of its width and height."""
     found = histogram(outcome, lead, codes)
     low, high = float(found.edges[0]), float(found.edges[-1])
-    tallest = max(int(found.counts.sum(axis=0).max()), 1)
-    top = 1.04 * tallest
+    top = 1.04 * max(int(found.counts.sum(axis=0).max()), 1)
     width = 100 / (found.edges.size - 1)
     below = np.vstack([np.zeros(found.edges.size - 1), np.cumsum(found.counts, axis=0)])
     groups = [
@@ -110,10 +111,7 @@ def bars(outcome: Outcome, lead: NDArray, codes: NDArray) -> dict[str, Any]:
     return {
         "groups": groups,
         "width": f"{width:.3f}",
-        "x_ticks": [
-            (round(100 * (t - low) / (high - low), 3), as_number(t, 6))
-            for t in ticks(low, high, 6)
-        ],
+        "x_ticks": placed_ticks(low, high, 6),
         "y_ticks": [(round(100 - 100 * t / top, 3), as_count(t)) for t in y_ticks],
         "marks": _placed(found.marks, low, high),
         "kinds": {kind for _, _, kind in found.marks},

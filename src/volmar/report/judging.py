@@ -39,20 +39,7 @@ N_SILHOUETTE = 2000
 
 
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
-    """Return the outcome with scores, stability, a description and other numbers of clusters.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        What is known from the fit.
-    times : StageTimes
-        Keeps the time of each stage.
-
-    Returns
-    -------
-    Outcome
-        `quality`, `evidence`, `description`, `numbers` and `seconds` are filled in.
-    """
+    """Return the outcome with scores, stability, a description and other numbers of clusters."""
     evidence, description, numbers = list(outcome.evidence), None, None
     n = outcome.X.shape[0]
     with times.stage("judging"):
@@ -123,24 +110,21 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
             )
         ]
         if n_clusters < n:
-            size = min(n, N_SILHOUETTE)
-            scores.append(
+            scores += [
                 LabelScore(
                     "silhouette",
-                    _silhouette(X, labels, size),
+                    _silhouette(X, labels, min(n, N_SILHOUETTE)),
                     "higher",
                     "how much nearer rows are to their own cluster than to the next; 1 is "
                     "perfect; of 2,000 rows at most",
-                )
-            )
-            scores.append(
+                ),
                 LabelScore(
                     "Calinski-Harabasz",
                     calinski_harabasz(X, labels),
                     "higher",
                     "spread between clusters over that within; higher is better, no upper end",
-                )
-            )
+                ),
+            ]
     return scores
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from volmar.diagnostics.alluvium import alluvium
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.report.outcome import Outcome
-from volmar.report.text import as_count, as_number, shortened
+from volmar.report.text import as_count, as_number, listed, shortened
 
 __all__ = ["numbers_side_by_side", "silhouette_blocks"]
 
@@ -87,8 +87,8 @@ def _words(outcome: Outcome) -> str:
         return "The clusters are too small to test whether they are separated."
     if not real:
         return "For no number are all clusters separated from each other on held-out rows."
-    listed = f"{', '.join(map(str, real[:-1]))} and {real[-1]}" if real[1:] else str(real[0])
-    return f"All clusters are separated from each other on held-out rows with {listed} clusters."
+    numbers = listed([str(k) for k in real])
+    return f"All clusters are separated from each other on held-out rows with {numbers} clusters."
 
 
 def _band(left: float, right: float, start: tuple[float, float], end: tuple[float, float]) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "component_name",
     "components",
     "limits",
+    "placed_ticks",
     "plane",
     "scatter",
     "ticks",
@@ -98,14 +99,8 @@ def component_name(number: int, share: float) -> str:
 def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray, NDArray]:
     """Return the leading k principal components of rows, and their shares of the variance.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d)
-        Rows, dense or sparse; sparse ones are centred implicitly.
-    k : int
-        How many; columns of zeros stand for those that do not exist.
-    without : ndarray of shape (d,), optional
-        Direction that is taken out first.
+    Columns of zeros stand for those that do not exist; `without` is a direction that is taken out
+    first. Sparse rows are centred implicitly.
     """
     n, d = X.shape
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
@@ -147,8 +142,8 @@ def components(X: Any, k: int, without: NDArray | None = None) -> tuple[NDArray,
 def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list]:
     """Return the drawing, in per cent of its width and height, and the points by themselves."""
     view = plane(outcome, lead)
-    x, x_ticks, beyond_x = _on_axis(view.x, include=0.0 if view.is_score else None)
-    y, y_ticks, beyond_y = _on_axis(view.y)
+    x, x_ticks, beyond_x, border = _on_axis(view.x, include=0.0 if view.is_score else None)
+    y, y_ticks, beyond_y, _ = _on_axis(view.y)
     rows = view.rows
     distance = np.abs(lead[rows])
     typical = float(np.median(np.abs(lead))) if outcome.k > 1 else 0.0
@@ -169,7 +164,7 @@ def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list
         "y_ticks": [(round(100 - at, 3), text) for at, text in y_ticks],
         "x_name": shortened(view.names[0]),
         "y_name": shortened(view.names[1]),
-        "border": _position(0.0, view.x) if view.is_score else None,
+        "border": round(border, 2) if view.is_score else None,
         "n_drawn": rows.size,
         "n_beyond": int(np.sum(beyond_x | beyond_y)),
         "radius": "small" if rows.size > 800 else "large",
@@ -177,30 +172,19 @@ def scatter(outcome: Outcome, lead: NDArray, codes: NDArray) -> tuple[dict, list
     return drawing, points
 
 
-def _range(values: NDArray, include: float | None) -> tuple[float, float]:
+def _on_axis(
+    values: NDArray, include: float | None = None
+) -> tuple[NDArray, list[tuple[float, str]], NDArray, float]:
+    """Return places in per cent, ticks, what is beyond the ends, and the place of 0."""
     low, high = limits(values)
     if include is not None:
         low, high = min(low, include), max(high, include)
     pad = 0.03 * (high - low)
-    return low - pad, high + pad
-
-
-def _position(value: float, values: NDArray) -> float:
-    low, high = _range(values, value)
-    return round(100 * (value - low) / (high - low), 2)
-
-
-def _on_axis(
-    values: NDArray, include: float | None = None
-) -> tuple[NDArray, list[tuple[float, str]], NDArray]:
-    low, high = _range(values, include)
+    low, high = low - pad, high + pad
     at = 100 * (values - low) / (high - low)
     beyond = (at < 0) | (at > 100)
-    marks = [
-        (round(100 * (tick - low) / (high - low), 3), as_number(tick, 6))
-        for tick in ticks(low, high)
-    ]
-    return np.clip(at, 0, 100), marks, beyond
+    zero = 100 * (0.0 - low) / (high - low)
+    return np.clip(at, 0, 100), placed_ticks(low, high), beyond, zero
 
 
 def limits(values: NDArray) -> tuple[float, float]:
@@ -213,6 +197,14 @@ def limits(values: NDArray) -> tuple[float, float]:
         width = max(abs(low), 1.0)
         return low - width, high + width
     return low, high
+
+
+def placed_ticks(low: float, high: float, about: int = 5) -> list[tuple[float, str]]:
+    """Return ticks in per cent of the axis, with their text."""
+    return [
+        (round(100 * (tick - low) / (high - low), 3), as_number(tick, 6))
+        for tick in ticks(low, high, about)
+    ]
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from copy import copy
 from os import PathLike
 from pathlib import Path
@@ -119,9 +120,13 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         evidence = evidence_of(
             estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
         )
-    ids, id_name = kept, "row"
+    ids, id_name, used = kept, "row", None
+    column_names = names if len(names) == shown.shape[1] else _numbered(shown)
     if hasattr(shown, "iloc"):
         ids, id_name = shown.index.to_numpy(), str(shown.index.name or "row")
+        column_names = [str(one) for one in shown.columns]
+        taken = getattr(model, "feature_names_in_", None)
+        used = None if taken is None else [one in set(taken) for one in shown.columns]
     again = clone(estimator)
     if "n_clusters" in again.get_params(deep=False):
         again.set_params(n_clusters=n_found)
@@ -145,8 +150,8 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         fit_seconds=_fit_seconds(again, X) if n_found > 1 else 0.0,
         evidence=evidence,
         columns=shown,
-        column_names=_column_names(shown, names),
-        used=_used(model, shown),
+        column_names=column_names,
+        used=used,
     )
     return judged(found, times)
 
@@ -176,28 +181,16 @@ def _model_rows(model: Any, shown: Any) -> tuple[Any, list[str]]:
     if steps and len(steps) > 1:
         before = model[:-1]
         rows, names = before.transform(shown), []
-        try:
+        with suppress(AttributeError, ValueError):  # a step without names
             names = [str(one) for one in before.get_feature_names_out()]
-        except (AttributeError, ValueError):  # a step without names
-            names = []
     if hasattr(rows, "iloc"):
         rows = rows.to_numpy()
     X = check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="data")
-    return X, names if len(names) == X.shape[1] else [f"x{j}" for j in range(X.shape[1])]
+    return X, names if len(names) == X.shape[1] else _numbered(X)
 
 
-def _used(model: Any, shown: Any) -> list[bool] | None:
-    """Return which columns of a DataFrame the model takes; None where it takes all."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None or not hasattr(shown, "iloc"):
-        return None
-    return [one in set(names) for one in shown.columns]
-
-
-def _column_names(shown: Any, names: list[str]) -> list[str]:
-    if hasattr(shown, "iloc"):
-        return [str(one) for one in shown.columns]
-    return names if len(names) == shown.shape[1] else [f"x{j}" for j in range(shown.shape[1])]
+def _numbered(X: Any) -> list[str]:
+    return [f"x{j}" for j in range(X.shape[1])]
 
 
 def _labels(estimator: Any, X: Any) -> NDArray:

@@ -57,7 +57,14 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
     return {
         "lines": lines,
         "tested": any(line["p"] for line in lines),
-        "merged": _merged_text(outcome, tree),
+        # Of each cluster that is several leaves, why they are one.
+        "merged": [
+            f"Cluster {shortened(str(label))} is {len(leaves)} parts of the tree, of "
+            f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows: an earlier split cut "
+            "through it, and there is no valley between the parts."
+            for label, leaves in merged.items()
+            if label in outcome.clusters
+        ],
         "note": _note(outcome, tree),
     }
 
@@ -65,17 +72,6 @@ def tree_lines(outcome: Outcome) -> dict[str, Any] | None:
 def _column(outcome: Outcome, feature: int) -> str:
     known = outcome.model is outcome.estimator and feature < len(outcome.feature_names)
     return shortened(str(outcome.feature_names[feature])) if known else f"x{feature}"
-
-
-def _merged_text(outcome: Outcome, tree: SplitTree) -> list[str]:
-    """Say of each cluster that is several leaves why they are one."""
-    return [
-        f"Cluster {shortened(str(label))} is {len(leaves)} parts of the tree, of "
-        f"{listed([as_count(leaf.n_rows) for leaf in leaves])} rows: an earlier split cut "
-        "through it, and there is no valley between the parts."
-        for label, leaves in tree.merged().items()
-        if label in outcome.clusters
-    ]
 
 
 def _note(outcome: Outcome, tree: SplitTree) -> str:

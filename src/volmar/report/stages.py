@@ -14,19 +14,9 @@ Progress = Callable[[str, int, int], None]
 class StageTimes:
     """Seconds by stage, in the order of the stages.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and as its
-        steps are done where they are counted.
-
-    Attributes
-    ----------
-    seconds : dict of str to float
-        How long each stage took, so far.
-    work : dict of str to float
-        The same without the time in which other programs had the processor: less than
-        `seconds` on a busy machine.
+    `progress` is called as ``progress(stage, done, total)``: with (0, 0) when a stage begins, and
+    as its steps are done where they are counted. `work` is `seconds` without the time in which
+    other programs had the processor.
     """
 
     def __init__(self, progress: Progress | None = None):

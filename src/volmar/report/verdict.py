@@ -18,7 +18,7 @@ from volmar.report.categories import Led
 from volmar.report.outcome import LEVEL, Evidence, Outcome
 from volmar.report.text import as_count, as_number, listed, shortened
 
-__all__ = ["STABLE", "Verdict", "in_words", "verdict_of"]
+__all__ = ["STABLE", "Verdict", "agreement_of", "in_words", "verdict_of"]
 
 # Mean adjusted Rand index of resamples below which clusters are not called stable.
 STABLE = 0.6
@@ -38,6 +38,10 @@ GRADES = (
 # P-values above it are printed as 1.
 ALL_BUT_ONE = 0.995
 MORE_ROWS = "One group could show as much by chance; more rows would tell."
+CONVENIENT = (
+    "Rows without any groups would often be divided like this. Treat the clusters as a convenient "
+    "division, not as a discovery."
+)
 REMEDY = "Try another number of clusters, or another method."
 
 
@@ -45,20 +49,8 @@ REMEDY = "Try another number of clusters, or another method."
 class Verdict:
     """The conclusion, as the page shows it.
 
-    Attributes
-    ----------
-    headline, lede : str
-        What was found, and what supports it.
-    remarks : tuple of str
-        What limits the conclusion, a sentence or two each.
-    word, tone, level, detail : str, str, int, str
-        Of the badge; the level is from 0 to 4.
-    title, text : str
-        The evidence in a sentence and in a few, below.
-    p : float or None
-        P-value that the answer hangs on.
-    n_open : int
-        Borders between the clusters that are not gaps.
+    `remarks` limit what headline and lede say. Word, tone, level (0 to 4) and detail are of the
+    badge, `title` and `text` of the section below. `n_open` borders are not gaps.
     """
 
     headline: str
@@ -70,22 +62,11 @@ class Verdict:
     detail: str
     title: str
     text: str
-    p: float | None
     n_open: int = 0
 
 
 def verdict_of(outcome: Outcome, sizes: NDArray, led: Led | None = None) -> Verdict:
-    """Return the conclusion of a run.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        The run.
-    sizes : ndarray of shape (k,)
-        Sizes of the clusters.
-    led : Led, optional
-        The categories that lead the clusters, where they do.
-    """
+    """Return the conclusion of a run; `led` are categories that lead the clusters."""
     deciding = _deciding(outcome)
     if outcome.k == 1:
         return _one_cluster(outcome, deciding)
@@ -118,21 +99,18 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
     word, title, text = "not tested", "The evidence was not tested", NOT_TESTED
     headline = f"All {n} rows are in one cluster."
     lede = "One cluster was asked for, so that nothing was split."
-    if deciding is None:
-        if outcome.evidence:
-            lede = outcome.evidence[0].sentence
-    elif deciding.is_supported:
-        word, title = "a split was possible", f"A split was possible ({deciding.p_text})"
+    if outcome.evidence:
+        lede = outcome.evidence[0].sentence
+    if deciding is not None:
         text = _chance_text(deciding)
-        if outcome.evidence:
-            lede = outcome.evidence[0].sentence
-    else:
+    if deciding is not None and deciding.is_supported:
+        word, title = "a split was possible", f"A split was possible ({deciding.p_text})"
+    elif deciding is not None:
         is_hint = (deciding.value or 0.0) <= HINT
         word = "not enough for a split" if is_hint else "none for a split"
         what = "Not enough evidence" if is_hint else "No evidence"
-        headline = f"{what} for more than one group ({deciding.p_text})."
         title = f"{what} for more than one group ({deciding.p_text})"
-        text = _chance_text(deciding)
+        headline = f"{title}."
         lede = f"The {n} rows stay one cluster: held-out rows do not confirm a split. "
         lede += (
             "They hint at a gap, and more rows would tell whether it is one."
@@ -149,7 +127,6 @@ def _one_cluster(outcome: Outcome, deciding: Evidence | None) -> Verdict:
         "no test was run" if deciding is None else deciding.p_text,
         title,
         text,
-        None if deciding is None else deciding.value,
     )
 
 
@@ -194,10 +171,7 @@ def _supported(
         title, text, detail = "The evidence was not tested", NOT_TESTED, "no test was run"
     elif grade == 1:
         headline = f"{_divided(sizes)}; no evidence supports them."
-        lede = (
-            "Rows without any groups would often be divided like this. Treat the clusters as a "
-            "convenient division, not as a discovery."
-        )
+        lede = CONVENIENT
         title, text = f"weak evidence ({weakest.p_text})", _chance_text(weakest)
         detail = weakest.p_text
     else:
@@ -220,7 +194,6 @@ def _supported(
         detail,
         title,
         text,
-        None if weakest is None else weakest.value,
     )
 
 
@@ -236,11 +209,16 @@ def _grade(weakest: Evidence | None) -> int:
     return 3 if p <= 0.01 or is_minimum(p, weakest.minimum) else 2
 
 
+def agreement_of(outcome: Outcome) -> float | None:
+    """Return the agreement of clusters with those of resamples, None where it is not known."""
+    values = [one.value for one in outcome.evidence if one.kind == "stability"]
+    return min((value for value in values if value is not None), default=None)
+
+
 def _unstable(outcome: Outcome) -> str:
     """Say that the clusters change where rows are left out, if they do."""
-    values = [one.value for one in outcome.evidence if one.kind == "stability"]
-    agreement = min((value for value in values if value is not None), default=1.0)
-    if agreement >= STABLE:
+    agreement = agreement_of(outcome)
+    if agreement is None or agreement >= STABLE:
         return ""
     return (
         "The clusters change a lot when some of the rows are left out (adjusted Rand index "
@@ -320,8 +298,7 @@ def _unsupported(
             f"There is more than one group, but the {borders} not where the groups are "
             f"separated. {REMEDY}"
             if is_more
-            else "Rows without any groups would often be divided like this. Treat the clusters as "
-            "a convenient division, not as a discovery."
+            else CONVENIENT
         )
         word, tone, level = GRADES[1][0], GRADES[1][1], 1
         title = f"No evidence for the {asked} clusters"
@@ -341,14 +318,12 @@ def _unsupported(
         title,
         f"Held-out rows show {what} at {count} between the clusters ({at_least}). "
         + (MORE_ROWS if are_hints else f"Such a border runs through a group. {again}"),
-        clearest.value,
         n_open,
     )
 
 
 def _found_again(outcome: Outcome) -> str:
-    values = [one.value for one in outcome.evidence if one.kind == "stability"]
-    if min((value for value in values if value is not None), default=0.0) >= HARDLY_CHANGED:
+    if (agreement_of(outcome) or 0.0) >= HARDLY_CHANGED:
         return "It is found again where rows are left out, which does not make it a gap."
     return "On other rows it would likely be somewhere else."
 
