@@ -122,12 +122,7 @@ MissingOption = Annotated[Missing, typer.Option("--missing", help="How to handle
 Force = Annotated[bool, typer.Option("--force", metavar=FLAG, help="Overwrite files.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
 Number = Annotated[
-    str,
-    typer.Option(
-        "--n-clusters",
-        "-k",
-        help="Number of clusters, or auto to test for it.",
-    ),
+    str, typer.Option("--n-clusters", "-k", help="Number of clusters, or auto to test for it.")
 ]
 
 
@@ -290,15 +285,13 @@ def cluster(
             max_clusters=max_clusters,
             random_state=seed,
         )
-        files = ClusterFiles(out, append, report, save, summary, pictures, force)
-        command = shlex.join(["volmar", *sys.argv[1:]])
         cluster_file(
             source,
             clusterer,
-            files,
+            ClusterFiles(out, append, report, save, summary, pictures, force),
             split_anyway=split_anyway,
             scheduler=scheduler,
-            command=command,
+            command=shlex.join(["volmar", *sys.argv[1:]]),
         )
 
 

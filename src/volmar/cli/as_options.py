@@ -17,18 +17,7 @@ _OPTIONS = {
 
 
 def as_options(text: str) -> str:
-    """Return a message of the library with the options of the command in place of arguments.
-
-    Parameters
-    ----------
-    text : str
-        A message or a note: "give missing='drop'".
-
-    Returns
-    -------
-    str
-        "give --missing drop".
-    """
+    """Return a message with options in place of arguments: --missing drop, not missing='drop'."""
     text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
     text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
     text = text.replace("force=True", "--force")

@@ -20,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.cli.as_options import as_options
-from volmar.cli.console import Stages, UsageError, refuse_files, say, screen, written
+from volmar.cli.console import (
+    Stages,
+    UsageError,
+    refuse_files,
+    say,
+    screen,
+    sizes_text,
+    written,
+)
 from volmar.cli.methods import DEFAULT
 
 if TYPE_CHECKING:
@@ -123,23 +131,7 @@ def cluster_file(
     scheduler: str | None = None,
     command: str = "",
 ) -> None:
-    """Run the command; on Ctrl-C say what is complete.
-
-    Parameters
-    ----------
-    source : str
-        A file, a folder of tables, or the name of a built-in set.
-    clusterer : TableClusterer
-        Is fitted.
-    files : ClusterFiles
-        What to write.
-    split_anyway : bool, default=False
-        Whether to split in two without evidence.
-    scheduler : str, optional
-        Address of a dask scheduler.
-    command : str, default=""
-        The command, for the report.
-    """
+    """Run the command; on Ctrl-C say what is complete. `command` is for the report."""
     from volmar.tables import is_folder_of_tables
 
     files.check(source)
@@ -270,7 +262,7 @@ def print_found(
             two = command_for_two(source, clusterer)
             say(f"(The best split in two, not supported by the rows: {two})")
     else:
-        of = " and ".join(str(size) for size in sizes) if sizes.size == 2 else _listed(sizes)
+        of = " and ".join(map(str, sizes)) if sizes.size == 2 else sizes_text(sizes)
         method = type(clusterer.model_).__name__
         console.print(f"{sizes.size} clusters by {method}: {of} rows.")
         status = getattr(clusterer.model_.result_, "status", None)
@@ -280,11 +272,6 @@ def print_found(
         say(f"warning: {text}")
     if files.out is None and files.report is None and clusterer.n_clusters_ > 1:
         say("(-o labels.csv keeps the labels, --report report.html explains them.)")
-
-
-def _listed(sizes: NDArray) -> str:
-    shown = ", ".join(str(size) for size in sizes[:20])
-    return shown + (", ..." if sizes.size > 20 else "")
 
 
 def _settings(clusterer: TableClusterer) -> dict[str, Any]:

@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
-from volmar.cli.console import Screen, Stages, UsageError, refuse_files, say, written
+from volmar.cli.console import (
+    Screen,
+    Stages,
+    UsageError,
+    narrow_table,
+    refuse_files,
+    say,
+    written,
+)
 from volmar.cli.methods import check_names, parse_number
 from volmar.cli.rows import TableRows, read_rows
 from volmar.cli.score import score_text
@@ -31,27 +38,7 @@ def compare_file(
     as_json: bool = False,
     **preparation: Any,
 ) -> Comparison:
-    """Cluster a table by several methods, and print how they compare.
-
-    Parameters
-    ----------
-    source : str
-        The table, a folder of tables (of which rows are drawn), or the name of a built-in set.
-    methods : sequence of str
-        As for `volmar.table_clusterer.compare_methods`.
-    n_clusters : str, default="auto"
-        Number of clusters, or "auto".
-    out : Path, optional
-        File for the labels, a column for each method: CSV, TSV or Parquet.
-    force : bool, default=False
-        Whether `out` may be overwritten.
-    seed : int, default=0
-        Random seed.
-    as_json : bool, default=False
-        Whether to print one JSON object in place of tables.
-    **preparation
-        Parameters of `volmar.tables.Preparation`.
-    """
+    """Cluster a table by several methods, and print how they compare, as tables or JSON."""
     from volmar.tables import Preparation, written_kind
 
     names = check_names(methods or DEFAULT_METHODS)
@@ -146,7 +133,7 @@ _HEADERS = {
 
 
 def _scores_table(found: Comparison) -> Table:
-    table = _narrow_table()
+    table = narrow_table()
     table.add_column("method", overflow="fold")
     for header in ("clus-\nters", "sec-\nonds", *_HEADERS.values()):
         table.add_column(header, justify="right", no_wrap=True)
@@ -160,14 +147,10 @@ def _scores_table(found: Comparison) -> Table:
 
 def _agreement_table(found: Comparison) -> Table:
     """Return the matrix; its columns have the numbers of its rows, for many methods to fit."""
-    table = _narrow_table()
+    table = narrow_table()
     table.add_column("")
     for i, _ in enumerate(found.runs, start=1):
         table.add_column(str(i), justify="right", no_wrap=True)
     for i, (run, line) in enumerate(zip(found.runs, found.agreement(), strict=True), start=1):
         table.add_row(f"{i} {run.method}", *(f"{value:.2f}" for value in line))
     return table
-
-
-def _narrow_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,11 +22,23 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from volmar.cli.as_options import as_options
 
-__all__ = ["Screen", "Stages", "UsageError", "counted", "refuse_files", "say", "screen", "written"]
+__all__ = [
+    "Screen",
+    "Stages",
+    "UsageError",
+    "counted",
+    "narrow_table",
+    "refuse_files",
+    "say",
+    "screen",
+    "sizes_text",
+    "written",
+]
 
 
 class UsageError(ValueError):
@@ -63,19 +77,22 @@ def written(path: Path) -> None:
     say(f"wrote {path}")
 
 
+def narrow_table() -> Table:
+    """Return a table for terminals of 80 columns."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+def sizes_text(sizes: Sequence[int] | NDArray) -> str:
+    """Return the first twenty sizes of clusters."""
+    return ", ".join(map(str, sizes[:20])) + (", ..." if len(sizes) > 20 else "")
+
+
 def refuse_files(
     files: Mapping[str, Path | None], *sources: str | Path, force: bool = False
 ) -> None:
     """Refuse files that cannot be written, before the work and not after it.
 
-    Parameters
-    ----------
-    files : mapping of str to Path
-        The files by the options that name them.
-    *sources : str or Path
-        What is read, which is not overwritten even by force.
-    force : bool, default=False
-        Whether files that are there may be overwritten.
+    `files` are by the options that name them; sources are not overwritten even by force.
     """
     taken = {_real(source): f"{source}, which is read" for source in sources}
     for option, path in files.items():
@@ -106,12 +123,8 @@ def _real(path: str | Path) -> Path:
 class Stages:
     """The stages of a command: a line that moves while one runs, and how long each took.
 
-    Nothing moves where the error stream is no terminal, nor for less than a moment.
-
-    Parameters
-    ----------
-    planned : sequence of str, default=()
-        The stages that are to come, for "stage 2 of 5"; some may be left out on the way.
+    Nothing moves where the error stream is no terminal, nor for less than a moment. Of the
+    `planned` stages, for "stage 2 of 5", some may be left out on the way.
     """
 
     def __init__(self, planned: Sequence[str] = ()) -> None:

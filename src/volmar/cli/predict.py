@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +25,7 @@ __all__ = ["predict_file"]
 def predict_file(
     model: Path, source: str, *, id_column: str | None, out: Path | None, force: bool
 ) -> None:
-    """Write or count the clusters of the rows of a table, those of a folder block by block.
-
-    Parameters
-    ----------
-    model : Path
-        What ``volmar cluster --save`` wrote.
-    source : str
-        A file, a folder of tables, or the name of a built-in set.
-    id_column : str or None
-        The column that names the rows, if not the one of the fit.
-    out : Path or None
-        File for the labels: CSV, TSV or Parquet.
-    force : bool
-        Whether `out` may be overwritten.
-    """
+    """Write or count the clusters of the rows of a table, those of a folder block by block."""
     from volmar.models import load_model
     from volmar.tables import TableError, open_labels, written_kind
 
@@ -54,7 +41,8 @@ def predict_file(
         saved.preparation.id_column = id_column
     for text in dict.fromkeys(str(one.message) for one in caught):
         say(f"warning: {text}")
-    sizes, notes, before = np.zeros(0, dtype=np.intp), [], 0
+    counts: list[NDArray] = []
+    notes, before = [], 0
     write = None
     with ExitStack() as files, stages.stage("predicting") as tell:
         for number, read in enumerate(blocks, start=1):
@@ -72,7 +60,7 @@ def predict_file(
                     has_ids = rows.id_name != "row" or len(blocks) == 1
                     ids = rows.ids if has_ids else rows.ids + before
                     write(ids, labels, scores, confidence)
-                sizes = _total(sizes, np.bincount(labels))
+                counts.append(np.bincount(labels))
                 notes += rows.notes
                 before += table.data.shape[0]
             tell(number, len(blocks))
@@ -80,8 +68,9 @@ def predict_file(
             raise TableError(f"{name} has no rows; give tables with rows")
     for note in _once(notes):
         say(f"note: {note}")
-    counts = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
-    screen().print(f"{name}: {sizes.sum()} rows, {counts}", markup=False)
+    sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
+    listed = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
+    screen().print(f"{name}: {sum(sizes)} rows, {listed}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")
         return
@@ -145,13 +134,6 @@ def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTabl
         X = columns.numbers(places, [ColumnKind("numeric")] * len(places), [])
     kept = np.ones(columns.n_rows, dtype=bool)
     return PreparedTable(X, ids, id_column or "row", names, kept, list(columns.notes))
-
-
-def _total(sizes: Any, more: Any) -> Any:
-    total = np.zeros(max(len(sizes), len(more)), dtype=np.intp)
-    total[: len(sizes)] += sizes
-    total[: len(more)] += more
-    return total
 
 
 def _once(notes: Sequence[str]) -> list[str]:

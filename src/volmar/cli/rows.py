@@ -22,19 +22,10 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class TableRows:
-    """PreparedTable rows, and where they are from.
+    """Prepared rows, with the name, the true classes (or None) and the number of all rows.
 
-    Attributes
-    ----------
-    name : str
-        What to call the table.
-    rows : PreparedTable
-        The rows. Of a sample, `kept` says which of all rows they are, and `ids` are their
-        numbers among these where there is no column of ids.
-    truth : ndarray or None
-        True classes of all rows, where the table has some.
-    n_rows : int
-        Number of all rows.
+    Of a sample, `rows.kept` says which of all rows they are, and `rows.ids` are their numbers
+    among these where there is no column of ids.
     """
 
     name: str
@@ -44,17 +35,7 @@ class TableRows:
 
 
 def read_rows(source: str, preparation: Preparation, *, seed: int) -> TableRows:
-    """Read a table, or draw rows of a folder, and fit a preparation to them.
-
-    Parameters
-    ----------
-    source : str
-        A file, a folder of tables, or the name of a built-in set.
-    preparation : Preparation
-        Is fitted.
-    seed : int
-        Draws the rows of a folder.
-    """
+    """Read a table, or draw rows of a folder, and fit a preparation to them."""
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,

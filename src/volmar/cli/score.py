@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from volmar.cli.console import Screen, UsageError, counted, say
+from volmar.cli.console import Screen, UsageError, counted, narrow_table, say, sizes_text
 from volmar.cli.rows import read_rows
 
 if TYPE_CHECKING:
@@ -67,22 +66,8 @@ def score_file(
 ) -> ScoredLabels:
     """Score the labels of a file for the rows of another, and print the scores.
 
-    Parameters
-    ----------
-    source : str
-        The table, a folder of tables (of which rows are drawn), or the name of a built-in set.
-    labels, truth : Path
-        Tables as `volmar.tables.match_labels` takes them. Not given, the truth is that of a
-        built-in set or of a libsvm file, where there is one.
-    seed : int, default=0
-        Draws the rows of a folder, the sample of silhouette and normalised cut, and the splits
-        of the test.
-    test : bool, default=True
-        Whether to test which clusters are separated (`volmar.evidence.label_test`).
-    as_json : bool, default=False
-        Whether to print one JSON object in place of a table.
-    **preparation
-        Parameters of `volmar.tables.Preparation`.
+    Labels and truth are tables as `volmar.tables.match_labels` takes them. Not given, the truth is
+    that of a built-in set or of a libsvm file, where there is one.
     """
     from volmar.metrics import agreement_scores, label_free_scores
     from volmar.tables import Preparation
@@ -186,13 +171,10 @@ def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
     for note in scored.notes:
         say(f"note: {note}")
     console = Screen(highlight=False, emoji=False)
-    sizes = ", ".join(str(size) for size in list(scored.sizes.values())[:20])
-    more = ", ..." if len(scored.sizes) > 20 else ""
-    is_sample = scored.n_rows < scored.n_all
-    of_all = f" of {scored.n_all}" if is_sample else ""
+    of_all = f" of {scored.n_all}" if scored.n_rows < scored.n_all else ""
     console.print(
         f"{scored.source}: {scored.n_rows}{of_all} rows in {len(scored.sizes)} "
-        f"clusters of {sizes}{more}",
+        f"clusters of {sizes_text(list(scored.sizes.values()))}",
         markup=False,
         soft_wrap=True,
     )
@@ -206,7 +188,7 @@ def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
 
 
 def _table(scores: list[LabelScore]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = narrow_table()
     table.add_column("score", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("better", no_wrap=True)
