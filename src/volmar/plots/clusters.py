@@ -33,10 +33,8 @@ class ClusterDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -74,10 +72,6 @@ class ClusterDisplay(Display):
             The training rows, or new ones.
         standardize, ax, legend
             As for `from_labels`.
-
-        Returns
-        -------
-        ClusterDisplay
         """
         labels, title = labels_of(estimator, X), type(estimator).__name__
         return cls.from_labels(
@@ -114,10 +108,6 @@ class ClusterDisplay(Display):
             Title of the axes.
         legend : bool, default=True
             Whether to say which colour is which cluster, and how large it is.
-
-        Returns
-        -------
-        ClusterDisplay
         """
         points, names = in_the_plane(X, standardize)
         labels = np.asarray(labels)
@@ -175,11 +165,9 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
         return np.column_stack([X[:, 0], np.zeros(len(X))]), (names[0], "")
     if X.shape[1] == 2:
         return X, (names[0], names[1])
-    if len(X) == 1:
-        return np.zeros((1, 2)), ("principal component 1", "principal component 2")
-    if standardize:
-        X = _standardized(X)
-    points = PCA(2, random_state=0).fit_transform(X)
+    points = np.zeros((1, 2))
+    if len(X) > 1:
+        points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
     return points, ("principal component 1", "principal component 2")
 
 

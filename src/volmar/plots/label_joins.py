@@ -32,10 +32,8 @@ class LabelTestDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -104,7 +102,9 @@ class LabelTestDisplay(Display):
         ax.set_ylim(-0.6, k - 0.4)
         ax.set_xticks([])
         self._name_clusters(ax, order)
-        ax.set_title(_title(k, self.result.n_real), fontsize="medium")
+        n_real = self.result.n_real
+        found = "one group" if n_real == 1 else f"{n_real} separated groups"
+        ax.set_title(f"{k} cluster{'s' if k > 1 else ''}, {found}", fontsize="medium")
         handles = [
             Line2D([], [], label=label, lw=2.0, **style)
             for label, style in (("separated", SEPARATED), ("not separated: merge", MERGED))
@@ -156,8 +156,3 @@ class LabelTestDisplay(Display):
         words = [f"{shortened(str(label), MOST_LETTERS)} ({sizes[label]} rows)" for label in order]
         # A label may hold dollar signs.
         ax.set_yticks(range(len(order) - 1, -1, -1), words, parse_math=False)
-
-
-def _title(k: int, n_real: int) -> str:
-    found = "one group" if n_real == 1 else f"{n_real} separated groups"
-    return f"{k} cluster{'s' if k > 1 else ''}, {found}"

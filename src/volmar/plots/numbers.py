@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar.diagnostics import NumberComparison, compare_numbers
-from volmar.diagnostics.alluvium import Flow, alluvium
+from volmar.diagnostics.alluvium import alluvium
 from volmar.plots.display import COLOURS, MARKERS, hide_spines, new_figure
 
 # Half the width of a block, where the numbers are 1 apart.
@@ -37,10 +37,8 @@ class NumberOfClustersDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of two matplotlib Axes
+    axes_, figure_ : ndarray of two matplotlib Axes, and Figure
         Where clusters and scores were drawn.
-    figure_ : matplotlib Figure
-        The figure of `axes_`.
 
     Examples
     --------
@@ -73,10 +71,6 @@ class NumberOfClustersDisplay:
             Where to draw; a new figure if not given.
         **parameters
             Of `volmar.diagnostics.compare_numbers`.
-
-        Returns
-        -------
-        NumberOfClustersDisplay
         """
         return cls(compare_numbers(X, estimator, **parameters)).plot(figure=figure)
 
@@ -101,8 +95,11 @@ class NumberOfClustersDisplay:
     def _draw_flows(self, ax: Any) -> None:
         given = None if self.reference is None else np.asarray(self.reference)
         blocks, flows = alluvium(self.comparison, given)
+        t = np.linspace(0.0, 1.0, 30)
+        bend = t * t * (3 - 2 * t)  # leaves and arrives horizontally
         for flow in flows:
-            x, low, high = _band(flow)
+            x = flow.level + HALF + (1 - 2 * HALF) * t
+            low, high = (a + (b - a) * bend for a, b in zip(flow.left, flow.right, strict=True))
             colour = COLOURS[flow.colour % len(COLOURS)]
             ax.fill_between(x, low, high, color=colour, alpha=0.35, linewidth=0)
         for block in blocks:
@@ -144,12 +141,3 @@ class NumberOfClustersDisplay:
         ax.legend(
             fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=3, frameon=False
         )
-
-
-def _band(flow: Flow) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the edges of a band that leaves and arrives horizontally."""
-    t = np.linspace(0.0, 1.0, 30)
-    bend = t * t * (3 - 2 * t)
-    x = flow.level + HALF + (1 - 2 * HALF) * t
-    low, high = (flow.left[i] + (flow.right[i] - flow.left[i]) * bend for i in range(2))
-    return x, low, high

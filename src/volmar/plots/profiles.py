@@ -34,10 +34,8 @@ class ColumnProfilesDisplay:
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes, of shape (n_columns, n_clusters)
+    axes_, figure_ : ndarray of matplotlib Axes, of shape (n_columns, n_clusters), and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `axes_`.
 
     Examples
     --------
@@ -68,10 +66,6 @@ class ColumnProfilesDisplay:
             Where to draw; a new figure if not given.
         **parameters
             Of `volmar.diagnostics.column_profiles`.
-
-        Returns
-        -------
-        ColumnProfilesDisplay
         """
         return cls(column_profiles(X, labels, **parameters)).plot(figure=figure)
 
@@ -88,10 +82,6 @@ class ColumnProfilesDisplay:
             Clusters that are drawn, the first ones.
         figure : matplotlib Figure, optional
             Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        ColumnProfilesDisplay
         """
         shown, k = self._shown(max_columns, max_clusters)
         if not shown:
@@ -143,7 +133,7 @@ class ColumnProfilesDisplay:
             ax.set_ylim(0.0, 1.05 * top)
             ax.tick_params(axis="x", labelsize="x-small", length=2)
             if one.edges is None:
-                places = _few(np.arange(shares.size))
+                places = np.arange(shares.size)[:: -(-shares.size // 6)]  # at most six
                 ax.set_xticks(places, [one.levels[j] for j in places])
                 return
             ax.set_xlim(edges[0], edges[-1])
@@ -163,14 +153,7 @@ class ColumnProfilesDisplay:
         ax.barh(places, shares, color=grey, height=0.84, alpha=0.45)
         for place, level, share in zip(places, one.levels, shares, strict=True):
             text = f"{shortened(level, 14)} {100 * share:.0f} %"
-            ax.text(
-                0.02,
-                place,
-                text,
-                va="center",
-                fontsize="x-small",
-                parse_math=False,
-            )
+            ax.text(0.02, place, text, va="center", fontsize="x-small", parse_math=False)
         ax.set_xlim(0.0, 1.0)
         ax.set_ylim(shares.size - 0.5, -0.5)
         ax.set_xticks([])
@@ -185,11 +168,6 @@ def _height(one: ColumnProfile) -> float:
     return 0.95 if one.has_numbers else max(0.95, 0.35 + 0.16 * len(one.levels))
 
 
-def _few(places: np.ndarray) -> np.ndarray:
-    """Return at most six of the places, evenly."""
-    return places[:: -(-places.size // 6)]
-
-
 class EffectsDisplay(Display):
     """A table of colours: how each cluster differs from the others in the leading columns.
 
@@ -202,10 +180,8 @@ class EffectsDisplay(Display):
     ----------
     columns_ : list of str
         The features that are shown.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -230,10 +206,6 @@ class EffectsDisplay(Display):
             Number of columns and levels, by their largest effect.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        EffectsDisplay
         """
         found = self.description
         if len(found.clusters) < 2:

@@ -51,10 +51,8 @@ class ProjectionDisplay(Display):
         Heights of the bars, a row for each cluster that rows are in.
     edges_ : ndarray of shape (n_bins + 1,)
         Edges of the bars; none crosses the border.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -105,10 +103,6 @@ class ProjectionDisplay(Display):
             About how many bars; from the spread of the scores if not given.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        ProjectionDisplay
         """
         check_is_fitted(estimator)
         name = type(estimator).__name__
@@ -126,27 +120,17 @@ class ProjectionDisplay(Display):
                 "draw. Ask for n_clusters=2."
             )
         model = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+        marks, mark_name = _marks(model, joint=scores.ndim == 2)
+        more: dict[str, Any] = {"axis_name": "best score less the second best"}
         if scores.ndim == 2:
-            two_best = np.partition(scores, -2, axis=1)[:, -2:]
-            marks, mark_name = _marks(model, joint=True)
-            return cls(
-                two_best[:, 1] - two_best[:, 0],
-                scores.argmax(axis=1),
-                marks=marks,
-                mark_name=mark_name,
-                axis_name="best score less the second best",
-            ).plot(bins=bins, ax=ax, title=type(model).__name__)
-        labels = (scores > 0).astype(np.int64)
-        marks, mark_name = _marks(model, joint=False)
-        means, probability = _separation(model, scores, labels)
-        return cls(
-            scores,
-            labels,
-            marks=marks,
-            mark_name=mark_name,
-            means=means,
-            probability=probability,
-        ).plot(bins=bins, ax=ax, title=type(model).__name__)
+            labels = scores.argmax(axis=1)
+            scores = np.diff(np.partition(scores, -2, axis=1)[:, -2:]).ravel()
+        else:
+            labels = (scores > 0).astype(np.int64)
+            means, probability = _separation(model, scores, labels)
+            more = {"means": means, "probability": probability}
+        shown = cls(scores, labels, marks=marks, mark_name=mark_name, **more)
+        return shown.plot(bins=bins, ax=ax, title=type(model).__name__)
 
     def plot(
         self, *, bins: int | None = None, ax: Any = None, title: str | None = None
@@ -161,10 +145,6 @@ class ProjectionDisplay(Display):
             Where to draw; a new figure if not given.
         title : str, optional
             Title of the axes.
-
-        Returns
-        -------
-        ProjectionDisplay
         """
         if bins is not None and (isinstance(bins, bool) or int(bins) != bins or bins < 1):
             raise ValueError(f"bins must be a whole number of at least 1, got {bins!r}.")

@@ -39,10 +39,8 @@ class SilhouetteDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -78,10 +76,6 @@ class SilhouetteDisplay(Display):
             Where to draw; a new figure if not given.
         **parameters
             `max_rows` and `random_state` of `from_labels`.
-
-        Returns
-        -------
-        SilhouetteDisplay
         """
         check_is_fitted(estimator)
         steps = getattr(estimator, "steps", None)
@@ -114,10 +108,6 @@ class SilhouetteDisplay(Display):
             Draws the sample.
         ax : matplotlib Axes, optional
             Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        SilhouetteDisplay
         """
         found = silhouettes(X, labels, max_rows=max_rows, random_state=random_state)
         return cls.from_silhouettes(found).plot(ax=ax)
@@ -136,13 +126,8 @@ class SilhouetteDisplay(Display):
         places = []
         for i, (values, share) in enumerate(zip(self.values, self.shares, strict=True)):
             edges = top + share * np.linspace(0.0, 1.0, len(values) + 1)
-            ax.stairs(
-                values,
-                edges,
-                orientation="horizontal",
-                fill=True,
-                color=COLOURS[i % len(COLOURS)],
-            )
+            colour = COLOURS[i % len(COLOURS)]
+            ax.stairs(values, edges, orientation="horizontal", fill=True, color=colour)
             places.append(top + share / 2)
             top += share + gap
         ax.axvline(0.0, color="0.4", lw=0.8)
@@ -151,10 +136,9 @@ class SilhouetteDisplay(Display):
         low = min((float(one.min()) for one in self.values), default=0.0)
         ax.set_xlim(min(0.0, 1.05 * low), 1.0)
         if k <= MOST_NAMED:
-            means = [float(one.mean()) for one in self.values]
             words = [
-                f"{shortened(str(label), MOST_LETTERS)}: {mean:.2f}"
-                for label, mean in zip(self.clusters, means, strict=True)
+                f"{shortened(str(label), MOST_LETTERS)}: {values.mean():.2f}"
+                for label, values in zip(self.clusters, self.values, strict=True)
             ]
             # A label may hold dollar signs.
             ax.set_yticks(places, words, parse_math=False)

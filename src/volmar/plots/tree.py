@@ -39,10 +39,8 @@ class TreeDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
@@ -92,13 +90,7 @@ class TreeDisplay(Display):
         return cls(tree).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> TreeDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure if not given.
-        """
+        """Draw on `ax`, or on a new figure."""
         leaves = self.tree.leaves()
         merged = self.tree.merged()
         positions, depth = _positions(self.tree)
