@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +174,7 @@ def compare_methods(
     found = Comparison() if into is None else into
     found.n_rows, found.n_columns = X.shape
     rows = X if fit_rows is None else fit_rows
-    ready: dict[str, _Fitted] = {}
+    ready: dict[str, tuple[MethodRun, list[str]]] = {}
     if n_clusters == "auto":
         if progress is not None:
             progress("looking for groups", 0, 0)
@@ -187,23 +187,18 @@ def compare_methods(
             done = fits.index(name)
             progress(f"comparing: {name} ({done + 1} of {len(fits)})", done, len(fits))
         try:
-            one = ready.get(name) or _fit(X, rows, name, found.n_clusters, random_state)
-            run = _run(X, name, one, random_state)
+            run, texts = ready.get(name) or _fit(X, rows, name, found.n_clusters, random_state)
+            if 1 < run.n_clusters < len(run.labels):
+                scores = label_free_scores(X, run.labels, seed=random_state)
+                run = replace(run, scores=scores)
         except (ValueError, TypeError, MemoryError, ArithmeticError) as error:
             found.left_out[name] = _one_line(error)
             continue
         if found.runs:
             run = replace(run, labels=_numbered_as(found.runs[0].labels, run.labels))
         found.runs.append(run)
-        found.warnings += [f"{name}: {text}" for text in one.warnings]
+        found.warnings += [f"{name}: {text}" for text in texts]
     return found
-
-
-class _Fitted(NamedTuple):
-    labels: NDArray
-    seconds: float
-    n_fitted: int
-    warnings: list[str]
 
 
 def _spelled(methods: Sequence[str]) -> list[str]:
@@ -212,7 +207,10 @@ def _spelled(methods: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(find_name(one, known, "methods: ") for one in methods))
 
 
-def _fit(X: Any, rows: Any, name: str, n_clusters: int | str, seed: int) -> _Fitted:
+def _fit(
+    X: Any, rows: Any, name: str, n_clusters: int | str, seed: int
+) -> tuple[MethodRun, list[str]]:
+    """Return the clusters of a method, without scores, and what the fit warned of."""
     n = X.shape[0]
     size = min(MOST_FITTED.get(name, n), n)
     if size < n:
@@ -225,7 +223,8 @@ def _fit(X: Any, rows: Any, name: str, n_clusters: int | str, seed: int) -> _Fit
         labels = estimator.labels_ if rows is X else _predicted(estimator, X)
         seconds = time.perf_counter() - start
     texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
-    return _Fitted(np.unique(labels, return_inverse=True)[1], seconds, size, texts)
+    codes = np.unique(labels, return_inverse=True)[1]
+    return MethodRun(name, codes, seconds, [], size), texts
 
 
 def _estimator(name: str, n_clusters: int | str, seed: int) -> Any:
@@ -242,12 +241,6 @@ def _predicted(estimator: Any, X: Any) -> NDArray:
     return np.concatenate([estimator.predict(X[start : start + _PIECE]) for start in starts])
 
 
-def _run(X: Any, name: str, one: _Fitted, seed: int) -> MethodRun:
-    has_clusters = 1 < int(one.labels.max()) + 1 < len(one.labels)
-    scores = label_free_scores(X, one.labels, seed=seed) if has_clusters else []
-    return MethodRun(name, one.labels, one.seconds, scores, one.n_fitted)
-
-
 def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
     """Return labels with other numbers, those of `first` where most rows agree."""
     k = int(max(first.max(), labels.max())) + 1
@@ -255,7 +248,9 @@ def _numbered_as(first: NDArray, labels: NDArray) -> NDArray:
     return linear_sum_assignment(together, maximize=True)[1][labels]
 
 
-def _by_evidence(X: Any, rows: Any, seed: int, found: Comparison) -> dict[str, _Fitted]:
+def _by_evidence(
+    X: Any, rows: Any, seed: int, found: Comparison
+) -> dict[str, tuple[MethodRun, list[str]]]:
     """Set the number of clusters that MSPC finds evidence for, and return its clusters.
 
     It is 2 without evidence, and then nothing is returned: MSPC at 2 is another fit.
@@ -267,7 +262,7 @@ def _by_evidence(X: Any, rows: Any, seed: int, found: Comparison) -> dict[str, _
         found.notes.append(f"{X.shape[0]} rows are too few to test a split, so 2 clusters")
         return {}
     tested = _fit(X, rows, "MSPC", "auto", seed)
-    n_found = len(np.unique(tested.labels))
+    n_found = tested[0].n_clusters
     if n_found == 1:
         found.notes.append(
             "nothing supports a split of these rows; methods are compared at 2 clusters all the "

@@ -21,18 +21,8 @@ def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], floa
     normal distributions with one variance, fitted by maximum likelihood (EM, which starts from the
     clusters). Then the log-odds are linear in t with slope :math:`(\mu_a - \mu_b) / \sigma^2`.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n,) or (n, k)
-        Decision function of the rows.
-    labels : ndarray of int, shape (n,)
-        Their clusters.
-
-    Returns
-    -------
-    dict of (int, int) to float
-        Slopes by the pair of clusters, the smaller number first. Pairs in which no row has its
-        best and its second-best score are left out.
+    The smaller number of a pair comes first. Pairs in which no row has its best and its
+    second-best score are left out.
     """
     matrix = _columns(scores)
     labels = np.asarray(labels)
@@ -49,20 +39,10 @@ def score_slopes(scores: NDArray, labels: NDArray) -> dict[tuple[int, int], floa
 def confidence_of(
     scores: NDArray, labels: NDArray, slopes: dict[tuple[int, int], float]
 ) -> NDArray[np.float64]:
-    """Return a number from 0.5 (on the border) to 1 for each row.
+    """Return a number from 0.5 (on the border) to 1 for each row, of the fit or new.
 
-    Parameters
-    ----------
-    scores, labels
-        As for `score_slopes`; of other rows, perhaps.
-    slopes : dict
-        From `score_slopes`.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The logistic function of slope times the lead of the row's cluster over the next one. Ones
-        where there is a single cluster.
+    It is the logistic function of slope times the lead of the row's cluster over the next one, and
+    1 where there is a single cluster.
     """
     matrix = _columns(scores)
     labels = np.asarray(labels)

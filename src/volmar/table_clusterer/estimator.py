@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,11 +20,7 @@ from volmar.report.stages import Progress, StageTimes
 from volmar.table_clusterer.confidence import confidence_of, score_slopes
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
-from volmar.tables import (
-    Preparation,
-    PreparedTable,
-    as_pandas,
-)
+from volmar.tables import Preparation, PreparedTable, as_pandas
 from volmar.tables.columns import check_table
 
 if TYPE_CHECKING:
@@ -36,7 +32,7 @@ __all__ = ["TableClusterer"]
 _OF_THE_DATA = ("_table", "_prepared")
 
 
-class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
+class TableClusterer(ClusterMixin, TableReports):
     """Prepare the columns of a table, cluster its rows, and describe the clusters.
 
     `volmar.tables.Preparation` and a clusterer as one estimator: what ``volmar cluster`` does to a
@@ -328,9 +324,7 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
 
     def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
         """Return the clusterer, not fitted, with its parameters set."""
-        given = self.clusterer
-        is_name = isinstance(given, str)
-        made = new_clusterer(given)
+        made = new_clusterer(self.clusterer)
         known = made.get_params(deep=False)
         count = self.n_clusters if n_clusters is None else n_clusters
         is_ours = isinstance(made, Clusterer)
@@ -340,6 +334,7 @@ class TableClusterer(ClusterMixin, BaseEstimator, TableReports):
                 f"clusterer={type(made).__name__}. Give a number of clusters."
             )
         settings: dict[str, Any] = {"n_clusters": count}
+        is_name = isinstance(self.clusterer, str)
         if "random_state" in known and (is_name or known["random_state"] is None):
             settings["random_state"] = seed
         for name in ("alpha", "max_clusters"):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
-from volmar.tables import LoadedTable, Preparation, PreparedTable
+from volmar.tables import LoadedTable, Preparation
 from volmar.tables.columns import check_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TableReports"]
 
 
-class TableReports:
+class TableReports(BaseEstimator):
     """Methods of `TableClusterer` that describe what a fit has found."""
 
     n_clusters: Any
@@ -43,7 +43,9 @@ class TableReports:
     _table: Any
     _fit_seed: int
     _fit_work: float
-    set_params: Any
+    _rows: Any
+    _scores_of: Any
+    _new_clusterer: Any
 
     def describe(self, data: Any = None) -> ClusterDescription:
         """Return what sets the clusters apart, in the columns of the table and their units.
@@ -260,21 +262,6 @@ class TableReports:
             categorical=tuple(prepared.texts_),
             category_features=prepared.category_features_,
         )
-
-    # What the estimator provides.
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters."""
-        raise NotImplementedError
-
-    def _rows(self, data: Any = None) -> PreparedTable:
-        raise NotImplementedError
-
-    def _scores_of(self, X: Any) -> NDArray | None:
-        raise NotImplementedError
-
-    def _new_clusterer(self, seed: int, n_clusters: Any = None) -> Any:
-        raise NotImplementedError
 
 
 def _splits(tree: Any) -> list[dict[str, Any]]:
