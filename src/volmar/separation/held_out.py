@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.modes.valleys_at import valleys_at
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.separation.bound import best_splits
 
 __all__ = ["HeldOut", "held_out_scores"]
