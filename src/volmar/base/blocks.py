@@ -74,15 +74,7 @@ def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
 
 
 def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
-    """Refuse NaN, infinity and entries out of range, by a pass that brings other figures, too.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The rows.
-    ask_more : callable
-        Asks for the other figures.
-    """
+    """Refuse NaN, infinity and entries out of range; the pass also answers `ask_more`."""
     BlockRows(table).first_guess()
 
     def ask() -> None:

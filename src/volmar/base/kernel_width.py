@@ -68,24 +68,12 @@ def first_good(
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
 
-    Every width is tried from the starts, the widest also from the method's own. The first whose
-    clusters cut at most `TIE` times as much as the lowest cut that is known ends the search. If
-    there is none, the first within `TIE` of the lowest cut of all trials is taken.
-
-    Parameters
-    ----------
-    widths : list of float
-        Widths, the widest first.
-    starts : list of ndarray
-        Labels to start from.
-    fit : callable
-        From a width and a start (None for the method's own) to a `Fitted` clusterer, or to None
-        where there are no such clusters.
-    cut : callable
-        From labels, and the fewest rows of a cluster as a share of n / n_clusters, to what is
-        compared; infinite for labels that have fewer.
-    lowest : float
-        Lowest cut that is known, of the clusters of a graph.
+    Every width, the widest first, is tried from the starts, the widest also from the method's own
+    (None). The first whose clusters cut at most `TIE` times as much as `lowest`, the lowest cut
+    that is known, ends the search. If there is none, the first within `TIE` of the lowest cut of
+    all trials is taken. `fit` returns None where there are no such clusters; `cut` takes labels
+    and the fewest rows of a cluster as a share of n / n_clusters, and is infinite for labels that
+    have fewer.
     """
     trials: list[Trial] = []
     for width in widths:

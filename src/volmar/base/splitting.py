@@ -44,16 +44,9 @@ NEAR = 0.1
 class CellSplit:
     """A node of a tree that was split by `volmar.evidence.LinearCells`.
 
-    Attributes
-    ----------
-    cells : LinearCells
-        The cells.
-    labels_ : ndarray of shape (n,)
-        Sides of the rows of the node, 0 or 1.
-    result_ : Result
-        That of a split without an objective.
-    coef_, intercept_ : ndarray of shape (1, d) and (1,)
-        The hyperplane; only where there are two cells.
+    `labels_` are the sides of the rows of the node, 0 or 1, and `result_` is that of a split
+    without an objective. Only where there are two cells `coef_` (1, d) and `intercept_` are the
+    hyperplane.
     """
 
     def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):

@@ -303,9 +303,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         check_number("tol", self.tol, low=0.0, high=0.1, open_low=True)
         check_count("max_iter", self.max_iter)
 
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
     def _n_starts(self) -> int:
         return 1  # starts are compared inside a run, by more than their objective
 

@@ -39,19 +39,8 @@ def best_split(
 ) -> Split:
     """Find the cut of a centred projection with the largest bound, among all cuts.
 
-    Parameters
-    ----------
-    projections : ndarray of shape (n,)
-        z'w of every row; their weighted mean is zero.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    variance : float
-        w'(R + reg I)w, the regularised variance along w.
-    min_weight : float
-        Least weight of a side.
+    `variance` is w'(R + reg I)w, `min_weight` the minimum weight of a side.
 
-    Notes
-    -----
     For a given w the best labels are contiguous along the projection. Up to 20,000 rows all cuts
     are tried after a sort. Beyond, sums over 4096 bins give the bound at the bins' edges exactly,
     and an upper bound of it inside each bin: the sum of a sorted side is concave in its size, so
@@ -69,25 +58,10 @@ def best_split(
 def best_splits(
     ordered: NDArray, variances: NDArray, min_share: float, ridge: NDArray | float | None = None
 ) -> tuple[NDArray, ...]:
-    """Find the best cut of many projections at once: `best_split` for each row of a matrix.
+    """Find the best cut of many projections, the sorted rows of `ordered` (k, n), at once.
 
-    Parameters
-    ----------
-    ordered : ndarray of shape (k, n)
-        Projections, each row sorted. They need not be centred.
-    variances : ndarray of shape (k,)
-        Regularised variance along each direction.
-    min_share : float
-        Minimum share of a side.
-    ridge : ndarray of shape (k,) or float, optional
-        Added to the variances for a second bound.
-
-    Returns
-    -------
-    thresholds, kappa2 : ndarray of shape (k,)
-        As in `Split`.
-    with_ridge : ndarray of shape (k,)
-        The largest bound with the ridge, where there is one.
+    They need not be centred. Returns thresholds and kappa2 (k,), as in `Split`, and with a `ridge`
+    also the largest bound where that is added to the variances.
     """
     k, n = ordered.shape
     fewest = max(1, int(np.ceil(min_share * n)))
@@ -117,19 +91,7 @@ def best_splits(
 
 
 def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float) -> Split:
-    """Find the best cut among the inner edges of bins: their bounds are exact.
-
-    Parameters
-    ----------
-    bins : BinSums
-        Sums of the bins of a centred projection.
-    edges : ndarray of shape (n_bins + 1,)
-        Where they begin and end.
-    variance : float
-        w'(R + reg I)w, the regularised variance along w.
-    min_weight : float
-        Least weight of a side.
-    """
+    """Find the best cut among the inner edges of the bins of a centred projection, exactly."""
     total = float(bins.weight.sum())
     below, sum_below = np.cumsum(bins.weight)[:-1], np.cumsum(bins.scores)[:-1]
     floor = max(min_weight, 1e-12 * total)

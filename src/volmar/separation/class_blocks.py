@@ -21,29 +21,8 @@ def check_labelled_blocks(
     """Return rows, labels and weights of dask collections, checked but for what the labels are.
 
     One pass tells that the entries of X are finite, and brings the different labels and what
-    `ask_first` asks for. With weights, another before it sees to these and to the labels.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_`, and `feature_names_in_` of a DataFrame.
-    X : dask array or DataFrame of shape (n, d)
-        The rows.
-    y : dask array, dask Series or array of shape (n,)
-        Labels.
-    sample_weight : dask array, dask Series, array of shape (n,), float or None
-        Weights.
-    ask_first : callable
-        Asks the row source for the figures that the fit begins with.
-
-    Returns
-    -------
-    table : BlockTable
-        The rows.
-    labels : RowVector
-        Their labels.
-    weights : RowVector or None
-        Their weights.
+    `ask_first` asks the row source for. With weights, another before it sees to these and to the
+    labels.
     """
     if y is None:
         raise ValueError(
@@ -87,15 +66,7 @@ def _check_order(labels: RowVector) -> None:
 
 
 def check_classes(y: Any, check_binary: Callable[[NDArray], None]) -> NDArray:
-    """Return the two different labels, sorted.
-
-    Parameters
-    ----------
-    y : RowVector
-        Labels of all rows.
-    check_binary : callable
-        Refuses an array of labels that are not those of two classes.
-    """
+    """Return the two different labels, sorted; `check_binary` refuses those of other targets."""
     values = y.distinct()[0]
     assert_all_finite(values, input_name="y")
     # A label for each row would look like a regression: every one is shown twice.

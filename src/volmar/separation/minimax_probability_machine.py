@@ -31,7 +31,6 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.class_blocks import check_classes, check_labelled_blocks, class_weights
-from volmar.separation.kernel_features import fit_kernel_map
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 __all__ = ["MinimaxProbabilityMachine"]
@@ -66,14 +65,7 @@ def separate(
 ) -> tuple[MinimaxProbabilityResult, NDArray, float]:
     """Return the certified result in z, and w and b of the plane in the coordinates of the rows.
 
-    Parameters
-    ----------
-    z : Standardized
-        Rows in units in which the regulariser is reg times the identity.
-    positive : bool vector over the rows
-        The class on the positive side.
-    reg : float
-        Regulariser.
+    z has units in which the regulariser is reg times the identity.
     """
     (mean1, S1), (mean2, S2) = class_moments(z, positive)
     difference = mean1 - mean2
@@ -271,13 +263,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             result, w, b = separate(z, positive, float(self.reg))
             self.coef_ = w[np.newaxis]
         else:
-            self.feature_map_ = fit_kernel_map(
-                X,
-                weights,
-                self._kernel_arguments(X, weights),
-                n_components=self.n_components,
-                random_state=self.random_state,
-            )
+            self.feature_map_ = self._feature_map(X, weights, self.n_components)
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
         self.classes_ = classes
@@ -340,9 +326,6 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not self._is_precomputed()
         tags.input_tags.pairwise = self._is_precomputed()
         return tags
-
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"

@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 from volmar.metrics.separation_bound import probability
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.held_out import held_out_scores
-from volmar.separation.normal_groups import normal_group_directions
 from volmar.separation.problem import SeparationRows
-from volmar.separation.starts import StartRows, Starts, start_directions, start_rows
-from volmar.separation.two_means import both_sides, mean_differences
+from volmar.separation.starts import (
+    StartRows,
+    Starts,
+    held_out_scores,
+    start_directions,
+    start_rows,
+)
+from volmar.separation.two_groups import (
+    both_sides,
+    mean_differences,
+    normal_group_directions,
+)
 
 __all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race", "separation_by_race"]
 
@@ -40,20 +48,10 @@ LEAST_REG = 1e-3
 
 
 class Winner(NamedTuple):
-    """The direction that held-out rows prefer.
+    """The direction w that held-out rows prefer, and the `reg` that it was found with.
 
-    Attributes
-    ----------
-    w : ndarray of shape (p,)
-        Direction in standardised coordinates.
-    reg : float
-        Regularisation it was found with.
-    score : float
-        What it was ranked by (see `held_out_scores`).
-    kappa2 : float
-        Theorem 2's bound on kappa^2 along it on held-out rows, not regularised.
-    depth : float
-        Depth of the valley at its cut there.
+    It was ranked by `score` (see `held_out_scores`); `kappa2` is Theorem 2's bound on kappa^2
+    along it on held-out rows, not regularised, and `depth` that of the valley at its cut there.
     """
 
     w: NDArray
@@ -92,20 +90,8 @@ def race(
     groups with one covariance are tried as well (`normal_group_directions`): groups beside each
     other in strongly correlated features are hidden from the others.
 
-    Parameters
-    ----------
-    rows : StartRows
-        Rows of the sample.
-    reg : float or None
-        Regularisation. None is 1, or 0.1 where only that finds a valley.
-    n_starts : int
-        Number of starts.
-    min_share : float
-        Minimum share of a cluster.
-    seed : int
-        Seed of the halves and of random directions.
-    numbers : ndarray of shape (n,), optional
-        Which row each row of the sample is; copies of a row go to the same half.
+    Without a `reg` it is 1, or 0.1 where only that finds a valley. `numbers` (n,) tells which row
+    each row of the sample is; copies of a row go to the same half.
     """
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
@@ -133,18 +119,7 @@ def separation_by_race(
 ) -> SeparationResult:
     """Race directions on a sample of the rows; the best goes on with all of them.
 
-    Parameters
-    ----------
-    rows : SeparationRows
-        The rows.
-    gep : callable
-        `separation_gep` of all rows, from R + reg I and a direction.
-    reg : float or None
-        Regularisation, None for a choice between 1 and 0.1.
-    n_starts : int
-        Number of starts.
-    seed : int
-        Seed of the sample and of the race.
+    `gep` is `separation_gep` of all rows, from R + reg I and a direction.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share = rows.min_share

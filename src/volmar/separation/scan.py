@@ -18,20 +18,11 @@ N_BINS, N_DEVIATIONS = 1024, 6.0
 
 
 class ScanCut(NamedTuple):
-    """The labels of a cut of a projection.
+    """The labels of a cut of a projection: rows above the threshold.
 
-    Attributes
-    ----------
-    labels : bool vector over the rows
-        Those above the threshold.
-    threshold : float
-        Where the projection is cut.
-    kappa2 : float
-        Theorem 2's bound on kappa^2, -inf where no cut is allowed.
-    moves : float
-        Share of the rows whose label is another than before.
-    difference : ndarray of shape (p,) or None
-        Mean of the labelled rows less that of the others, where it is known already.
+    `kappa2` is Theorem 2's bound on kappa^2, -inf where no cut is allowed; `moves` the share of
+    the rows whose label is another than before; `difference` the mean of the labelled rows less
+    that of the others, where it is known already.
     """
 
     labels: Any
@@ -52,15 +43,7 @@ class Scan(Protocol):
 
 
 class ExactScan:
-    """All cuts, by sorting (or sorting what a histogram leaves open).
-
-    Parameters
-    ----------
-    z : Standardized
-        The rows, in memory.
-    min_weight : float
-        Least weight of a side.
-    """
+    """All cuts of rows in memory, by sorting (or sorting what a histogram leaves open)."""
 
     def __init__(self, z: Standardized, min_weight: float):
         self.z, self.min_weight = z, min_weight
@@ -82,13 +65,6 @@ class HistogramScan:
 
     One pass brings the weight, the sum of the projections and the sum of the rows of each bin, so
     that the bound of every cut between bins, and the means of its sides, are exact.
-
-    Parameters
-    ----------
-    z : Standardized
-        The rows, in memory or in blocks.
-    min_weight : float
-        Least weight of a side.
     """
 
     def __init__(self, z: Standardized, min_weight: float):
