@@ -7,10 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from volmar.rows.binned import BinSums, tiled_bin_sums
-from volmar.rows.blocks.recipes import Recipe, digest
-from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, RowView, Tile
+from volmar.rows.blocks.recipes import (
+    LARGE_TILE_BYTES,
+    TILE_BYTES,
+    Recipe,
+    RowView,
+    Tile,
+    digest,
+)
 from volmar.rows.moments import Moments
+from volmar.rows.tiled import BinSums, tiled_bin_sums
 
 __all__ = [
     "Binned",
@@ -31,13 +37,7 @@ Partial = list[np.ndarray]
 
 
 class Wanted(ABC):
-    """A figure of all rows, made of parts that each block finds alone.
-
-    Attributes
-    ----------
-    key : bytes
-        The same for the same figure of the same rows.
-    """
+    """A figure of all rows, made of parts that each block finds alone, with a `key` of its own."""
 
     key: bytes
     #: Size of the tiles that it is best computed from.
@@ -71,12 +71,32 @@ class Wanted(ABC):
         return True
 
 
+class _Number(Wanted):
+    """A sum that is one float."""
+
+    def finished(self, whole: Partial | None) -> float:
+        """Return it."""
+        return 0.0 if whole is None else float(whole[0])
+
+    def stand_in(self) -> float:
+        """Return NaN."""
+        return float("nan")
+
+
+class _Listed(Wanted):
+    """Arrays with entries of the rows themselves, of which those of several blocks are joined."""
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        """Put both together."""
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+
 class Sum(Wanted):
     """The sum of a vector over the rows, or of each of its columns."""
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("sum", values.key)
+        self.key = digest("sum", values)
         kinds = {"b": np.int64, "i": np.int64, "u": np.uint64}
         self._dtype = kinds.get(values.dtype.kind, np.float64)
 
@@ -101,7 +121,7 @@ class Combination(Wanted):
     def __init__(self, view: RowView, n_features: int, coefficients: Recipe):
         self.view, self.coefficients = view, coefficients
         self._shape = (n_features, *coefficients.tail)
-        self.key = digest("combination", view.key, coefficients.key)
+        self.key = digest("combination", view, coefficients)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Combine the tile."""
@@ -132,14 +152,7 @@ class MomentSum(Wanted):
     ):
         self.view, self.center, self.mask = view, center, mask
         self.weights, self.second = weights, second
-        self.key = digest(
-            "moments",
-            view.key,
-            center,
-            None if mask is None else mask.key,
-            None if weights is None else weights.key,
-            second,
-        )
+        self.key = digest("moments", view, center, mask, weights, second)
 
     def of_tile(self, tile: Tile) -> Partial | None:
         """Sum the tile."""
@@ -169,14 +182,14 @@ class MomentSum(Wanted):
         return Moments(self.center, 1.0, np.zeros(d), np.eye(d) if self.second else None)
 
 
-class SquaredNorm(Wanted):
+class SquaredNorm(_Number):
     """The (weighted) sum of the squared lengths of the rows as seen."""
 
     tile_bytes = LARGE_TILE_BYTES
 
     def __init__(self, view: RowView, weights: Recipe | None = None):
         self.view, self.weights = view, weights
-        self.key = digest("squares", view.key, None if weights is None else weights.key)
+        self.key = digest("squares", view, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
         """Sum the tile."""
@@ -185,14 +198,6 @@ class SquaredNorm(Wanted):
         rows = tile.rows(self.view, self.weights)
         with np.errstate(all="ignore"):  # NaN and infinity are told by the sum
             return [np.array(rows.mean_squared_norm() * rows.total_weight)]
-
-    def finished(self, whole: Partial | None) -> float:
-        """Return it."""
-        return 0.0 if whole is None else float(whole[0])
-
-    def stand_in(self) -> float:
-        """Return NaN."""
-        return float("nan")
 
 
 class Binned(Wanted):
@@ -211,8 +216,7 @@ class Binned(Wanted):
     ):
         self.view, self.w, self.bins = view, w, bins
         self.labels, self.weights = labels, weights
-        keys = [None if one is None else one.key for one in (labels, weights)]
-        self.key = digest("binned", view.key, w, bins, *keys)
+        self.key = digest("binned", view, w, bins, labels, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
         """Sum the tile."""
@@ -235,7 +239,7 @@ class Binned(Wanted):
         return BinSums(zeros, zeros, np.zeros((n_bins, self.w.size)), none, none)
 
 
-class Squares(Wanted):
+class Squares(_Number):
     """The sum of the squares of all entries as they lie there: NaN and infinity show in it."""
 
     def __init__(self) -> None:
@@ -248,21 +252,13 @@ class Squares(Wanted):
         with np.errstate(all="ignore"):
             return [np.array(flat @ flat, dtype=np.float64)]
 
-    def finished(self, whole: Partial | None) -> float:
-        """Return it."""
-        return 0.0 if whole is None else float(whole[0])
-
-    def stand_in(self) -> float:
-        """Return NaN."""
-        return float("nan")
-
 
 class Extremes(Wanted):
     """The least and the largest entry of a vector."""
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("extremes", values.key)
+        self.key = digest("extremes", values)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Return those of the tile."""
@@ -294,7 +290,7 @@ class Distinct(Wanted):
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("distinct", values.key)
+        self.key = digest("distinct", values)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Return those of the tile."""
@@ -318,17 +314,10 @@ class Distinct(Wanted):
         return np.zeros(2, dtype=self.values.dtype), np.ones(2, dtype=np.int64)
 
 
-class Picked(Wanted):
-    """Rows by their numbers, or the entries of a vector there: few, for starts and pilots.
+class Picked(_Listed):
+    """Rows by their numbers, ascending, or the entries of a vector there: few, for starts.
 
-    Parameters
-    ----------
-    index : ndarray of int
-        Numbers of the rows, ascending, repeats allowed.
-    values : Recipe, optional
-        A vector, in place of the rows.
-    view : RowView, optional
-        How the rows are seen; the offset is left out.
+    The offset of the `view` of the rows is left out.
     """
 
     def __init__(
@@ -336,7 +325,7 @@ class Picked(Wanted):
     ):
         self.index, self.values = index, values
         self.view = RowView() if view is None else view
-        what = self.view.key if values is None else values.key
+        what = self.view if values is None else values
         self.key = digest("picked", index, values is None, what)
 
     def needs(self, start: int, stop: int) -> bool:
@@ -355,10 +344,6 @@ class Picked(Wanted):
         rows = few.features(self.view)
         return [np.arange(low, high), rows if isinstance(rows, np.ndarray) else rows.toarray()]
 
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
-
     def finished(self, whole: Partial | None) -> np.ndarray:
         """Return the rows or entries in the order of `index`."""
         if whole is None:
@@ -370,29 +355,17 @@ class Picked(Wanted):
         raise TypeError("rows cannot be picked while figures are only being asked for.")
 
 
-class BlockTotals(Wanted):
-    """The sum of a vector in each block, in the order of the blocks.
-
-    Parameters
-    ----------
-    values : Recipe
-        The vector.
-    bounds : ndarray
-        Numbers of the first rows of the blocks: other blocks have other sums.
-    """
+class BlockTotals(_Listed):
+    """The sum of a vector in each block, in order: other bounds have other sums."""
 
     def __init__(self, values: Recipe, bounds: np.ndarray):
         self.values = values
-        self.key = digest("block totals", values.key, bounds)
+        self.key = digest("block totals", values, bounds)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Return the tile's first row and sum: tiles are as good as blocks."""
         total = np.sum(tile.value(self.values), dtype=np.float64)
         return [np.array([tile.start]), np.array([total])]
-
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
 
     def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the tiles' first rows, ascending, and the sums before each."""
@@ -407,17 +380,10 @@ class BlockTotals(Wanted):
         raise TypeError("rows cannot be looked for while figures are only being asked for.")
 
 
-class FirstBeyond(Wanted):
-    """Numbers of the first rows at which the running sum of a vector is beyond each target.
+class FirstBeyond(_Listed):
+    """Numbers of the first rows where the running sum of a vector is beyond each ascending target.
 
-    Parameters
-    ----------
-    values : Recipe
-        The vector, not negative.
-    targets : ndarray
-        Ascending.
-    starts, before : ndarray
-        Of `BlockTotals`.
+    `starts` and `before` are those of `BlockTotals`.
     """
 
     def __init__(
@@ -425,7 +391,7 @@ class FirstBeyond(Wanted):
     ):
         self.values, self.targets = values, targets
         self.starts, self.before = starts, before
-        self.key = digest("first beyond", values.key, targets, starts)
+        self.key = digest("first beyond", values, targets, starts)
 
     def of_tile(self, tile: Tile) -> Partial | None:
         """Find the targets of this tile."""
@@ -441,10 +407,6 @@ class FirstBeyond(Wanted):
         found = np.searchsorted(running, self.targets[low:high], side="right")
         last = int(np.flatnonzero(values)[-1])
         return [np.arange(low, high), tile.start + np.minimum(found, last)]
-
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
 
     def finished(self, whole: Partial | None) -> np.ndarray:
         """Return the numbers in the order of the targets."""

@@ -164,7 +164,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     def to_dask(self) -> Any:
         """Return the vector as a dask array in the blocks of the rows."""
-        return self.table.as_dask(self.recipe)
+        return self.table.rows_of.as_dask(self.recipe)
 
     # ------------------------------------------------------------------ numpy's protocols
 
