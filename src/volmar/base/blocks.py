@@ -182,7 +182,8 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
     is_light = getattr(estimator, "_takes_blocks", False)
     light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
-    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=_float(X.dtype)))
+    floating = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=floating))
     call = _BlockCall(light, method, few)
     if frame is not None:
         from dask.dataframe.utils import make_meta
@@ -245,10 +246,6 @@ def _copied(estimator: Any) -> Any:
     copied = object.__new__(type(estimator))
     vars(copied).update(vars(estimator))
     return copied
-
-
-def _float(dtype: Any) -> Any:
-    return dtype if dtype in (np.float32, np.float64) else np.float64
 
 
 def _shown(names: Any) -> str:

@@ -115,7 +115,6 @@ class GammaWidth:
     random_state: Any
 
     def _is_width_open(self) -> bool:
-        """Whether the width is left to the fit."""
         return isinstance(self.gamma, str) and self.gamma.strip() == "auto"
 
     def _chooses_width(self) -> bool:
@@ -138,7 +137,6 @@ class GammaWidth:
         return gamma
 
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
-        """Return the parameters of a fit at a width."""
         return {"gamma": gamma}
 
     def _adopts_trial(self) -> bool:
@@ -181,12 +179,8 @@ class GammaWidth:
         return worth / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
 
     def _adopt(self, fitted: Fitted, X: Any) -> None:
-        """Take over what was fitted to the same rows, with its warnings."""
-        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}  # type: ignore[attr-defined]
         for _ in fit_steps(self, X, 1):
-            for name, value in vars(fitted.model).items():
-                if name not in own and not name.startswith(("_skl_callback", "_callback")):
-                    setattr(self, name, value)
+            self._take_over(fitted.model)  # type: ignore[attr-defined]
         for warning in fitted.warnings:
             warn_user(str(warning.message), warning.category)
 

@@ -1,5 +1,7 @@
 """Row sources that hand out dense tiles of rows: of an array, or of features computed as read."""
 
+# ruff: noqa: D102 -- described at RowSource
+
 from __future__ import annotations
 
 import copy
@@ -54,7 +56,6 @@ class TiledRows(RowSource):
         """Return these rows, without the offset, as a dense array in `dtype`."""
 
     def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset') w, shape (n,) or (n, k), in the dtype of the data."""
         w = as_block(w, self.n_features, "w", "feature", self.dtype)
         scores = np.empty((self.n_rows, *w.shape[1:]), dtype=self.dtype)
         for rows in self._slices(self.n_rows):
@@ -62,7 +63,6 @@ class TiledRows(RowSource):
         return self._without_offset(scores, w)
 
     def combine(self, v: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset')' v, shape (d,) or (d, k), in float64."""
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((*v.shape[1:], self.n_features))
         for rows in self._slices(self.n_rows):
@@ -71,7 +71,6 @@ class TiledRows(RowSource):
         return self._without_offsets(total, v)
 
     def mean(self) -> np.ndarray:
-        """Return the weighted mean of the rows as seen, shape (d,), in float64."""
         if self._mean is None:
             # About the first tile's mean, float32 sums lose digits of the spread only.
             first = self._tile(slice(0, self._tile_rows)).mean(axis=0, dtype=np.float64)
@@ -86,7 +85,6 @@ class TiledRows(RowSource):
         center: np.ndarray | None = None,
         second: bool = True,
     ) -> Moments:
-        """Return the weighted moments of the rows as seen, about `center`."""
         d = self.n_features
         index = None if mask is None else selected_rows(mask, self.n_rows)
         center = self._center(center)
@@ -105,7 +103,6 @@ class TiledRows(RowSource):
         return Moments(seen, weight, total, products).shifted(center)
 
     def centered(self) -> Self:
-        """Return the same source with its offset at its weighted mean."""
         mean = self.mean()
         other = copy.copy(self)
         other.offset = mean if self.offset is None else self.offset + mean
@@ -113,7 +110,6 @@ class TiledRows(RowSource):
         return other
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of ``|x_i - offset|²``."""
         pivot = self._pivot(np.zeros(self.n_features))
         gap = np.zeros(self.n_features)
         if self.offset is not None:

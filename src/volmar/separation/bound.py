@@ -94,13 +94,10 @@ def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float
     """Find the best cut among the inner edges of the bins of a centred projection, exactly."""
     total = float(bins.weight.sum())
     below, sum_below = np.cumsum(bins.weight)[:-1], np.cumsum(bins.scores)[:-1]
-    floor = max(min_weight, 1e-12 * total)
-    allowed = (below >= floor) & (total - below >= floor)
-    if not allowed.any():
-        return Split(0.0, -np.inf)
-    values = np.full(below.size, -np.inf)
-    values[allowed] = _values(sum_below[allowed], below[allowed], total, variance)
+    values = _values(sum_below, below, total, variance, min_weight)
     best = int(np.argmax(values))
+    if not np.isfinite(values[best]):
+        return Split(0.0, -np.inf)
     # Over empty bins all cuts are the same: the middle one is as far from the rows as can be.
     last = int(np.searchsorted(below, below[best], side="right")) - 1
     return Split(float(edges[(best + last) // 2 + 1]), float(values[best]))
@@ -127,12 +124,10 @@ def _sorted_split(
         p = p[order]
         below = before + np.cumsum(weights[order])[:-1]
         sums = sum_before + np.cumsum(weights[order] * p)[:-1]
-    floor = max(min_weight, 1e-12 * total)
-    allowed = (np.diff(p) > 0) & (below >= floor) & (total - below >= floor)
-    if not allowed.any():
+    values = _values(sums, below, total, variance, min_weight)
+    values[~(np.diff(p) > 0)] = -np.inf
+    if not np.isfinite(values).any():
         return Split(0.0, -np.inf)
-    values = np.full(below.size, -np.inf)
-    values[allowed] = _values(sums[allowed], below[allowed], total, variance)
     best = int(np.argmax(values))
     middle = 0.5 * (p[best] + p[best + 1])
     # Between neighbouring floats the middle may round up to the upper one.
@@ -140,14 +135,19 @@ def _sorted_split(
     return Split(float(threshold), float(values[best]))
 
 
-def _values(sums: NDArray, below: NDArray, total: float, variance: float) -> NDArray:
+def _values(
+    sums: NDArray, below: NDArray, total: float, variance: float, min_weight: float
+) -> NDArray:
     """Bound of cuts with weight `below` and centred sum `sums` on the lower side.
 
-    With the whole centred, w'D = sums total / (below (total - below)), so that
-    R^2 = sums^2 / (below (total - below) variance).
+    -inf where a side has less than `min_weight`. With the whole centred, w'D = sums total /
+    (below (total - below)), so that R^2 = sums^2 / (below (total - below) variance).
     """
-    explained = sums**2 / (below * (total - below) * variance)
-    return bound(explained, below / total)
+    floor = max(min_weight, 1e-12 * total)
+    allowed = (below >= floor) & (total - below >= floor)
+    sums, below, values = sums[allowed], below[allowed], np.full(below.size, -np.inf)
+    values[allowed] = bound(sums**2 / (below * (total - below) * variance), below / total)
+    return values
 
 
 def _binned_split(
@@ -166,9 +166,7 @@ def _binned_split(
     floor = max(min_weight, 1e-12 * total)
 
     # 1. The edges, exactly. A cut at an edge lies between two bins that hold rows.
-    allowed = (after_mass >= floor) & (total - after_mass >= floor)
-    edge_values = np.full(N_BINS, -np.inf)
-    edge_values[allowed] = _values(after_sum[allowed], after_mass[allowed], total, variance)
+    edge_values = _values(after_sum, after_mass, total, variance, min_weight)
     edge = int(np.argmax(edge_values))
     best = Split(0.0, -np.inf)
     if np.isfinite(edge_values[edge]):

@@ -16,7 +16,7 @@ from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import cluster_order
-from volmar.base.splitting import CellSplit, fit_in_two
+from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.evidence import HeldOutTest
 from volmar.rows import (
@@ -385,7 +385,6 @@ class MSPC(KernelMixin, WeightedClusterer):
         return float(count) if weights is None else count / n * float(weights.sum())
 
     def _minimum_in_part(self, n: int, weights: NDArray | None) -> float | None:
-        """Return the minimum share of a cluster in a part of the rows."""
         if np.isnan(self.min_cluster_weight_):
             return None
         share = self.min_cluster_weight_ / float(n if weights is None else weights.sum())
@@ -396,18 +395,12 @@ class MSPC(KernelMixin, WeightedClusterer):
             )
         return share
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
         size = self._minimum_in_part(X.shape[0], weights)
-        return fit_in_two(self, X, weights, seed, min_cluster_size=size)
+        return super()._fit_part(X, weights, seed, min_cluster_size=size, **params)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        if np.ptp(sides) == 0 or is_wide(X):
-            return None
-        try:
-            size = self._minimum_in_part(X.shape[0], weights)
-            return fit_in_two(self, X, weights, seed, init=sides, min_cluster_size=size)
-        except ValueError:
-            return None
+        return None if is_wide(X) else super()._fit_from(X, weights, seed, sides)
 
     def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
         split = super()._make_split(X, weights, seed, outcome)

@@ -97,9 +97,8 @@ def refine_leaves(
     starts: Sequence[NDArray],
     k: int,
     *,
-    max_iter: int,
-    tol: float,
     keeps: bool,
+    **ends: Any,
 ) -> MultiwaySeparationResult | None:
     """Let all clusters compete for all rows by their discriminants, and take the best start.
 
@@ -110,9 +109,7 @@ def refine_leaves(
     z, leaves = rows.z, starts[0]
     regularized = RegularizedCorrelation(z.correlation, reg)
     found = [
-        refine_clusters(
-            z, regularized, labels, k, min_weight=rows.min_weight, max_iter=max_iter, tol=tol
-        )
+        refine_clusters(z, regularized, labels, k, min_weight=rows.min_weight, **ends)
         for labels in starts
     ]
     results = [result for result in found if result.history]
@@ -167,10 +164,7 @@ def refine_clusters(
     regularized: RegularizedCorrelation,
     labels: NDArray,
     k: int,
-    *,
-    min_weight: float,
-    max_iter: int = 100,
-    tol: float = 1e-3,
+    **ends: Any,
 ) -> MultiwaySeparationResult:
     r"""Alternate linear discriminants of k clusters and their labels.
 
@@ -183,7 +177,7 @@ def refine_clusters(
     S is the correlation R less the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
     r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
     \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. Two passes over the
-    rows a step. How the iteration ends is said at `relabel_until_settled`.
+    rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends.
     """
 
     def step(labels: NDArray) -> Step:
@@ -193,15 +187,7 @@ def refine_clusters(
         proposed = np.argmax(z.scores(directions) + offsets, axis=1)
         return Step(directions, offsets, separation, proposed)
 
-    return relabel_until_settled(
-        step,
-        labels,
-        k,
-        weights=z.rows.weights,
-        min_weight=min_weight,
-        max_iter=max_iter,
-        tol=tol,
-    )
+    return relabel_until_settled(step, labels, k, weights=z.rows.weights, **ends)
 
 
 def pooled_separation(

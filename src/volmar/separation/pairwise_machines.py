@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +25,15 @@ def pairwise_machines(
     labels: NDArray,
     k: int,
     reg: float,
-    *,
-    min_weight: float,
-    max_iter: int = 100,
-    tol: float = 1e-3,
+    **ends: Any,
 ) -> MultiwaySeparationResult:
     r"""Alternate the minimax probability machines of all pairs of clusters and their labels.
 
     The machine of clusters i and j (MSPC eq. 3) has :math:`f_{ij}(z) = w_{ij}'z - b_{ij}`, in
     units of the distance between the two means along w, positive for i, and a row
     goes to the cluster whose worst rival it beats by most, :math:`\arg\max_i \min_j f_{ij}`. With
-    two clusters this is the iteration of MSPC-MPM. How it ends is said at `relabel_until_settled`.
+    two clusters this is the iteration of MSPC-MPM. `relabel_until_settled` takes `ends`, and says
+    how it ends.
     """
     pairs = np.array(list(combinations(range(k), 2)))
 
@@ -43,16 +42,7 @@ def pairwise_machines(
         scores = least_scores(z.scores(directions) + offsets, pairs, k)
         return Step(directions, offsets, mean, np.argmax(scores, axis=1))
 
-    return relabel_until_settled(
-        step,
-        labels,
-        k,
-        weights=z.rows.weights,
-        min_weight=min_weight,
-        max_iter=max_iter,
-        tol=tol,
-        pairs=pairs,
-    )
+    return relabel_until_settled(step, labels, k, weights=z.rows.weights, pairs=pairs, **ends)
 
 
 def _machines(

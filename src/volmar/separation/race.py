@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -96,9 +96,12 @@ def race(
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
     halves, found = [], []
-    for parts in _halves(rows, rng, numbers):
-        halves.append(_half(*parts, first, n_starts, rng, min_share))
-        found.append(_best(halves[-1], halves[-1].starts.directions, first, min_share))
+    for learn, judge in _halves(rows, rng, numbers):
+        correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
+        regularized = RegularizedCorrelation(correlation, first)
+        starts = start_directions(learn, regularized, n_starts, rng, min_share)
+        halves.append(_Half(learn, judge.dithered, regularized, starts))
+        found.append(_best(halves[-1], starts.directions, first, min_share))
         if found[-1] is not None and found[-1].depth >= CLEAR:
             return found[-1]
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
@@ -107,7 +110,9 @@ def race(
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
-    return _largest(found, halves)
+    none = Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
+    winners = [one for one in found if one is not None]
+    return max(winners, key=lambda one: one.score, default=none)
 
 
 def separation_by_race(
@@ -170,20 +175,6 @@ def _taken(rows: StartRows, mask: NDArray) -> StartRows:
     return StartRows(Z, dithered, rows.scale)
 
 
-def _half(
-    learn: StartRows,
-    judge: StartRows,
-    reg: float,
-    n_starts: int,
-    rng: np.random.Generator,
-    min_share: float,
-) -> _Half:
-    correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
-    regularized = RegularizedCorrelation(correlation, reg)
-    starts = start_directions(learn, regularized, n_starts, rng, min_share)
-    return _Half(learn, judge.dithered, regularized, starts)
-
-
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
     """Alternate on the half, rank on the other, and again with the better ones.
 
@@ -201,7 +192,9 @@ def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | Non
         best, _ = _ranked(half, alone, reg, min_share)
         best = None if best is None else best._replace(score=best.score / AS_IT_IS)
     for n_rounds in N_ROUNDS:
-        W = _alternated(Z, regularized, W, n_rounds, min_share)
+        for _ in range(n_rounds):
+            masks = _best_masks(Z, regularized, W, min_share)
+            W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
         first, order = _ranked(half, W, reg, min_share)
         if first is not None and (best is None or first.score > best.score):
             best = first
@@ -225,16 +218,6 @@ def _ranked(
     return Winner(W[:, order[0]], reg, *values), order
 
 
-def _alternated(
-    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, n_rounds: int, min_share: float
-) -> NDArray:
-    """Repeat the best labels along each direction and the best direction for the labels."""
-    for _ in range(n_rounds):
-        masks = _best_masks(Z, regularized, W, min_share)
-        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
-    return W
-
-
 def _best_masks(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
 ) -> NDArray:
@@ -254,10 +237,3 @@ def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
     sides = Z @ np.hstack([starts, white]).astype(Z.dtype) > 0
     sides = sides[:, both_sides(sides)]
     return normal_group_directions(Z, regularized, sides, EM_STEPS)
-
-
-def _largest(found: Sequence[Winner | None], halves: Sequence[_Half]) -> Winner:
-    winners = [one for one in found if one is not None]
-    if not winners:
-        return Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
-    return max(winners, key=lambda one: one.score)

@@ -67,8 +67,8 @@ def relabel_until_settled(
     *,
     weights: NDArray | None,
     min_weight: float,
-    max_iter: int,
-    tol: float,
+    max_iter: int = 100,
+    tol: float = 1e-3,
     pairs: NDArray | None = None,
 ) -> MultiwaySeparationResult:
     """Repeat a step from its own labels, 0 to k - 1 and none empty, until they settle.

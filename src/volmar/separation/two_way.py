@@ -16,12 +16,18 @@ from volmar.metrics import separation_along
 from volmar.metrics.separation_bound import probability
 from volmar.rows import Moments, Standardized, is_in_memory
 from volmar.separation.bound import bound
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult, separation_gep
+from volmar.separation.gep import (
+    RegularizedCorrelation,
+    SeparationResult,
+    exact_scan,
+    histogram_scan,
+    mean_difference,
+    separation_gep,
+)
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.multiway import k_means_labels, scaled
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.race import REG, separation_by_race
-from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
 from volmar.solvers import Status
 
 __all__ = ["TwoWaySolver", "cross_fit_probability", "describe_split", "separation_eig"]
@@ -104,7 +110,7 @@ class TwoWaySolver:
             regularized,
             w,
             min_weight=rows.min_weight,
-            scan=ExactScan if is_exact else HistogramScan,
+            scan=exact_scan if is_exact else histogram_scan,
             momentum=0.0 if self.mode == "paper" else 1.0,
             **self.steps,
         )

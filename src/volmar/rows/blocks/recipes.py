@@ -1,5 +1,7 @@
 """How an array with an entry for each row is computed from a tile, a few of the rows."""
 
+# ruff: noqa: D102 -- `compute` is described at Recipe
+
 from __future__ import annotations
 
 import copy
@@ -88,7 +90,6 @@ class Scores(Recipe):
         self.key = digest("scores", view, w)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Multiply the tile."""
         return tile.rows(self.view).scores(self.w)
 
 
@@ -100,7 +101,6 @@ class Given(Recipe):
         self.key = digest("given", name)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Return the tile's part."""
         return tile.given[self.place]
 
 
@@ -112,7 +112,6 @@ class Constant(Recipe):
         self.key = digest("constant", value, self.dtype.str)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Return it for each row of the tile."""
         return np.full(tile.n_rows, self.value, dtype=self.dtype)
 
 
@@ -124,7 +123,6 @@ class RowNumbers(Recipe):
         self.key = digest("row numbers")
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Count on from the tile's first row."""
         return np.arange(tile.start, tile.start + tile.n_rows, dtype=np.uint64)
 
 
@@ -169,7 +167,6 @@ class Apply(Recipe):
         self.key = digest("apply", _name(function), *self.arguments, named)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Compute the arguments, each once a tile, and apply the function."""
         values = [tile.value(a) if isinstance(a, Recipe) else a for a in self.arguments]
         return np.asarray(self.function(*values, **self.options))
 

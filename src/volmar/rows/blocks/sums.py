@@ -1,5 +1,7 @@
 """What a pass can bring back: sums over the rows, and rows that were asked for by number."""
 
+# ruff: noqa: D102 -- what figures override is described at Wanted
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -75,11 +77,9 @@ class _Number(Wanted):
     """A sum that is one float."""
 
     def finished(self, whole: Partial | None) -> float:
-        """Return it."""
         return 0.0 if whole is None else float(whole[0])
 
     def stand_in(self) -> float:
-        """Return NaN."""
         return float("nan")
 
 
@@ -87,12 +87,11 @@ class _Listed(Wanted):
     """Arrays with entries of the rows themselves, of which those of several blocks are joined."""
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
         return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
 
 
 class Sum(Wanted):
-    """The sum of a vector over the rows, or of each of its columns."""
+    """The sum of a vector, or of each column: integers in 64 bits, numbers in float64."""
 
     def __init__(self, values: Recipe):
         self.values = values
@@ -101,16 +100,13 @@ class Sum(Wanted):
         self._dtype = kinds.get(values.dtype.kind, np.float64)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Sum the tile, integers in 64 bits and numbers in float64."""
         return [np.asarray(np.sum(tile.value(self.values), axis=0, dtype=self._dtype))]
 
     def finished(self, whole: Partial | None) -> Any:
-        """Return a number, or one for each column."""
         total = np.zeros(self.values.tail, dtype=self._dtype) if whole is None else whole[0]
         return total[()] if np.ndim(total) == 0 else total
 
     def stand_in(self) -> Any:
-        """Return NaN, or 1 where a sum is of integers."""
         value = np.nan if self._dtype is np.float64 else 1
         return np.full(self.values.tail, value, dtype=self._dtype)[()]
 
@@ -124,15 +120,12 @@ class Combination(Wanted):
         self.key = digest("combination", view, coefficients)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Combine the tile."""
         return [tile.rows(self.view).combine(tile.value(self.coefficients))]
 
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the combination, shape (d,) or (d, k)."""
         return np.zeros(self._shape) if whole is None else whole[0]
 
     def stand_in(self) -> np.ndarray:
-        """Return NaN."""
         return np.full(self._shape, np.nan)
 
 
@@ -155,7 +148,6 @@ class MomentSum(Wanted):
         self.key = digest("moments", view, center, mask, weights, second)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         mask = None if self.mask is None else tile.value(self.mask)
         if mask is not None and not mask.any():
             return None
@@ -169,7 +161,6 @@ class MomentSum(Wanted):
         return [*parts, np.array(found.second)] if self.second else parts
 
     def finished(self, whole: Partial | None) -> Moments:
-        """Return them."""
         d = self.center.size
         if whole is None:
             second = np.zeros((d, d)) if self.second else None
@@ -177,7 +168,6 @@ class MomentSum(Wanted):
         return Moments(self.center, float(whole[0]), whole[1], whole[2] if self.second else None)
 
     def stand_in(self) -> Moments:
-        """Return moments of one row at the centre."""
         d = self.center.size
         return Moments(self.center, 1.0, np.zeros(d), np.eye(d) if self.second else None)
 
@@ -192,7 +182,6 @@ class SquaredNorm(_Number):
         self.key = digest("squares", view, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         if self.weights is not None and not tile.value(self.weights).any():
             return None
         rows = tile.rows(self.view, self.weights)
@@ -219,7 +208,6 @@ class Binned(Wanted):
         self.key = digest("binned", view, w, bins, labels, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         labels = None if self.labels is None else tile.value(self.labels)
         if self.weights is not None and not tile.value(self.weights).any():
             # Rows of weight 0 are counted all the same.
@@ -229,11 +217,9 @@ class Binned(Wanted):
         return list(tiled_bin_sums(rows, self.w, *self.bins, labels))
 
     def finished(self, whole: Partial | None) -> BinSums:
-        """Return the sums."""
         return self.stand_in() if whole is None else BinSums(*whole)
 
     def stand_in(self) -> BinSums:
-        """Return zeros."""
         n_bins = self.bins[2]
         zeros, none = np.zeros(n_bins), np.zeros(n_bins, dtype=np.int64)
         return BinSums(zeros, zeros, np.zeros((n_bins, self.w.size)), none, none)
@@ -246,7 +232,6 @@ class Squares(_Number):
         self.key = digest("squares of entries")
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Sum the tile."""
         entries = tile.X if isinstance(tile.X, np.ndarray) else tile.X.data
         flat = entries.ravel(order="K")
         with np.errstate(all="ignore"):
@@ -261,22 +246,18 @@ class Extremes(Wanted):
         self.key = digest("extremes", values)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Return those of the tile."""
         values = tile.value(self.values)
         return [np.array(values.min()), np.array(values.max())]
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Return those of both; NaN stays."""
         return [np.minimum(one[0], two[0]), np.maximum(one[1], two[1])]
 
     def finished(self, whole: Partial | None) -> tuple[Any, Any]:
-        """Return them."""
         if whole is None:
             raise ValueError("no rows have no least entry.")
         return whole[0][()], whole[1][()]
 
     def stand_in(self) -> tuple[Any, Any]:
-        """Return two numbers."""
         return self.values.dtype.type(0), self.values.dtype.type(1)
 
 
@@ -293,24 +274,20 @@ class Distinct(Wanted):
         self.key = digest("distinct", values)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Return those of the tile."""
         found, counts = np.unique(tile.value(self.values), return_counts=True)
         return [found[: self.most + 1], counts[: self.most + 1].astype(np.int64)]
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Return those of both."""
         found, where = np.unique(np.concatenate([one[0], two[0]]), return_inverse=True)
         counts = np.bincount(where, np.concatenate([one[1], two[1]])).astype(np.int64)
         return [found[: self.most + 1], counts[: self.most + 1]]
 
     def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return entries and counts."""
         if whole is None:
             return np.empty(0, dtype=self.values.dtype), np.empty(0, dtype=np.int64)
         return whole[0], whole[1]
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two entries."""
         return np.zeros(2, dtype=self.values.dtype), np.ones(2, dtype=np.int64)
 
 
@@ -345,13 +322,11 @@ class Picked(_Listed):
         return [np.arange(low, high), rows if isinstance(rows, np.ndarray) else rows.toarray()]
 
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the rows or entries in the order of `index`."""
         if whole is None:
             raise LookupError(f"none of the rows {self.index[:5]} are there.")
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
-        """Refuse: what is done with rows cannot be foreseen."""
         raise TypeError("rows cannot be picked while figures are only being asked for.")
 
 
@@ -376,7 +351,6 @@ class BlockTotals(_Listed):
         return whole[0][order], np.concatenate([[0.0], np.cumsum(totals)])
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        """Refuse: which rows to look at next depends on it."""
         raise TypeError("rows cannot be looked for while figures are only being asked for.")
 
 
@@ -394,7 +368,6 @@ class FirstBeyond(_Listed):
         self.key = digest("first beyond", values, targets, starts)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Find the targets of this tile."""
         place = int(np.searchsorted(self.starts, tile.start))
         low, high = np.searchsorted(self.targets, self.before[place : place + 2], side="left")
         # Targets that the sum never gets beyond are for the last tile that adds to it.
@@ -409,11 +382,9 @@ class FirstBeyond(_Listed):
         return [np.arange(low, high), tile.start + np.minimum(found, last)]
 
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the numbers in the order of the targets."""
         if whole is None:
             return np.empty(0, dtype=np.int64)
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
-        """Return the first row for all."""
         return np.zeros(self.targets.size, dtype=np.int64)

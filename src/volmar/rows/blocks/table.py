@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows.blocks.journal import current_journal, told
-from volmar.rows.blocks.passes import Passes, block_values
 from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowView
 from volmar.rows.blocks.sums import Picked, Wanted
 from volmar.rows.blocks.vector import RowVector, row_numbers
@@ -27,6 +25,8 @@ class Blocks:
     """
 
     def __init__(self, X: Any):
+        from volmar.rows.blocks.passes import Passes
+
         self.X = X
         self.given: list[Any] = []
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64)
@@ -75,6 +75,8 @@ class Blocks:
         return self._asked is not None
 
     def _answer(self, asked: Sequence[Wanted]) -> None:
+        from volmar.rows.blocks.journal import current_journal, told
+
         journal = current_journal()
         if journal is not None:
             journal.check(self)
@@ -114,6 +116,8 @@ class Blocks:
         import dask.array as da
         from dask import delayed
         from dask.highlevelgraph import HighLevelGraph
+
+        from volmar.rows.blocks.passes import block_values
 
         blocks, beside = self._passes.delayed()
         compute = delayed(block_values, pure=True)

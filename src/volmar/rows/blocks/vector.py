@@ -218,12 +218,10 @@ class RowVector(NDArrayOperatorsMixin):
         return handler(*args, **kwargs)
 
     def _inner(self, one: Any, two: Any) -> Any:
-        """Return the inner product of two vectors over the rows."""
         for vector in (one, two):
             if not isinstance(vector, RowVector) or vector.ndim != 1:
                 return NotImplemented
-        product = one.astype(np.float64) * two
-        return product.sum()
+        return (one.astype(np.float64) * two).sum()
 
 
 _TOO_MANY = (
