@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NAME   ?=
 
 # What make quick runs: the cheap tests of every room, less than 90 seconds on two cores.
-QUICK  := $(addprefix tests/, \
+CHEAP  := $(addprefix tests/, \
   base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
   diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py graphs margin/test_cpmmc.py \
   margin/test_margin_engine.py metrics/test_metrics.py models/test_models.py operators/test_operators.py plots \
@@ -27,15 +27,15 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest
 
 quick: $(VENV)/.ready
-	$(BIN)/python -m pytest -m "not slow" $(QUICK)
+	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
 
 coverage: $(VENV)/.ready
-	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(QUICK)
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(CHEAP)
 
 # The quick tests with the minimum versions that pyproject.toml claims, in an environment of their own.
 # Warnings of old packages about each other are no errors here.
 oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(QUICK)
+	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(CHEAP)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

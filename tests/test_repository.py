@@ -90,7 +90,7 @@ def test_the_oldest_environment_has_the_claimed_minimum_versions():
 
 def test_make_quick_has_tests_of_every_room():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    named = re.search(r"^QUICK\s*:= \$\(addprefix tests/, (.*?)\)(.*)$", makefile, re.MULTILINE)
+    named = re.search(r"^CHEAP\s*:= \$\(addprefix tests/, (.*?)\)(.*)$", makefile, re.MULTILINE)
     paths = [Path("tests", name) for name in named[1].split()]
     others = [Path(name) for name in named[2].split()]
     assert not [str(path) for path in [*paths, *others] if not (ROOT / path).exists()]
@@ -111,3 +111,12 @@ def test_no_python_file_is_over_500_lines():
     }
     assert len(lengths) > 300
     assert not {name: n for name, n in lengths.items() if n > 500}
+
+
+def test_only_quick_reproductions_are_quick():
+    for given, is_quick in (([], False), (["QUICK=1"], True)):
+        command = ["make", "-n", "-o", ".venv/.ready", "reproduce", "NAME=x", *given]
+        shown = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        assert shown.rstrip().endswith("reproduction x --quick" if is_quick else "reproduction x")

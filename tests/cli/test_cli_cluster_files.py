@@ -154,8 +154,10 @@ def test_ctrl_c_stops_cleanly(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 4)))
     out = tmp_path / "labels.csv"
     code = """
-import time, volmar
+import signal, time, volmar
 from volmar.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
 def fit(self, X):
     print("begun", flush=True)
@@ -172,7 +174,10 @@ main()
     )
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    try:
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     assert errors.splitlines() == ["volmar cluster: stopped; complete: nothing."]
     assert not out.exists()
