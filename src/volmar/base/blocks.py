@@ -24,21 +24,6 @@ from volmar.rows import (
 )
 from volmar.rows.blocks.sums import Squares
 
-__all__ = [
-    "check_block_labels",
-    "check_block_weights",
-    "check_blocks",
-    "check_entries",
-    "check_weights",
-    "given_start",
-    "is_dask_frame",
-    "lazily",
-    "refuse_blocks",
-    "require_in_memory",
-    "with_dask_vectors",
-    "without_vectors",
-]
-
 # Who takes rows in blocks; the rest would need all pairs of rows, or all rows at once.
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
 

@@ -19,8 +19,6 @@ from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
 
-__all__ = ["GammaWidth", "Trial", "first_good"]
-
 # Kernels that have a use for gamma.
 WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
 # Rows on which widths are compared, and the fewest different ones that a comparison needs.

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from volmar.rows import cluster_sizes
 
-__all__ = ["cluster_order"]
-
 # Shares of the total weight that differ by less are equal: sums of the same weights in another
 # order differ by rounding. A power of two, so that no share of few rows lies between two steps.
 RESOLUTION = 2.0**-30

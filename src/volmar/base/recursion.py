@@ -17,8 +17,6 @@ from volmar.solvers import Result, Status
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 
-__all__ = ["RecursiveResult", "grow_tree"]
-
 
 @dataclass(frozen=True, repr=False)
 class RecursiveResult(Result):

@@ -26,15 +26,6 @@ from volmar.evidence import (
 )
 from volmar.solvers import Result, Status
 
-__all__ = [
-    "CellSplit",
-    "confirmed_split",
-    "fit_in_two",
-    "groups_test",
-    "merge_leaves",
-    "warn_of_tree",
-]
-
 # Clusters with a p-value up to this may be several, and are not merged.
 ONE_GROUP = 0.5
 # Share of the smaller side in which a fit may differ from the valley that it started from.

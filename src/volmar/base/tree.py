@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from volmar.evidence.wording import level_text, p_value_text
 
-__all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
-
 # Features that a printed split names, and clusters whose sizes a note has.
 N_LEADING, MOST_SIZES = 3, 20
 

@@ -19,22 +19,6 @@ from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import BinSums, TiledRows, tiled_bin_sums
 
-__all__ = [
-    "bin_sums",
-    "centered_with_moments",
-    "cluster_sizes",
-    "constant_vector",
-    "counted_rows",
-    "has_sparse_rows",
-    "in_one_pass",
-    "is_in_memory",
-    "lazy_vector",
-    "mask_key",
-    "moments_of_sides",
-    "prefetch",
-    "take_rows",
-]
-
 Values = TypeVar("Values")
 
 

@@ -15,8 +15,6 @@ from volmar.rows.protocol import FeatureMap, RowSource
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import DenseRows, MappedRows
 
-__all__ = ["as_rows", "features_of", "mapped_rows", "mapped_scores", "scale_gamma"]
-
 # Features up to this size are held at once.
 FEATURE_BYTES = 2**28
 

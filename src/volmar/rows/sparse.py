@@ -14,8 +14,6 @@ from volmar.rows._validation import as_block, as_matrix, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.tiled import TiledRows
 
-__all__ = ["SparseRows"]
-
 # Above this share of non-zeros, products of filled-in tiles overtake the sparse product
 # (measured equal at 0.1 for d = 100, 784 and 3000).
 _DENSE_PRODUCT = 0.1

@@ -18,8 +18,6 @@ from volmar.rows._validation import as_block, as_matrix, as_vector, selected_row
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import FeatureMap, RowSource
 
-__all__ = ["TILE_ROWS", "BinSums", "DenseRows", "MappedRows", "TiledRows", "tiled_bin_sums"]
-
 # Of 256 to 8192 rows, 4096 were fastest or within a tenth of it for d = 10 ... 784 in both
 # precisions; wide tiles are cut so that a tile stays of the order of the cache.
 TILE_ROWS = 4096

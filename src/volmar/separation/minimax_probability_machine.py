@@ -43,8 +43,6 @@ from volmar.rows import (
 )
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-__all__ = ["MinimaxProbabilityMachine"]
-
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
 WORST_GAP = 1e-6
 

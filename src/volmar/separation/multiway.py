@@ -21,17 +21,6 @@ from volmar.separation.problem import SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabel_until_settled
 from volmar.separation.starts import has_one_unit
 
-__all__ = [
-    "hyperplane_in_valley",
-    "is_wide",
-    "k_means_labels",
-    "k_means_starts",
-    "pooled_separation",
-    "refine_clusters",
-    "refine_leaves",
-    "scaled",
-]
-
 # Rows and restarts of k-means, a start of more than two clusters.
 MEANS_ROWS, MEANS_STARTS = 4000, 3
 # Share of its rows that each cluster of "auto" keeps where all compete for all rows.

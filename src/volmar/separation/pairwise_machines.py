@@ -17,8 +17,6 @@ from volmar.separation.relabelling import (
     relabel_until_settled,
 )
 
-__all__ = ["pairwise_machines"]
-
 
 def pairwise_machines(
     z: Standardized,

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from volmar.rows import DenseRows, SparseRows, Standardized
 from volmar.separation.gep import RegularizedCorrelation
 
-__all__ = ["SeparatingPlanes", "SeparationRows", "least_scores", "planes_of"]
-
 
 @dataclass(frozen=True)
 class SeparationRows:

@@ -26,8 +26,6 @@ from volmar.separation.two_groups import (
     normal_group_directions,
 )
 
-__all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race", "separation_by_race"]
-
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
 # Alternations before each ranking. Starts as they are must be so much better: what many features

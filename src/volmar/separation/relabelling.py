@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from volmar.solvers import Result, Status
 
-__all__ = ["MultiwaySeparationResult", "Step", "relabel_until_settled"]
-
 
 @dataclass(frozen=True, repr=False)
 class MultiwaySeparationResult(Result):

@@ -16,15 +16,6 @@ from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
 
-__all__ = [
-    "StartRows",
-    "Starts",
-    "has_one_unit",
-    "held_out_scores",
-    "start_directions",
-    "start_rows",
-]
-
 # Features whose standard deviations differ by less than this share have one unit.
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from volmar.separation.gep import RegularizedCorrelation
 
-__all__ = ["both_sides", "mean_differences", "normal_group_directions", "two_means"]
-
 MAX_STEPS = 8
 # Shares of a group, and what is left of the variance within groups, are kept from 0.
 LEAST_SHARE, LEAST_WITHIN = 1e-6, 1e-6

@@ -30,8 +30,6 @@ from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.race import REG, separation_by_race
 from volmar.solvers import Status
 
-__all__ = ["TwoWaySolver", "cross_fit_probability", "describe_split", "separation_eig"]
-
 
 @dataclass(frozen=True)
 class TwoWaySolver:

@@ -21,8 +21,6 @@ from volmar.rows.blocks.sums import Picked, Wanted
 if TYPE_CHECKING:
     from volmar.rows.blocks.table import Blocks
 
-__all__ = ["Journal", "PassReport", "checkpoint", "current_journal", "report_passes", "told"]
-
 _JOURNAL: ContextVar[Journal | None] = ContextVar("volmar_journal", default=None)
 _LISTENERS: ContextVar[tuple[Callable[[PassReport], None], ...]] = ContextVar(
     "volmar_listeners", default=()

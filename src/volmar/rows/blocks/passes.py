@@ -15,8 +15,6 @@ import numpy as np
 from volmar.rows.blocks.recipes import Recipe, tiles
 from volmar.rows.blocks.sums import Partial, Wanted
 
-__all__ = ["LostBlocksError", "Passes", "block_part", "block_values", "merged_parts"]
-
 # Parts that one task adds up.
 FAN_IN = 8
 # A list of figures beyond this size travels to each worker once, not with every task, and to the

@@ -17,21 +17,6 @@ from volmar.rows._validation import as_matrix
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import TILE_ROWS, DenseRows
 
-__all__ = [
-    "LARGE_TILE_BYTES",
-    "TILE_BYTES",
-    "Apply",
-    "Constant",
-    "Given",
-    "Recipe",
-    "RowNumbers",
-    "RowView",
-    "Scores",
-    "Tile",
-    "digest",
-    "tiles",
-]
-
 # A tile is read from memory once and then used several times: it should stay in the cache. What
 # needs long arrays of its own takes larger ones, since workers of dask give such arrays back to
 # the system at once, and every new page costs.

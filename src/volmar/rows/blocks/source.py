@@ -18,8 +18,6 @@ from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
-__all__ = ["BlockRows"]
-
 # Rows whose mean is near enough that of all rows to sum about it; fewer, where they are wide.
 PIVOT_ROWS, LEAST_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
 

@@ -20,21 +20,6 @@ from volmar.rows.blocks.recipes import (
 from volmar.rows.moments import Moments
 from volmar.rows.tiled import BinSums, tiled_bin_sums
 
-__all__ = [
-    "Binned",
-    "BlockTotals",
-    "Combination",
-    "Distinct",
-    "Extremes",
-    "FirstBeyond",
-    "MomentSum",
-    "Picked",
-    "SquaredNorm",
-    "Squares",
-    "Sum",
-    "Wanted",
-]
-
 Partial = list[np.ndarray]
 
 

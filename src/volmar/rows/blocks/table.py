@@ -12,8 +12,6 @@ from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowV
 from volmar.rows.blocks.sums import Picked, Wanted
 from volmar.rows.blocks.vector import RowVector, row_numbers
 
-__all__ = ["BlockTable", "CountedTable"]
-
 # Figures of earlier passes that are kept, at most, since algorithms ask for some of them again.
 KEPT_BYTES = 64 * 2**20
 

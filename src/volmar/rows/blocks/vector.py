@@ -20,8 +20,6 @@ from volmar.rows.blocks.sums import (
 if TYPE_CHECKING:
     from volmar.rows.blocks.table import BlockTable
 
-__all__ = ["RowVector", "row_numbers"]
-
 
 class RowVector(NDArrayOperatorsMixin):
     """An array with an entry (or a row of k) for each row of a table, known by its recipe.
