@@ -11,6 +11,10 @@ from volmar.cli.as_options import as_options
         ("give missing='drop', or scale='none'", "give --missing drop, or --scale none"),
         ("scale='max' must be one of", "--scale max must be one of"),
         ("kinds={'NAME': 'numeric'} uses one", "--kind NAME=numeric uses one"),
+        (
+            "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses one",
+            "--kind NAME=numeric or --kind NAME=categorical uses one",
+        ),
         ("after columns=, drop= and id_column=; it", "after --columns, --drop and --id; it"),
         ("give another name, or force=True to", "give another name, or --force to"),
         ("drop the columns; a scale=x", "drop the columns; a scale=x"),

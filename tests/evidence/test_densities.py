@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from volmar.evidence.modes import densities, humps
 from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.valleys_at import grid_shares, valleys_at
+from volmar.evidence.modes.valleys import grid_shares, valleys_at
 
 # ---------------------------------------------------------------------- filling the valleys
 

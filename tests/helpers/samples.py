@@ -3,7 +3,7 @@
 import numpy as np
 
 from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.valleys_at import grid_shares
+from volmar.evidence.modes.valleys import grid_shares
 
 
 def known_samples():

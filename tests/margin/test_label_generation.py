@@ -82,7 +82,9 @@ def test_the_subspace_is_orthonormal_and_shortens(rng, kind):
     short = space.vector(v)
     np.testing.assert_allclose(short, space.coordinates(whole), atol=1e-10)
     assert short @ short < source.inner(whole, [whole])[0]
-    np.testing.assert_allclose(source.scores(space.lift(short)), space.scores(short), atol=1e-10)
+    np.testing.assert_allclose(
+        source.scores(source.combination(space.basis, short)), space.scores(short), atol=1e-10
+    )
     # The whole space has six dimensions, and no seventh is made of rounding.
     space.add_leading(20, rng)
     for _ in range(5):

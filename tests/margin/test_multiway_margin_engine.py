@@ -20,7 +20,7 @@ from volmar.margin.engine.starts import principal_scores
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
-from volmar.margin.multiway.nearest_mean import NearestMean, balanced_weights
+from volmar.margin.multiway.descent import NearestMean, balanced_weights
 from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
 

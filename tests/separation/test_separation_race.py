@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from volmar import MSPC
-from volmar.evidence.modes.valleys_at import valleys_at
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.metrics import clustering_error, separation_score
 from volmar.rows import as_rows, standardized
 from volmar.separation.bound import best_split, best_splits

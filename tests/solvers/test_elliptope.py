@@ -14,9 +14,8 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
-from volmar.solvers.elliptope_problem import ElliptopeProblem
+from volmar.solvers.elliptope_problem import ElliptopeProblem, unit_rows
 from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
-from volmar.solvers.unit_rows import unit_rows
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
 

@@ -25,8 +25,6 @@ from volmar.baselines.projected_kmeans import (
 from volmar.rows import Standardized
 from volmar.solvers.result import Certificate
 
-# ---------------------------------------------------------------------------------- problem
-
 
 def whitening(z: Standardized, reg: float) -> NDArray:
     """Matrix A, shape (d, p), with A A' = (Sigma + reg I)^-1 on the p features that vary.
@@ -68,9 +66,6 @@ class WhitenedProblem:
         return Certificate(objective, {"moves": float(self.weights[moves].sum() / total)})
 
 
-# ----------------------------------------------------------------------------------- solver
-
-
 @dataclass(frozen=True, repr=False)
 class DiscriminativeKMeansResult(Result):
     """Labels and whitened means; the residual "moves" is zero at a fixed point."""
@@ -103,9 +98,6 @@ def discriminative_kmeans(
         labels=labels,
         centers=centres,
     )
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class DiscriminativeKMeans(ProjectedKMeans):

@@ -20,8 +20,6 @@ from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.solvers.result import Certificate
 
-# ---------------------------------------------------------------------------------- problem
-
 
 @dataclass(frozen=True)
 class KernelProblem:
@@ -35,11 +33,15 @@ class KernelProblem:
         """Rows by their mean similarity to all: an order that no permutation of them changes."""
         return np.argsort(self.K @ self.weights.astype(self.K.dtype), kind="stable")
 
+    def members(self, labels: NDArray, n_clusters: int) -> NDArray:
+        """Weights of the rows, each in the column of its cluster."""
+        members = np.zeros((labels.size, n_clusters), dtype=self.K.dtype)
+        members[np.arange(labels.size), labels] = self.weights
+        return members
+
     def sums(self, labels: NDArray, n_clusters: int) -> NDArray:
         """S_ic = sum over cluster c of w_j K_ij, in float64."""
-        members = np.zeros((self.K.shape[0], n_clusters), dtype=self.K.dtype)
-        members[np.arange(labels.size), labels] = self.weights
-        return (self.K @ members).astype(np.float64)
+        return (self.K @ self.members(labels, n_clusters)).astype(np.float64)
 
     def costs(self, S: NDArray, labels: NDArray) -> NDArray:
         """Squared distances to the means, less K_ii.
@@ -84,9 +86,6 @@ class KernelMeansInputs(NamedTuple):
 
     problem: KernelProblem
     expansion: KernelExpansion
-
-
-# ----------------------------------------------------------------------------------- solver
 
 
 @dataclass(frozen=True, repr=False)
@@ -228,9 +227,6 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
         labels[distance < nearest] = c
         nearest = np.minimum(nearest, distance)
     return _fill_empty(problem, np.zeros((order.size, n_clusters)), labels, n_clusters)
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
@@ -395,9 +391,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     def _publish(self, prepared: KernelMeansInputs, result: KernelKMeansResult) -> None:
         problem = prepared.problem
         self._expansion = prepared.expansion
-        n = result.labels.size
-        members = np.zeros((n, self.n_clusters), dtype=problem.K.dtype)
-        members[np.arange(n), result.labels] = problem.weights
+        members = problem.members(result.labels, self.n_clusters)
         mass = members.sum(axis=0, dtype=np.float64)
         means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
         self._mean_weights = means

@@ -26,23 +26,14 @@ from volmar.solvers.result import Certificate
 # Maximum number of iterations of a k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
 
-# ---------------------------------------------------------------------------------- problem
-
 
 @dataclass(frozen=True)
 class DiscriminantSubspace:
     """Discriminant directions of a labelling, in standardised coordinates.
 
-    Attributes
-    ----------
-    W : ndarray of shape (p, m)
-        Directions, W'(S_w + reg I)W = I; a direction along which no means differ is 0.
-    centres : ndarray of shape (k, m)
-        Means of the clusters in the subspace; NaN for a cluster without weight.
-    objective : float
-        log det(S_w + reg I) - log det(R + reg I).
-    rounding : float
-        What rounding may do to the objective.
+    W'(S_w + reg I)W = I; a direction along which no means differ is 0. `centres` are the means in
+    the subspace, NaN for a cluster without weight; `objective` is log det(S_w + reg I) - log det(R
+    + reg I), and `rounding` what rounding may do to it.
     """
 
     W: NDArray
@@ -104,9 +95,6 @@ class LDAProblem:
         moves = would_move(self.points(space), space.centres, labels)
         share = float(self.weights[moves].sum() / self.weights.sum())
         return Certificate(space.objective, {"moves": share})
-
-
-# ----------------------------------------------------------------------------------- solver
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,9 +166,6 @@ def lda_kmeans(
         W=space.W,
         centers=space.centres,
     )
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class LDAKMeans(ProjectedKMeans):

@@ -18,19 +18,6 @@ from volmar.base.validation import check_count, check_number, check_start_labels
 from volmar.base.warn import warn_user
 from volmar.rows import Standardized, as_rows, standardized
 
-__all__ = [
-    "ProjectedKMeans",
-    "drawn_centres",
-    "kmeans_labels",
-    "projected",
-    "regular_cholesky",
-    "varying",
-    "weighted_means",
-    "would_move",
-]
-
-# ----------------------------------------------------------------------------------- rows
-
 
 def varying(X: Any, weights: NDArray | None) -> Standardized:
     """Return X in standard deviations; refuse rows that are all equal."""
@@ -73,9 +60,6 @@ def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
             "depend on each other, or there are fewer rows than features. Raise reg."
         )
     return lower
-
-
-# -------------------------------------------------------------------------------- k-means
 
 
 def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArray:
@@ -154,9 +138,6 @@ def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
     size = float(np.nanmax(np.abs(centres), initial=0.0) * np.abs(points).max(initial=0.0))
     slack = 10 * points.shape[1] * np.finfo(points.dtype).eps * size
     return scores.max(axis=1) > own + slack
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class ProjectedKMeans(WeightedClusterer):

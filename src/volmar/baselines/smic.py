@@ -55,18 +55,10 @@ class SMICResult(Result):
 
 @dataclass(frozen=True)
 class KernelSpectrum:
-    """A graph with the leading eigenpairs of its similarity matrix K.
+    """A graph with the leading eigenpairs of its similarity matrix K = W, diagonal included.
 
-    Attributes
-    ----------
-    graph : Graph
-        The graph; K is its W, diagonal included.
-    values : ndarray of shape (k + 1,) or (n,)
-        Algebraically largest eigenvalues, in descending order, one more than is used.
-    vectors : ndarray of shape (n, k)
-        Unit eigenvectors in use.
-    residuals : ndarray of shape (k,)
-        ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
+    The eigenvalues are the algebraically largest in descending order, one more than is used; the
+    residuals are ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
     """
 
     graph: Graph
@@ -157,7 +149,6 @@ def information_maximization(problem: KernelSpectrum) -> SMICResult:
 
 
 def _warn_of_labels(problem: KernelSpectrum, n_present: int, n_unseen: int) -> None:
-    """Warn of clusters without rows, and of rows that no eigenvector says anything about."""
     n, n_clusters = problem.vectors.shape
     if n_present < n_clusters:
         warn_user(

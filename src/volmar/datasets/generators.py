@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn import datasets
 from sklearn.utils import check_random_state
+
+from volmar._checks import check_count, check_number
 
 __all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
 
@@ -42,7 +44,7 @@ def make_two_gaussians(
     >>> X.shape, sorted(set(X[y == 0, 2].tolist()))
     ((100, 3), [3.0])
     """
-    n_samples = _count("n_samples", n_samples, least=2)
+    n_samples = check_count("n_samples", n_samples, low=2)
     rng = check_random_state(random_state)
     y = rng.permutation(np.arange(n_samples) % 2)
     X = rng.standard_normal((n_samples, 3))
@@ -139,10 +141,10 @@ def make_blobs(
     >>> np.bincount(y).tolist()
     [90, 10]
     """
-    centers = _count("centers", centers, least=1)
-    n_samples = _count("n_samples", n_samples, least=centers)
-    n_features = _count("n_features", n_features, least=1)
-    separation = _number("separation", separation, least=0.0)
+    centers = check_count("centers", centers, low=1)
+    n_samples = check_count("n_samples", n_samples, low=centers)
+    n_features = check_count("n_features", n_features, low=1)
+    separation = check_number("separation", separation, low=0.0)
     sizes = _class_sizes(n_samples, _fractions(imbalance, centers))
     return datasets.make_blobs(
         sizes,
@@ -154,7 +156,7 @@ def make_blobs(
 
 def _fractions(imbalance: float | Sequence[float], centers: int) -> np.ndarray:
     if isinstance(imbalance, Real):
-        ratio = _number("imbalance", float(imbalance), least=1.0)
+        ratio = check_number("imbalance", float(imbalance), low=1.0)
         weights = ratio ** np.linspace(1.0, 0.0, centers)
         return weights / weights.sum()
     fractions = np.asarray(imbalance, dtype=float)
@@ -192,19 +194,3 @@ def _polygon(centers: int, n_features: int, separation: float) -> np.ndarray:
     angles = 2 * np.pi * np.arange(centers) / centers
     points[:, 0], points[:, 1] = radius * np.cos(angles), radius * np.sin(angles)
     return points
-
-
-def _count(name: str, value: int, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r} must be a whole number")
-    if value < least:
-        raise ValueError(f"{name}={value!r} must be at least {least}")
-    return int(value)
-
-
-def _number(name: str, value: float, *, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r} must be a number")
-    if not (math.isfinite(value) and value >= least):
-        raise ValueError(f"{name}={value!r} must be a finite number of at least {least:g}")
-    return float(value)

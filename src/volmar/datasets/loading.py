@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,9 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import Bunch
 
+from volmar._checks import check_choice, check_count
 from volmar.datasets import generators
-from volmar.datasets.registry import GENERATED
-from volmar.datasets.schema import Base, Generated
+from volmar.datasets.registry import GENERATED, Base, Generated
 from volmar.datasets.sources import Stored, read
 from volmar.datasets.tasks import Task, find_task
 
@@ -25,6 +23,9 @@ __all__ = ["load"]
 _SCALES = ("minmax", "symmetric", "standard", "unit", "tfidf")
 _MISSING = ("keep", "drop", "mean")
 _GENERATED_SIZE = 200
+
+# Rows, labels and names of features.
+Selected = tuple[Any, np.ndarray, list[str] | None]
 
 
 def load(
@@ -88,18 +89,20 @@ def load(
     >>> load("digits-3v8", n_samples=50, realization=2).X.shape
     (50, 64)
     """
-    _whole_number("realization", realization)
-    _whole_number("n_samples", n_samples)
-    _choice("scale", scale, _SCALES)
-    _choice("missing", missing, _MISSING)
+    for argument, count in (("realization", realization), ("n_samples", n_samples)):
+        if count is not None:
+            check_count(argument, count)
+    for argument, word, options in (("scale", scale, _SCALES), ("missing", missing, _MISSING)):
+        if word is not None:
+            check_choice(argument, word, options)
     if isinstance(name, str) and name in GENERATED:
         return _load_generated(GENERATED[name], realization, n_samples, scale)
     task = find_task(name)
     _check_scale(scale, name, task.base)
     size = _sampling_size(task, realization, n_samples)
     stored = read(task.base, data_home, file_only=task.file_only)
-    selected = _select(task, stored, tfidf=scale == "tfidf")
-    X, y, missing_text = _treat_missing(selected, missing or task.base.missing)
+    X, y, feature_names = _select(task, stored, tfidf=scale == "tfidf")
+    X, y, missing_text = _treat_missing(X, y, missing or task.base.missing)
     X = _scale(X, scale, task.base.grey)
     rows_text = f"all {len(y)}"
     if size is not None:
@@ -112,7 +115,7 @@ def load(
         X,
         y,
         [label for label, _ in task.groups],
-        feature_names=selected.feature_names,
+        feature_names=feature_names,
         source=stored.source,
         notes={
             "Origin": stored.origin,
@@ -122,13 +125,6 @@ def load(
             "Differs from the papers": "; ".join(filter(None, (task.base.differs, task.differs))),
         },
     )
-
-
-@dataclass(frozen=True)
-class _Selected:
-    X: Any
-    y: np.ndarray
-    feature_names: list[str] | None
 
 
 def _load_generated(
@@ -156,8 +152,8 @@ def _load_generated(
     )
 
 
-def _select(task: Task, stored: Stored, *, tfidf: bool) -> _Selected:
-    """Rows of the task's classes, labelled from 0, as floating-point numbers."""
+def _select(task: Task, stored: Stored, *, tfidf: bool) -> Selected:
+    """Return rows of the task's classes, their labels from 0, and the names of features."""
     base, X, codes = task.base, stored.X, stored.y
     if tfidf:
         X = sp.csr_array(TfidfTransformer().fit_transform(X.astype(float)))
@@ -170,11 +166,10 @@ def _select(task: Task, stored: Stored, *, tfidf: bool) -> _Selected:
     if task.first_column:
         X = np.column_stack([stored.extras[task.first_column][rows], X])
         names = [task.first_column, *names] if names else None
-    return _Selected(X, labels[rows], names)
+    return X, labels[rows], names
 
 
-def _treat_missing(selected: _Selected, missing: str) -> tuple[Any, np.ndarray, str]:
-    X, y = selected.X, selected.y
+def _treat_missing(X: Any, y: np.ndarray, missing: str) -> tuple[Any, np.ndarray, str]:
     unknown = np.isnan(X.data if sp.issparse(X) else X)
     if not unknown.any():
         return X, y, "none"
@@ -277,18 +272,3 @@ def _bunch(
         source=source,
         DESCR="\n".join(lines) + "\n",
     )
-
-
-def _whole_number(argument: str, value: int | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{argument}={value!r} must be a whole number or None")
-    if value < 1:
-        raise ValueError(f"{argument}={value!r} must be at least 1")
-
-
-def _choice(argument: str, value: str | None, allowed: tuple[str, ...]) -> None:
-    if value is not None and value not in allowed:
-        words = ", ".join(map(repr, allowed))
-        raise ValueError(f"{argument}={value!r} must be None or one of {words}")

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets
 
-from volmar.datasets.schema import Base, OpenMLTwin
+from volmar.datasets.registry import Base
 
 __all__ = ["Stored", "data_folder", "read"]
 
@@ -69,22 +69,15 @@ def read(
 ) -> Stored:
     """Read a base set from where it is, and check its size and class counts.
 
-    Parameters
-    ----------
-    base : Base
-        The registry's row.
-    data_home : path, default=None
-        See `data_folder`.
-    file_only : bool, default=False
-        Whether only the file will do, because it has arrays that OpenML's copy lacks.
+    `file_only`: only the file will do, because it has arrays that OpenML's copy lacks.
     """
     if base.sklearn:
         return _read_sklearn(base)
     folder = data_folder(data_home)
     if folder is not None and (folder / base.file).is_file():
         return _read_file(base, folder)
-    if base.openml is not None and not file_only:
-        return _read_openml(base, base.openml)
+    if base.openml_id is not None and not file_only:
+        return _read_openml(base)
     looked = f"it is not in {folder}" if folder else "no data folder is set"
     raise FileNotFoundError(
         f"{base.name!r} is read from the file {base.file}, and {looked}; put the file into a "
@@ -118,19 +111,19 @@ def _read_file(base: Base, folder: Path) -> Stored:
     return Stored(X, y, "file", f"the file {base.file}; {base.origin}", names, extras)
 
 
-def _read_openml(base: Base, twin: OpenMLTwin) -> Stored:
-    where = f"OpenML data set {twin.data_id}"
+def _read_openml(base: Base) -> Stored:
+    where = f"OpenML data set {base.openml_id}"
     try:
-        bunch = datasets.fetch_openml(data_id=twin.data_id, as_frame=False, parser="liac-arff")
+        bunch = datasets.fetch_openml(data_id=base.openml_id, as_frame=False, parser="liac-arff")
     except (OSError, ValueError) as error:
         raise ConnectionError(
-            f"{base.name!r} could not be read from OpenML (data set {twin.data_id}): {error}. "
+            f"{base.name!r} could not be read from OpenML (data set {base.openml_id}): {error}. "
             f"Try again with a network connection, or put {base.file} into a folder and name "
             f"that folder by data_home or the environment variable {_VARIABLE}"
         ) from error
     X = _decode_features(bunch.data, bunch.feature_names, bunch.categories or {})
-    y = _decode_labels(base, twin, bunch.target, where)
-    _check(base, X, y, where, counts=twin.counts)
+    y = _decode_labels(base, bunch.target, where)
+    _check(base, X, y, where, counts=base.openml_counts)
     names = base.feature_names or tuple(str(name) for name in bunch.feature_names)
     origin = (
         f"{where}; its rows may stand in another order than the file's, and a sampling with them"
@@ -163,8 +156,9 @@ def _decode_features(
     return X
 
 
-def _decode_labels(base: Base, twin: OpenMLTwin, target: np.ndarray, where: str) -> np.ndarray:
-    code_of = {label: row.code for label, row in zip(twin.labels, base.classes, strict=True)}
+def _decode_labels(base: Base, target: np.ndarray, where: str) -> np.ndarray:
+    labels = base.openml_labels or [row.label for row in base.classes]
+    code_of = {label: row.code for label, row in zip(labels, base.classes, strict=True)}
     words = np.array([_plain(label) for label in target])
     unknown = sorted(set(words.tolist()) - set(code_of))
     if unknown:
@@ -191,7 +185,7 @@ def _check(
     y: np.ndarray,
     where: str,
     *,
-    counts: tuple[int, ...] | None = None,
+    counts: tuple[int, ...] = (),
     unlabelled: int = 0,
 ) -> None:
     """Refuse a copy whose size or class counts are not those of the registry."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from volmar.datasets.registry import BASES, GENERATED
-from volmar.datasets.schema import Base
+from volmar.datasets.registry import BASES, GENERATED, TABLES, Base
 
 __all__ = ["Task", "find_task", "list_datasets"]
 
@@ -34,56 +34,14 @@ def _whole(base: Base) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((row.label, (row.code,)) for row in base.classes)
 
 
-def _named_tasks() -> dict[str, Task]:
-    covtype, breast, ringnorm = BASES["covtype-7"], BASES["breast"], BASES["ida-ringnorm"]
-    adult = BASES["adult-a9a"]
-    pine, rest = covtype.classes[1], [row for row in covtype.classes if row.code != 2]
-    tasks = [Task(base.name, base, _whole(base)) for base in BASES.values()]
-    tasks += [
-        Task(
-            "covtype",
-            covtype,
-            ((pine.label, (pine.code,)), ("rest", tuple(row.code for row in rest))),
-        ),
-        Task(
-            "breast-with-id",
-            breast,
-            _whole(breast),
-            first_column="sample_id",
-            differs="the MSPC paper has 683 x 10: the sample number, an identifier, is the tenth "
-            "feature, here the first column",
-        ),
-        Task(
-            "ringnorm-1000",
-            ringnorm,
-            _whole(ringnorm),
-            n_samples=1000,
-            differs="the multivariate-loss paper's own 1000 rows are lost: this is a seeded "
-            "random subset of the collection's 7400",
-        ),
-    ]
-    tasks += [
-        Task(f"adult-{part}", adult, _whole(adult), rows=f"{part}_index")
-        for part in ("a1a", "a2a", "a4a", "a8a")
-    ]
-    return {task.name: task for task in tasks}
+def _task(name: str, base: str, groups: dict[str, list[int]] | None = None, **more: Any) -> Task:
+    if groups is None:
+        return Task(name, BASES[base], _whole(BASES[base]), **more)
+    return Task(name, BASES[base], tuple((key, tuple(g)) for key, g in groups.items()), **more)
 
 
-_TASKS = _named_tasks()
-
-# The pairs of the papers' tables; any other pair of a set with three classes or more is
-# found by its name alone.
-_PAPER_PAIRS = (
-    *(f"digits-{pair}" for pair in ("1v7", "2v7", "3v8", "8v9")),
-    *(f"mnist-{pair}" for pair in ("1v7", "2v7", "3v5", "3v8", "5v8", "7v9", "8v9")),
-    *(f"usps-{pair}" for pair in ("1v7", "1v9", "3v5", "3v8", "5v8", "8v9")),
-    *(f"isolet-{pair}" for pair in ("AvH", "BvD", "BvP", "GvJ", "MvN", "TvD")),
-    *(f"20news-comp-v-{topic}" for topic in ("rec", "sci", "talk")),
-    *("20news-rec-v-sci", "20news-rec-v-talk", "20news-sci-v-talk"),
-    *("20news-alt-v-misc", "20news-alt-v-soc", "20news-misc-v-soc"),
-    *("20news-autos-v-motorcycles", "20news-baseball-v-hockey"),
-    *("letter-AvB", "satellite-1v2", "waveform-1v2"),
-)
+_TASKS = {name: _task(name, name) for name in BASES}
+_TASKS |= {name: _task(name, **row) for name, row in TABLES["task"].items()}
 _PAIR_PATTERNS = (
     re.compile(r"(?P<base>.+)-(?P<first>[0-9A-Z]+)v(?P<second>[0-9A-Z]+)"),
     re.compile(r"(?P<base>[^-]+)-(?P<first>.+)-v-(?P<second>.+)"),
@@ -107,7 +65,7 @@ def list_datasets() -> list[str]:
     >>> "ionosphere" in list_datasets()
     True
     """
-    return sorted({*_TASKS, *_PAPER_PAIRS, *GENERATED})
+    return sorted({*_TASKS, *TABLES["pairs"], *GENERATED})
 
 
 def find_task(name: str) -> Task:
@@ -140,14 +98,10 @@ def _pair(name: str) -> Task | None:
                     f"name={name!r}: {base.name!r} has no class {side!r}; it has "
                     f"{', '.join(sorted(tokens))}"
                 )
-        first, second = (tokens[side] for side in sides)
-        if set(first) & set(second):
+        groups = [(side, tokens[side]) for side in sides]
+        if set(groups[0][1]) & set(groups[1][1]):
             raise ValueError(f"name={name!r}: the two sides share a class; name two that do not")
-        labels = [_label(base, side, tokens[side]) for side in sides]
-        return Task(name, base, ((labels[0], first), (labels[1], second)))
+        names = {row.code: row.label for row in base.classes}
+        named = [(names[codes[0]] if len(codes) == 1 else side, codes) for side, codes in groups]
+        return Task(name, base, tuple(named))
     return None
-
-
-def _label(base: Base, token: str, codes: tuple[int, ...]) -> str:
-    names = {row.code: row.label for row in base.classes}
-    return names[codes[0]] if len(codes) == 1 else token

@@ -410,9 +410,8 @@ def _from_model(model: SoftLabelMVC) -> tuple[NDArray, int, float]:
         )
     check_is_fitted(model, "result_")
     result = model.result_
-    has_two_sides = isinstance(result, VolumeResult)
-    if not has_two_sides:
-        raise ValueError(
+    if not isinstance(result, VolumeResult):
+        raise ValueError(  # noqa: TRY004 - the number of clusters is wrong, not the type
             f"model must have found two clusters, got n_clusters={model.n_clusters}; fit it with "
             "n_clusters=2."
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -287,19 +287,6 @@ def take_rows(X: Any, rows: NDArray) -> Any:
 # ------------------------------------------------------------------------------ one column
 
 
-class _Column(NamedTuple):
-    """What is found of a column, as in `ColumnProfile`."""
-
-    kind: str
-    effect: float
-    quartiles: NDArray | None
-    edges: NDArray | None
-    levels: list[str]
-    shares: NDArray
-    n_values: int = 0
-    is_whole: bool = False
-
-
 def _profile(
     column: Any, name: str, used: bool, codes: NDArray, k: int, n_levels: int
 ) -> ColumnProfile:
@@ -309,16 +296,19 @@ def _profile(
     known = values >= 0 if is_coded else np.isfinite(values)
     sizes = np.bincount(codes, minlength=k)
     missing = np.bincount(codes, weights=~known, minlength=k) / np.maximum(sizes, 1)
+    empty = ColumnProfile(
+        name, "empty", used, np.nan, missing, None, None, [], shares=np.empty((k, 0))
+    )
     if not known.any():
-        found = _Column("empty", np.nan, None, None, [], np.empty((k, 0)))
-    elif is_coded:
-        found = _of_levels(column, values[known], codes[known], k, n_levels)
-    else:
-        found = _of_numbers(values[known], kind, codes[known], k)
-    return ColumnProfile(name=name, used=used, missing=missing, **found._asdict())
+        return empty
+    if is_coded:
+        return _of_levels(empty, column, values[known], codes[known], k, n_levels)
+    return _of_numbers(empty, values[known], kind, codes[known], k)
 
 
-def _of_numbers(values: NDArray, kind: str, codes: NDArray, k: int) -> _Column:
+def _of_numbers(
+    empty: ColumnProfile, values: NDArray, kind: str, codes: NDArray, k: int
+) -> ColumnProfile:
     distinct = np.unique(values)
     inside = [values[codes == c] for c in range(k)]
     quartiles = np.array(
@@ -331,9 +321,17 @@ def _of_numbers(values: NDArray, kind: str, codes: NDArray, k: int) -> _Column:
         edges, levels = _edges(values, inside), []
         n_bars = edges.size - 1
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bars - 1)
-    effect, shares = _rank_effect(values, codes, k), _shares(bins, codes, k, n_bars)
-    is_whole = kind == "number" and bool(np.all(distinct == np.rint(distinct)))
-    return _Column(kind, effect, quartiles, edges, levels, shares, distinct.size, is_whole)
+    return replace(
+        empty,
+        kind=kind,
+        effect=_rank_effect(values, codes, k),
+        quartiles=quartiles,
+        edges=edges,
+        levels=levels,
+        shares=_shares(bins, codes, k, n_bars),
+        n_values=distinct.size,
+        is_whole=kind == "number" and bool(np.all(distinct == np.rint(distinct))),
+    )
 
 
 def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
@@ -350,13 +348,13 @@ def _edges(values: NDArray, inside: list[NDArray]) -> NDArray:
 
 
 def _of_levels(
-    column: CodedColumn, own: NDArray, codes: NDArray, k: int, n_levels: int
-) -> _Column:
+    empty: ColumnProfile, column: CodedColumn, own: NDArray, codes: NDArray, k: int, n_levels: int
+) -> ColumnProfile:
     texts = [str(value) for value in column.values]
     counts = np.bincount(own, minlength=len(texts))
     present = np.flatnonzero(counts)
     if present.size > max(MOSTLY_UNIQUE * own.size, n_levels) and not column.ordered:
-        return _Column("text", np.nan, None, None, [], np.empty((k, 0)), present.size)
+        return replace(empty, kind="text", n_values=present.size)
     if column.ordered:
         kind, ranked = "ordinal", present
         effect = _rank_effect(own.astype(np.float64), codes, k)
@@ -376,7 +374,9 @@ def _of_levels(
     place[kept] = np.arange(kept.size)
     levels = [texts[i] for i in kept] + [OTHER] * (kept.size < ranked.size)
     shares = _shares(place[own], codes, k, len(levels))
-    return _Column(kind, effect, None, None, levels, shares, present.size)
+    return replace(
+        empty, kind=kind, effect=effect, levels=levels, shares=shares, n_values=present.size
+    )
 
 
 def _shares(bins: NDArray, codes: NDArray, k: int, n_bars: int) -> NDArray:

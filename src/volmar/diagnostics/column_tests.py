@@ -134,14 +134,9 @@ def _counterparts(codes: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDA
 
 
 def mirror_selection(mirrors: NDArray, q: float) -> NDArray:
-    r"""Return which statistics are selected at a false discovery rate of about q.
-
-    The threshold is the smallest :math:`t > 0` with
-
-    .. math:: \frac{1 + \#\{M_j \le -t\}}{\max(1, \#\{M_j \ge t\})} \le q.
+    """Return which statistics are selected by the rule of `describe_clusters`.
 
     Null statistics are symmetric, so that the left tail counts the false ones in the right tail.
-    Fewer than 1 / q statistics are never selected.
     """
     sizes = np.sort(np.abs(mirrors[mirrors != 0]))
     below = np.searchsorted(np.sort(-mirrors[mirrors < 0]), sizes, side="left")

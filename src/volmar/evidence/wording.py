@@ -13,17 +13,10 @@ HINT = 0.2
 
 
 def p_value_text(p_value: float, minimum: float = 0.0, level: float | None = None) -> str:
-    """Return a p-value with two digits, as a bound where the draws allow no smaller one.
+    """Return a p-value with two digits, and the level that it is compared with if given.
 
-    Parameters
-    ----------
-    p_value : float
-        The p-value.
-    minimum : float, default=0
-        The smallest one that the test could have given. A p-value that is no larger is an upper
-        bound, and is rounded up.
-    level : float, optional
-        The level that it is compared with, which is then named as well.
+    A p-value that is no larger than `minimum`, the smallest one that the test could have given, is
+    an upper bound, and is rounded up.
 
     Examples
     --------

@@ -74,9 +74,7 @@ class CallableExtension:
 
     def __call__(self, X_new: MatrixLike) -> Any:
         """Similarities of shape (m, n), dense or CSR as the function returns them."""
-        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
-        if sp.issparse(X_new) != sp.issparse(self.rows):
-            X_new = X_new.toarray() if sp.issparse(X_new) else sp.csr_array(X_new)
+        X_new = check_new_points(X_new, self.rows)
         name = "affinity(X_new, X)"
         S = check_array(
             _matrix(self.function, X_new, self.rows, name),

@@ -15,15 +15,7 @@ __all__ = ["Copies", "distinct_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Which rows are copies of the same point.
-
-    Attributes
-    ----------
-    point : ndarray of shape (n,)
-        The point of each row, 0 to p - 1.
-    counts : ndarray of shape (p,)
-        Number of rows of each point.
-    """
+    """Which rows are copies: the `point` (n,) of each row, and the `counts` (p,) of rows."""
 
     point: NDArray
     counts: NDArray
@@ -87,7 +79,7 @@ class Copies:
         Row t is joined to rows t + 1, t + 2, t + 4 and so on (modulo the number of copies), so
         that m copies hang together closely by about m log2(m) edges.
         """
-        rows, columns = [], []
+        rows, columns = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
         counts = self.counts[self.point]
         step = 1
         while (many := np.flatnonzero(counts > step)).size:
@@ -95,8 +87,7 @@ class Copies:
             rows.append(many)
             columns.append(self._rows[self._starts[self.point[many]] + rank])
             step *= 2
-        row = np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
-        column = np.concatenate(columns) if columns else np.empty(0, dtype=np.intp)
+        row, column = np.concatenate(rows), np.concatenate(columns)
         data = weights[self.point[row]]
         return sp.coo_array((data, (row, column)), shape=(self.n_rows,) * 2).tocsr()
 

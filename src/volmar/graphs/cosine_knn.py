@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
+from volmar.graphs.neighbors import NeighborExtension, NeighborRecipe, symmetrize
 from volmar.graphs.validation import MatrixLike
 
 __all__ = ["CosineKNNSimilarity", "cosine_knn_similarity"]
@@ -30,23 +30,11 @@ class CosineKNNSimilarity(NeighborRecipe):
 
 
 @dataclass(frozen=True, eq=False)
-class CosineKNNExtension:
+class CosineKNNExtension(NeighborExtension):
     """Cosine similarities of new points to their nearest training points."""
 
-    search: NeighborSearch
-    n_neighbors: int
-
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities, a CSR array of shape (m, n) with n_neighbors stored in a row."""
         return _cosines(self.search.query(X_new, self.n_neighbors), "X_new")
-
-    def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; equal weights where all are zero."""
-        similarities = self(X_new)
-        rows = similarities.data.reshape(-1, self.n_neighbors)
-        rows[rows.sum(axis=1) == 0] = 1.0
-        rows /= rows.sum(axis=1, keepdims=True)
-        return similarities
 
 
 def cosine_knn_similarity(

@@ -43,21 +43,9 @@ class CutGraph:
     Rows are distinct: copies of a row neither use up its neighbours nor leave it without a scale,
     and a row written twice is the same as one of weight 2.
 
-    Parameters
-    ----------
-    distinct : array or sparse matrix of shape (m, d)
-        Distinct rows, two at least.
-    group : ndarray of shape (n,)
-        For each row which of them it is.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows, positive.
-
-    Attributes
-    ----------
-    n_distinct : int
-        Number of distinct rows.
-    scale : float
-        s, a distance between neighbours; 0 where most rows are closer than float64 tells.
+    `distinct` (m, d) are the distinct rows, two at least, `group` (n,) says which of them each row
+    is, and `weights` (n,) are positive. `scale` is s, a distance between neighbours; 0 where most
+    rows are closer than float64 can tell.
     """
 
     def __init__(self, distinct: Any, group: NDArray, weights: NDArray | None = None):
@@ -103,11 +91,6 @@ class CutGraph:
         alone, so that it compares labels of different kernels and methods. Clusters are measured
         by their rows and not by their degrees, next to which rows in sparse places count for
         nothing.
-
-        Parameters
-        ----------
-        labels : ndarray of shape (n,)
-            Clusters from 0.
         """
         y = labels[self._first]
         k = int(y.max()) + 1
@@ -121,22 +104,10 @@ class CutGraph:
         return float(np.mean((degrees @ members - within) / sizes) * sizes.sum() / degrees.sum())
 
     def labels(self, k: int, b: float) -> NDArray:
-        """Return k clusters of the rows: spectral clustering of the graph with exponent b.
+        """Return k >= 2 clusters of the rows: spectral clustering of the graph with exponent b.
 
         Two clusters are the sides of a threshold along one of the leading eigenvectors, that with
         the lowest `cut`; more are those of k-means in the leading k, of unit length.
-
-        Parameters
-        ----------
-        k : int
-            Number of clusters, at least 2.
-        b : float
-            Exponent of the density.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Cluster of each row, from 0.
         """
         W = self._similarities(b)
         joined = JOINED * W.sum() / self.masses.sum()

@@ -12,16 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.graphs.copies import Copies, distinct_rows
-from volmar.graphs.gaussian import exp_rows, softmax_rows
+from volmar.graphs.gaussian import ExponentialExtension
 from volmar.graphs.joining import joining_edges
 from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
-from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, is_constant
+from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, refuse_constant
 
-__all__ = [
-    "DensityScalingSimilarity",
-    "default_n_neighbors",
-    "density_scaling_similarity",
-]
+__all__ = ["DensityScalingSimilarity", "default_n_neighbors", "density_scaling_similarity"]
 
 # Neighbours as far away as the last are kept too, up to this many times the number of edges.
 MAX_TIED = 4
@@ -77,26 +73,21 @@ class DensityScalingSimilarity(NeighborRecipe):
         n = X.shape[0]
         k = default_n_neighbors(n) if self.n_neighbors is None else self.n_neighbors
         k = check_n_neighbors(k, n)
-        if is_constant(X):
-            raise ValueError(
-                f"all {n} rows of X are the same point, so there is no local scale. Check that X "
-                "was loaded correctly."
-            )
+        refuse_constant(X)
         search, copies, near = self._neighbors(X, max(k, int(self.n_edges)))
         scales = _local_scales(near, copies.counts, k, X.shape[1])
         edges = _nearest(near, int(self.n_edges))
-        extra = joining_edges(search.rows, edges)
-        if extra.nnz:
-            edges = _with_edges(edges, extra)
+        edges = _with_edges(edges, joining_edges(search.rows, edges))
         points = edges.copy()
         points.data = np.exp(scales.log_similarities(edges, self.exponent))
         W = copies.spread(points)
+        own = np.exp(-2 * self.exponent * np.log(scales.relative))
         if copies.exist:
-            W = W.maximum(copies.ties(np.exp(-2 * self.exponent * np.log(scales.relative))))
+            W = W.maximum(copies.ties(own))
         W = symmetrize(_with_short_indices(W), "union").astype(X.dtype, copy=False)
         if self.self_loops:
-            loops = np.exp(-2 * self.exponent * np.log(scales.relative))[copies.point]
-            W = sp.csr_array(W + sp.diags_array(loops.astype(W.dtype), format="csr"))
+            loops = own[copies.point].astype(W.dtype)
+            W = sp.csr_array(W + sp.diags_array(loops, format="csr"))
         n_near = min(max(k, int(self.n_edges)), copies.counts.size - 1)
         extension = DensityScalingExtension(
             search, copies, scales, k, n_near, float(self.exponent)
@@ -138,21 +129,17 @@ class DensityScalingSimilarity(NeighborRecipe):
             more.indices.reshape(wide.shape) != tied[:, None]
         )
         keep[tied] = False
-        return _with_edges(_kept(found, keep), _placed(_kept(more, wanted), tied, n))
+        places = (tied[np.nonzero(wanted)[0]], more.indices.reshape(wide.shape)[wanted])
+        return _with_edges(_kept(found, keep), sp.coo_array((wide[wanted], places), shape=(n, n)))
 
 
 @dataclass(frozen=True, eq=False)
 class LocalScales:
-    """Local scales of the points.
+    """Local scales of the p points.
 
-    Attributes
-    ----------
-    radius : ndarray of shape (p,)
-        Distance within which a point has k neighbours, copies counted; never zero.
-    relative : ndarray of shape (p,)
-        The scale of the density, over its median, between DENSEST and SPARSEST.
-    width : float
-        Width of the kernel in units of the radius.
+    `radius` (p,) is the distance within which a point has k neighbours, copies counted, and never
+    zero; `relative` (p,) the scale of the density over its median, between DENSEST and SPARSEST;
+    `width` that of the kernel in units of the radius.
     """
 
     radius: NDArray
@@ -170,7 +157,7 @@ class LocalScales:
 
 
 @dataclass(frozen=True, eq=False)
-class DensityScalingExtension:
+class DensityScalingExtension(ExponentialExtension):
     """Density-scaled similarities of new points to the training points.
 
     A new point's scale is the distance within which it has k training points; where k of them
@@ -186,14 +173,6 @@ class DensityScalingExtension:
     n_neighbors: int
     n_edges: int
     exponent: float
-
-    def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities of shape (m, n), CSR with the graph's edges in a row."""
-        return self._rows(X_new, exp_rows)
-
-    def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; far points do not underflow to 0/0."""
-        return self._rows(X_new, softmax_rows)
 
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
         near = self.search.query(X_new, self.n_edges)
@@ -380,14 +359,6 @@ def _kept(near: Any, keep: NDArray) -> Any:
     mask = keep.ravel()
     indptr = np.concatenate([[0], np.cumsum(mask)])[near.indptr].astype(near.indptr.dtype)
     return sp.csr_array((near.data[mask], near.indices[mask], indptr), shape=near.shape)
-
-
-def _placed(part: Any, rows: NDArray, n: int) -> Any:
-    """Put rows at their places among n."""
-    lengths = np.zeros(n, dtype=part.indptr.dtype)
-    lengths[rows] = np.diff(part.indptr)
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(part.indptr.dtype)
-    return sp.csr_array((part.data, part.indices, indptr), shape=(n, n))
 
 
 def _with_edges(near: Any, extra: Any) -> Any:

@@ -127,21 +127,10 @@ def symmetric_exponentials(
 
 
 def candidate_distances(A: Any, B: Any, candidates: NDArray, metric: str) -> NDArray:
-    """Distance of each row of A to its candidate rows of B, from the coordinates themselves.
+    """Distances (m, w) of rows of A to candidate rows of B, from the coordinates themselves.
 
-    Parameters
-    ----------
-    A, B : array or csr_array
-        Query rows and training rows; of unit length where the metric is "cosine".
-    candidates : ndarray of shape (m, w)
-        Indices into B for each row of A.
-    metric : {"euclidean", "cosine"}
-        Euclidean by differences (zero for duplicates), or 1 - ⟨a, b⟩.
-
-    Returns
-    -------
-    ndarray of shape (m, w)
-        float64 distances.
+    `candidates` (m, w) are indices into B. Euclidean distances are taken by differences (zero for
+    duplicates), cosine ones as 1 - ⟨a, b⟩ of rows of unit length.
     """
     m, width = candidates.shape
     distances = np.empty((m, width))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar import _memory
@@ -48,27 +47,33 @@ class GaussianSimilarity:
         return W, GaussianExtension(rows, origin, sigma)
 
 
+class ExponentialExtension:
+    """Similarities exp(E) of new points to the training points; subclasses compute E."""
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities of shape (m, n), dense or CSR as the graph is."""
+        return self._rows(X_new, lambda exponents: np.exp(exponents, out=exponents))
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Similarities divided by their row sums; far points do not underflow to 0/0."""
+        return self._rows(X_new, _softmax)
+
+    def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
+        """Apply a function, in place, to the exponents of each row."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class GaussianExtension:
+class GaussianExtension(ExponentialExtension):
     """Gaussian similarities of new points to the training points, with the fitted width."""
 
     rows: Any
     origin: NDArray | None
     sigma: float
 
-    def __call__(self, X_new: MatrixLike) -> NDArray:
-        """Similarities of shape (m, n); a training point is at similarity 1 to itself."""
-        return self._rows(X_new, exp_rows)
-
-    def weights(self, X_new: MatrixLike) -> NDArray:
-        """Similarities divided by their row sums; far points do not underflow to 0/0."""
-        return self._rows(X_new, softmax_rows)
-
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> NDArray:
-        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
+        X_new = check_new_points(X_new, self.rows)
         require_extension(X_new.shape[0], self.rows)
-        if sp.issparse(X_new) and not sp.issparse(self.rows):
-            X_new = X_new.toarray()
         D = squared_distances(shift(X_new, self.origin), self.rows)
         exponents = scale_exponents(D, self.sigma, self.sigma)
         return function(exponents).astype(self.rows.dtype, copy=False)
@@ -103,12 +108,7 @@ def gaussian_similarity(
     return GaussianSimilarity(sigma=sigma, self_loops=self_loops).build(X)[0]
 
 
-def exp_rows(exponents: NDArray) -> NDArray:
-    """Return exp(E_ij), in place."""
-    return np.exp(exponents, out=exponents)
-
-
-def softmax_rows(exponents: NDArray) -> NDArray:
+def _softmax(exponents: NDArray) -> NDArray:
     """Return exp(E_ij) / Σ_j exp(E_ij), in place, the row's largest exponent taken out first."""
     exponents -= exponents.max(axis=1, keepdims=True)
     np.exp(exponents, out=exponents)

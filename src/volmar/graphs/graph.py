@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from volmar.graphs import (
     check_similarity,
@@ -20,7 +19,7 @@ from volmar.graphs import (
     laplacian,
     make_similarity,
 )
-from volmar.graphs.validation import rows_over_sums
+from volmar.graphs.validation import check_nonnegative, rows_over_sums
 from volmar.operators import EigenPairs, SPDOperator, as_operator
 
 # A component with a smaller share of the rows is taken for a stray one, not for structure.
@@ -43,14 +42,9 @@ OWN_PARAMETER = {
 
 @dataclass(frozen=True)
 class Graph:
-    """A similarity matrix with its extension to new rows.
+    """A similarity matrix W (n, n), dense or sparse, with its extension to new rows.
 
-    Attributes
-    ----------
-    W : ndarray or sparse matrix of shape (n, n)
-        Similarities.
-    row_weights : callable
-        Takes new rows, returns their similarities to the training rows, divided by their sum.
+    `row_weights` returns the similarities of new rows to the training rows, over their sum.
     """
 
     W: Any
@@ -92,12 +86,8 @@ class Graph:
     def operator(self, Q: Any, *, shift: float | None = None) -> SPDOperator:
         """Return the matrix Q of pairwise information.
 
-        Parameters
-        ----------
-        Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable
-            L_sym + shift I, n I - W, or what is given (a function is called with W).
-        shift : float, optional
-            Shift of the Laplacian; 1/n if not given.
+        Q is "laplacian" for L_sym + shift I (1/n if not given), "kernel" for n I - W, a matrix or
+        an operator, or a function that is called with W.
         """
         n = self.W.shape[0]
         if isinstance(Q, str):
@@ -138,17 +128,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class SpectralGraph:
-    """A graph with the smallest eigenpairs of its L_sym, to be cut into `n_clusters`.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    pairs : EigenPairs
-        At least `n_clusters` of them, where the graph has as many nodes.
-    n_clusters : int
-        How many of them are used.
-    """
+    """A graph with the smallest eigenpairs of its L_sym, `n_clusters` of which are used."""
 
     graph: Graph
     pairs: EigenPairs
@@ -226,24 +206,19 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
         recipe = make_similarity(affinity, **_named_parameters(affinity, params, X.shape[0]))
     else:
         recipe = make_similarity(affinity)
-        _refuse_parameters(params, affinity, is_recipe=recipe is affinity)
+        if params and recipe is affinity:
+            raise ValueError(
+                f"{', '.join(params)} cannot be given with an affinity that has its own "
+                f"parameters: set it there, in {type(affinity).__name__}."
+            )
+        if params:
+            raise ValueError(
+                f"{', '.join(params)} cannot be given with a callable affinity: bind its "
+                "parameters with functools.partial and leave it out."
+            )
     W, extension = recipe.build(X)
     # The house's own recipes need no check.
     return Graph(W if isinstance(affinity, str) else check_similarity(W), extension.weights)
-
-
-def _refuse_parameters(params: dict[str, Any], affinity: Any, *, is_recipe: bool) -> None:
-    """Refuse parameters beside a recipe or a callable, which have their own."""
-    if params and is_recipe:
-        raise ValueError(
-            f"{', '.join(params)} cannot be given with an affinity that has its own parameters: "
-            f"set it there, in {type(affinity).__name__}."
-        )
-    if params:
-        raise ValueError(
-            f"{', '.join(params)} cannot be given with a callable affinity: bind its parameters "
-            "with functools.partial and leave it out."
-        )
 
 
 def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
@@ -270,9 +245,5 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
 
 def _given_row_weights(S: Any) -> Any:
     """Rows of given similarities, divided by their sum."""
-    negative = S.data.min(initial=0.0) if sparse.issparse(S) else S.min(initial=0.0)
-    if negative < 0:
-        raise ValueError(
-            f"precomputed similarities must not be negative, the smallest is {negative:.3g}."
-        )
+    check_nonnegative(S, "precomputed X")
     return rows_over_sums(S, points="X")

@@ -32,17 +32,8 @@ def joining_edges(rows: Any, graph: Any) -> Any:
     that. It ends at a pair that are each other's nearest, which is short, and nearly always the
     shortest.
 
-    Parameters
-    ----------
-    rows : ndarray or csr_array of shape (n, d)
-        The points.
-    graph : sparse matrix of shape (n, n)
-        Edges, in either direction; stored zeros count.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Distances along the new edges, in one direction each; empty for a connected graph.
+    Edges of the graph count in either direction, and stored zeros are edges. Returns the distances
+    along the new edges as a CSR array, in one direction each.
     """
     n = rows.shape[0]
     edges = sp.csr_array((np.ones(graph.indices.size), graph.indices, graph.indptr), shape=(n, n))

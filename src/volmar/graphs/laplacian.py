@@ -12,12 +12,7 @@ from scipy.sparse import csgraph
 from volmar import _memory
 from volmar.graphs.validation import MatrixLike, check_similarity
 
-__all__ = [
-    "component_message",
-    "connected_components",
-    "degrees",
-    "laplacian",
-]
+__all__ = ["component_message", "connected_components", "degrees", "laplacian"]
 
 _KINDS = ("unnormalized", "symmetric", "random_walk")
 _BLOCK_ROWS = 256
@@ -44,7 +39,10 @@ def degrees(W: MatrixLike, *, check: bool = True) -> NDArray:
     >>> degrees([[1.0, 0.5], [0.5, 0.0]])
     array([1.5, 0.5])
     """
-    return _degrees(check_similarity(W) if check else W)
+    W = check_similarity(W) if check else W
+    if sp.issparse(W):
+        return np.asarray(W.astype(np.float64, copy=False).sum(axis=1)).ravel()
+    return W.sum(axis=1, dtype=np.float64)
 
 
 def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> Any:
@@ -85,7 +83,7 @@ def laplacian(W: MatrixLike, *, kind: str = "symmetric", check: bool = True) -> 
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}.")
     W = check_similarity(W) if check else W
     n = W.shape[0]
-    d = _degrees(W)
+    d = degrees(W, check=False)
     own = W.diagonal().astype(np.float64)
     # Below the smallest normal number of the dtype the reciprocal overflows: no edge worth having.
     connected = d >= np.finfo(W.dtype).tiny
@@ -167,12 +165,6 @@ def component_message(labels: MatrixLike) -> str:
         "points). A split between components costs nothing, so small ones come off first: raise "
         "n_neighbors or sigma until the graph holds together, or drop the outlying points."
     )
-
-
-def _degrees(W: Any) -> NDArray:
-    if sp.issparse(W):
-        return np.asarray(W.astype(np.float64, copy=False).sum(axis=1)).ravel()
-    return W.sum(axis=1, dtype=np.float64)
 
 
 def _scale_dense(

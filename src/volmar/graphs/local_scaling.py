@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.distances import scale_exponents, squared_distances, symmetric_exponentials
-from volmar.graphs.gaussian import exp_rows, require_dense, require_extension, softmax_rows
+from volmar.graphs.gaussian import ExponentialExtension, require_dense, require_extension
 from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
-from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, is_constant
+from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, refuse_constant
 
 __all__ = ["DENSE_LIMIT", "LocalScalingSimilarity", "local_scaling_similarity"]
 
@@ -47,11 +47,7 @@ class LocalScalingSimilarity(NeighborRecipe):
         dense = self.graph == "dense" or (self.graph == "auto" and n <= DENSE_LIMIT)
         if dense:
             require_dense(n, X.dtype, "locally scaled")
-        if is_constant(X):
-            raise ValueError(
-                f"all {n} rows of X are the same point, so there is no local scale. Check that X "
-                "was loaded correctly."
-            )
+        refuse_constant(X)
         search = self.search(X)
         n_edges = k if dense else min(max(k, MIN_EDGES), n - 1)
         distances = search.graph(n_edges)
@@ -65,7 +61,7 @@ class LocalScalingSimilarity(NeighborRecipe):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalScalingExtension:
+class LocalScalingExtension(ExponentialExtension):
     """Locally scaled similarities of new points to the training points.
 
     A new point's scale is the distance to its k-th nearest training point; where k training points
@@ -78,14 +74,6 @@ class LocalScalingExtension:
     n_neighbors: int
     n_edges: int
     dense: bool
-
-    def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities of shape (m, n): an array, or CSR with the graph's edges in a row."""
-        return self._rows(X_new, exp_rows)
-
-    def weights(self, X_new: MatrixLike) -> Any:
-        """Similarities divided by their row sums; far points do not underflow to 0/0."""
-        return self._rows(X_new, softmax_rows)
 
     def _rows(self, X_new: MatrixLike, function: Callable[[NDArray], NDArray]) -> Any:
         near = self.search.query(X_new, self.n_edges)

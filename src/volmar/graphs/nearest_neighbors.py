@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
+from volmar.graphs.neighbors import NeighborExtension, NeighborRecipe, symmetrize
 from volmar.graphs.validation import MatrixLike
 
 __all__ = ["NearestNeighborsSimilarity", "nearest_neighbors_similarity"]
@@ -31,26 +31,16 @@ class NearestNeighborsSimilarity(NeighborRecipe):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestNeighborsExtension:
+class NearestNeighborsExtension(NeighborExtension):
     """Ones from new points to their nearest training points.
 
     The rule for new points has one direction only: training points are not asked for their
     neighbours again, in the mutual graph either.
     """
 
-    search: NeighborSearch
-    n_neighbors: int
-
     def __call__(self, X_new: MatrixLike) -> Any:
-        """Similarities, a CSR array of shape (m, n) with n_neighbors ones in a row."""
         near = self.search.query(X_new, self.n_neighbors)
         near.data[:] = 1.0
-        return near
-
-    def weights(self, X_new: MatrixLike) -> Any:
-        """Equal weights 1 / n_neighbors on the nearest training points."""
-        near = self(X_new)
-        near.data[:] = 1.0 / self.n_neighbors
         return near
 
 

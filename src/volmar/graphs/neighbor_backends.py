@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,35 +28,33 @@ FAISS_PROBES = 64
 PYNNDESCENT_LIST = 30
 
 
-class Backend(Protocol):
+class Backend:
     """Candidates among fitted rows."""
+
+    _rows: Any
 
     def among(self, k: int) -> NDArray:
         """Candidates of each fitted row, the row itself possibly among them."""
-        ...  # pragma: no cover
+        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
 
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
-        ...  # pragma: no cover
+        raise NotImplementedError
 
 
-class ExactBackend:
+class ExactBackend(Backend):
     """scikit-learn: a k-d tree in low dimension, blocked comparison of all pairs beyond."""
 
     def __init__(self, rows: Any, n_jobs: int | None) -> None:
         self._rows = rows
         self._index = NearestNeighbors(n_jobs=n_jobs).fit(rows)
 
-    def among(self, k: int) -> NDArray:
-        """Candidates of each fitted row."""
-        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
-
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
         return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
 
 
-class FaissBackend:
+class FaissBackend(Backend):
     """faiss: all pairs in float32 up to `FAISS_FLAT_LIMIT` rows, an inverted file beyond.
 
     The inverted file is trained from a seed and searched without chance, so that a run can be
@@ -72,10 +70,6 @@ class FaissBackend:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the index, which is built again, from the same seed, when needed."""
         return self.__dict__ | {"_index": None}
-
-    def among(self, k: int) -> NDArray:
-        """Candidates of each fitted row."""
-        return self.near(self._rows, min(k + 1, self._rows.shape[0]))
 
     def near(self, rows: NDArray, k: int) -> NDArray:
         """Candidates of each new row."""
@@ -105,7 +99,7 @@ class FaissBackend:
         return threadpool_limits(effective_n_jobs(self._n_jobs), user_api="openmp")
 
 
-class PyNNDescentBackend:
+class PyNNDescentBackend(Backend):
     """pynndescent: NN-descent from random projection trees."""
 
     def __init__(self, rows: Any, seed: int, n_jobs: int | None) -> None:
@@ -132,7 +126,7 @@ class PyNNDescentBackend:
         return self._index
 
 
-class TransformerBackend:
+class TransformerBackend(Backend):
     """Any transformer from rows to a sparse graph of neighbours, as `KNeighborsTransformer`."""
 
     def __init__(self, rows: Any, transformer: Any) -> None:
@@ -148,7 +142,7 @@ class TransformerBackend:
         return pad_rows(self._transformer.transform(rows))
 
 
-class GraphBackend:
+class GraphBackend(Backend):
     """A precomputed sparse graph between the fitted rows; new rows are searched exactly."""
 
     def __init__(self, rows: Any, graph: Any, n_jobs: int | None) -> None:

@@ -90,38 +90,15 @@ class NeighborSearch:
         self._backend, self._named = _backend(self.rows, neighbors, random_state, n_jobs)
 
     def graph(self, n_neighbors: int) -> Any:
-        """Find the nearest other rows of every row.
-
-        Parameters
-        ----------
-        n_neighbors : int
-            How many, from 1 to n - 1.
-
-        Returns
-        -------
-        csr_array of shape (n, n)
-            Distances, exactly `n_neighbors` to a row, nearest first; a row itself is left out by
-            its index, never by its distance, and duplicates are stored zeros.
-        """
+        """Return distances (n, n) of rows to `n_neighbors` others each, as `neighbor_graph`."""
         n = self.rows.shape[0]
         k = check_n_neighbors(n_neighbors, n)
-        own = np.arange(n)
-        return self._measure(self.rows, self._backend.among(k), k, own)
+        return self._measure(self.rows, self._backend.among(k), k, np.arange(n))
 
     def query(self, X_new: MatrixLike, n_neighbors: int) -> Any:
-        """Find the nearest training rows of every new point.
+        """Return distances (m, n) of new points to their `n_neighbors` nearest training rows.
 
-        Parameters
-        ----------
-        X_new : array-like or sparse matrix of shape (m, d)
-            New points.
-        n_neighbors : int
-            How many, from 1 to n - 1.
-
-        Returns
-        -------
-        csr_array of shape (m, n)
-            Distances, exactly `n_neighbors` to a row, nearest first.
+        CSR, exactly `n_neighbors` (1 to n - 1) to a row, nearest first.
         """
         rows = self.prepare(X_new)
         k = check_n_neighbors(n_neighbors, self.rows.shape[0])
@@ -129,10 +106,7 @@ class NeighborSearch:
 
     def prepare(self, X_new: MatrixLike) -> Any:
         """Check new points and hold them as the training rows are: centred or of unit length."""
-        X_new = check_new_points(X_new, self.rows.shape[1], self.rows.dtype)
-        if sp.issparse(X_new) != sp.issparse(self.rows):
-            X_new = X_new.toarray() if sp.issparse(X_new) else sp.csr_array(X_new)
-        return self._prepare(X_new, "X_new")
+        return self._prepare(check_new_points(X_new, self.rows), "X_new")
 
     def _prepare(self, X: Any, name: str) -> Any:
         if self.metric == "euclidean":
@@ -192,6 +166,26 @@ class NeighborRecipe:
             random_state=self.random_state,
             n_jobs=self.n_jobs,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborExtension:
+    """Similarities of new points to their nearest training points; subclasses compute them."""
+
+    search: NeighborSearch
+    n_neighbors: int
+
+    def __call__(self, X_new: MatrixLike) -> Any:
+        """Similarities, a CSR array of shape (m, n) with n_neighbors stored in a row."""
+        raise NotImplementedError
+
+    def weights(self, X_new: MatrixLike) -> Any:
+        """Similarities divided by their row sums; equal weights where all are zero."""
+        similarities = self(X_new)
+        rows = similarities.data.reshape(-1, self.n_neighbors)
+        rows[rows.sum(axis=1) == 0] = 1.0
+        rows /= rows.sum(axis=1, keepdims=True)
+        return similarities
 
 
 def neighbor_graph(

@@ -27,15 +27,17 @@ def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
     return canonical_csr(X) if sp.issparse(X) else X
 
 
-def check_new_points(X: MatrixLike, n_features: int, dtype: np.dtype) -> Any:
-    """Return new points in the dtype of the training points, with as many features."""
+def check_new_points(X: MatrixLike, rows: Any) -> Any:
+    """Return new points in the dtype and format of the training points, with as many features."""
     X = check_points(X, name="X_new", min_points=1)
-    if X.shape[1] != n_features:
+    if X.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"X_new has {X.shape[1]} features and the graph was built on {n_features}: "
+            f"X_new has {X.shape[1]} features and the graph was built on {rows.shape[1]}: "
             "pass the same columns."
         )
-    return X.astype(dtype, copy=False)
+    if sp.issparse(X) != sp.issparse(rows):
+        X = X.toarray() if sp.issparse(X) else sp.csr_array(X)
+    return X.astype(rows.dtype, copy=False)
 
 
 def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
@@ -57,6 +59,15 @@ def is_constant(X: Any) -> bool:
     if sp.issparse(X):
         return bool((X.max(axis=0).toarray() == X.min(axis=0).toarray()).all())
     return bool((X[0] == X).all())
+
+
+def refuse_constant(X: Any) -> None:
+    """Refuse points that are all the same: they have no local scale."""
+    if is_constant(X):
+        raise ValueError(
+            f"all {X.shape[0]} rows of X are the same point, so there is no local scale. Check "
+            "that X was loaded correctly."
+        )
 
 
 def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
@@ -113,15 +124,7 @@ def check_nonnegative(W: Any, name: str) -> None:
 
 
 def rows_over_sums(S: Any, *, points: str) -> Any:
-    """Divide rows of nonnegative similarities by their sums, in float64.
-
-    Parameters
-    ----------
-    S : ndarray or sparse matrix of shape (m, n)
-        Similarities of new points to the training points.
-    points : str
-        What error messages call the new points.
-    """
+    """Divide rows of nonnegative similarities by their sums, in float64."""
     total = np.asarray(S.sum(axis=1, dtype=np.float64)).ravel()
     if np.any(total <= 0):
         row = int(np.argmin(total))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,17 +47,10 @@ ONE_SIDE = (
 
 @dataclass
 class MarginInputs:
-    """What a run needs.
+    """The rows, their sample weights, and the shares of the two sides that count as balanced.
 
-    Attributes
-    ----------
-    space : FeatureSpace
-        The rows. A run that takes the sizes of its start leaves them with the weights of
-        `equal_weights` here, which the fitted hyperplane belongs to.
-    weights : ndarray of shape (n,), RowVector or None
-        Sample weights.
-    balance : tuple of float
-        Shares of the two sides that count as balanced.
+    A run that takes the sizes of its start leaves the rows here with the weights of
+    `equal_weights`, which the fitted hyperplane belongs to.
     """
 
     space: Any
@@ -87,6 +81,7 @@ class MarginClusterer(Clusterer):
     multiway: str = "recursive"
     min_cluster_size: float | None = None
     _hyperplane: Any
+    _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
 
     # ------------------------------------------------------------------ for the subclass
 
@@ -157,7 +152,6 @@ class MarginClusterer(Clusterer):
         return BALANCE if self.balance is None else float(self.balance)
 
     def _is_relative(self) -> bool:
-        """Whether `balance` is in units of the margin."""
         return self.balance_unit == "margin" and self.mode != "paper"
 
     def _check_bounded(self) -> None:
@@ -271,7 +265,6 @@ class MarginClusterer(Clusterer):
         return result.renumbered(order)
 
     def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
-        """Return the rows with weights that give both sides of the start the same."""
         return space.reweighted(weights)
 
     def _hinge_labels(
@@ -307,14 +300,10 @@ class MarginClusterer(Clusterer):
         )
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
-        return relabelling_outside(
-            problem,
-            labels,
-            C=self._unit() * float(self.C),
-            cut_tol=0.01 if self.cut_tol is None else self.cut_tol,
-            cccp_tol=0.1 if self.cccp_tol is None else self.cccp_tol,
-            max_iter=self._most_steps(),
-        )
+        tolerances = {"cut_tol": self.cut_tol, "cccp_tol": self.cccp_tol}
+        given = {name: value for name, value in tolerances.items() if value is not None}
+        C, max_iter = self._unit() * float(self.C), self._most_steps()
+        return self._paper_loop(problem, labels, C=C, max_iter=max_iter, **given)
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
         if result.status is Status.UNBOUNDED:

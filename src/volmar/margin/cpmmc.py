@@ -146,12 +146,11 @@ class CPMMC(WeightedClusterer, MarginClusterer):
     these weights in place of 1/n, in the mean of the rows, too: C is read as before, and
     objective, gap and residuals are those of the weighted problem.
 
-    With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The prices b are 0
-    unless a cluster would be too small (see `size_prices`), and no
-    part of the hinge. The objective belongs to the start, whose shares and offsets it has: it does
-    not compare starts. C = 2 and the default least size were set on spoken letters, waves,
-    letters K to P and artificial groups. `threshold`, `balance`, `balance_unit` and `mode` have no
-    other value than the default there.
+    With more than two clusters a row goes to the largest :math:`f_{ip} + b_p`. The offsets b are 0
+    unless a cluster would be too small, and no part of the hinge. The objective belongs to the
+    start, whose shares and offsets it has: it does not compare starts. C = 2 and the default
+    minimum size were set on spoken letters, waves, letters K to P and artificial groups.
+    `threshold`, `balance`, `balance_unit` and `mode` have no other value than the default there.
 
     The margin has the units of X: scale features that have different ones. The values C = 2 and
     b = 0.05 come from a prototype that saw labels; on sets that it had not seen it did not

@@ -28,8 +28,6 @@ CONSTANT = 1e-14
 # The paper's C_e.
 BALANCE_WEIGHT = 1e4
 
-# ----------------------------------------------------------------------------------- solver
-
 
 @dataclass(frozen=True, repr=False)
 class GMMCResult(Result):
@@ -125,9 +123,6 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
     if has_margin:
         return np.sqrt(first) * u, 0.0, second / first
     return np.sqrt(n) * u, 1.0 / first, second / first
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class GMMCInputs(NamedTuple):

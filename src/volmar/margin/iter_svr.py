@@ -57,20 +57,9 @@ MIN_SHARE = 0.3
 
 @dataclass
 class IterSVRInputs:
-    """What all starts share.
+    """What all starts share; `floor` is the minimum weight of a side.
 
-    Attributes
-    ----------
-    space : LinearSpace or KernelSpace
-        The rows. A run that takes the sizes of its start leaves them here with its weights.
-    C : float
-        Weight of the loss.
-    floor : float
-        Minimum weight of a side.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    balance : tuple of float
-        Shares of the two sides that count as balanced.
+    A run that takes the sizes of its start leaves the rows here with its weights.
     """
 
     space: LinearSpace | KernelSpace
@@ -203,14 +192,14 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     Labels of the widest gap do not minimise it: it may rise, and labels may come back, which ends
     the iteration with `Status.CYCLE` and a warning.
 
-    On uneven labels the L1 loss can be least for a constant, whatever C is: the iteration then
+    On uneven labels the L1 loss can be lowest for a constant, whatever C is: the iteration then
     ends with `Status.DEGENERATE` and a warning. That is what small values of `min_cluster_size`
     mostly lead to. Where a regression misses `tol`, as very large values of C make it, it ends
     with `Status.FAILED` and a warning.
 
     Why 10 in C="scale": all :math:`|\beta_i| \le C` in :math:`w = \sum_i \beta_i \phi(x_i)`, so
     that scores reach the targets along a direction only if its share of the variance is above
-    one in ten. Far below, scores are small beside the targets, and the least loss is that of
+    one in ten. Far below, scores are small beside the targets, and the lowest loss is that of
     the most uneven cut; far above, the regression fits any labels and never leaves its start.
 
     References
@@ -319,7 +308,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         return IterSVRInputs(space, *self._penalty_and_floor(space), weights)
 
     def _penalty_and_floor(self, space: LinearSpace | KernelSpace) -> tuple[float, float]:
-        """Return C and the minimum weight of a side."""
         n = space.n_rows
         total = float(n if space.weights is None else space.weights.sum())
         variance = space.mean_square()
@@ -346,9 +334,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
         return C, share * total
 
-    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
-
     def _take_sizes(self, prepared: IterSVRInputs, labels: NDArray) -> None:
         """Give both sides of the start the same weight where they are unequal and lie apart."""
         space, weights = prepared.space, prepared.weights
@@ -372,7 +357,18 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             starts = [self._start(prepared, seed) for seed in seeds]
             if self.min_cluster_size is None:
                 self._take_sizes(prepared, starts[0])
-            results = [self._descend(prepared, labels) for labels in starts]
+            results = [
+                iterate_svr(
+                    prepared.space,
+                    labels,
+                    prepared.C,
+                    RULES[self.bias],
+                    floor=prepared.floor,
+                    tol=self.tol,
+                    max_iter=self.max_iter,
+                )
+                for labels in starts
+            ]
         except NotAGramMatrixError as error:
             raise self._not_a_kernel() from error
         result = min(results, key=lambda r: (r.status is Status.DEGENERATE, r.objective))
@@ -383,17 +379,6 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "Use another init, or raise C."
             )
         return result
-
-    def _descend(self, prepared: IterSVRInputs, labels: NDArray) -> IterSVRResult:
-        return iterate_svr(
-            prepared.space,
-            labels,
-            prepared.C,
-            RULES[self.bias],
-            floor=prepared.floor,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
 
     def _not_a_kernel(self) -> ValueError:
         return ValueError(

@@ -28,15 +28,8 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
               + \frac{C}{n} \sum_i \max(0, \rho - |f_i|),
               \qquad f_i = \langle w, \phi(x_i) - \bar\phi \rangle + t, \quad |t| \le b \rho
 
-    More than two clusters are found at once (`multiway`), by the hinge of Crammer and Singer:
-
-    .. math:: \min_{w, \rho \ge 0, y} \; \tfrac12 \sum_p \|w_p\|^2 - \rho + C \sum_i p_i
-              \max\bigl(0, \rho - (f_{i y_i} - \max_{r \ne y_i} f_{ir})\bigr),
-              \qquad f_{ip} = \langle w_p, \phi(x_i) - \bar\phi \rangle + \rho \beta_p
-
-    where no cluster of y is smaller than `min_cluster_size`. The shares :math:`p_i`, of the mean
-    too, give all clusters of the start the same weight, and :math:`\beta` are the offsets of the
-    start's rule of the nearest mean, in units of the margin.
+    More than two clusters are found at once (`multiway`), by the hinge of Crammer and Singer, as
+    in `CPMMC`, with :math:`f_{ip} = \langle w_p, \phi(x_i) - \bar\phi \rangle + \rho \beta_p`.
 
     Parameters
     ----------
@@ -247,6 +240,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
 
     def _adopts_trial(self) -> bool:
         return self.method == "exact"
+
+    def _is_linear(self) -> bool:
+        return False  # kernel="linear" has dual coefficients, too
 
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
         if self.method == "exact":

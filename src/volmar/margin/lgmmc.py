@@ -49,18 +49,9 @@ MAX_MEAN = 0.5
 
 @dataclass
 class LabelGenerationInputs:
-    """What the search needs.
+    """What the search needs; `n` is the number of rows that weigh.
 
-    Attributes
-    ----------
-    space : LinearSpace or KernelSpace
-        The rows. A run that takes the sizes of k-means leaves them here with its weights.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    n : int
-        Number of rows that weigh.
-    balance : tuple of float
-        Shares of the two sides that count as balanced.
+    A run that takes the sizes of k-means leaves the rows here with its weights.
     """
 
     space: LinearSpace | KernelSpace
@@ -291,7 +282,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         return self._hyperplane(X)
 
     def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear" and self.method == "exact"
+        return super()._is_linear() and self.method == "exact"
 
     def _check_parameters(self) -> None:
         self._check_representation()
@@ -318,9 +309,6 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self._formula(prepared)
         return prepared
 
-    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        return LinearSpace(X, weights) if self._is_linear() else super()._feature_space(X, weights)
-
     def _formula(self, prepared: LabelGenerationInputs) -> tuple[float, float]:
         """Return C of the formula and the limit of a labelling's sum."""
         space, n = prepared.space, prepared.n
@@ -335,7 +323,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
         w = row_weights(space)
         mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean
-        limit = _largest_sum(mean, n) if w is None else _largest_weight(mean, w)
+        limit = _largest_sum(mean, np.ones(n) if w is None else w)
         return float(self.C) / (n * spread), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
@@ -413,18 +401,12 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
 
 
-def _largest_sum(mean: float, n: int) -> int:
-    """Return the maximum of |sum(y)|: mean n, but for its rounding, below n."""
-    return min(max(int(mean * n + 1e-9 * mean), n % 2), n - 1)
-
-
-def _largest_weight(mean: float, weights: NDArray) -> float:
+def _largest_sum(mean: float, weights: NDArray) -> float:
     """Return the maximum of |sum(weights * y)|: `mean` of all, but for rounding.
 
     Never less than the heaviest row, to within which every order of the rows can be cut in the
-    middle, while to find a more even labelling, or that there is none, is NP-hard. Of equal
-    weights the labellings are those of `_largest_sum`, odd numbers of rows included. All rows on
-    one side are more than it.
+    middle, while to find a more even labelling, or that there is none, is NP-hard. All rows on one
+    side are more than it.
     """
     total, heaviest = float(weights.sum()), float(weights.max())
     limit = max(mean * total, heaviest) + SUMS * total

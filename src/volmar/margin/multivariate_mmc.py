@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from volmar.base.kernel import N_LANDMARKS
 from volmar.base.validation import check_choice, check_number
@@ -15,9 +15,6 @@ from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
-from volmar.margin.engine.problem import MarginProblem
-from volmar.margin.feature_space.kernel import KernelSpace
-from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
 
@@ -145,7 +142,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     `decision_function` is in units of the margin.
 
     The most violated labelling is found exactly in O(n log n) for every loss (the paper scans
-    O(n^2) contingency tables; see `volmar.margin.multivariate_losses`).
+    O(n^2) contingency tables; see `volmar.margin.engine.multivariate_losses`).
 
     Relabelling lowers the objective for "error" and "rand", whose losses depend on the number of
     flips only. For "fbeta" and "nmi" no such theorem holds (the paper's step to it takes a
@@ -171,6 +168,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     >>> round(normalized_mutual_info_score(digits.target[pair], model.labels_), 2)
     1.0
     """
+
+    _paper_loop = staticmethod(cutting_planes_outside)
 
     def __init__(
         self,
@@ -236,11 +235,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     def _unit(self) -> float:
         return UNITS[self.loss]
 
-    def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace | KernelSpace:
-        if isinstance(self.kernel, str) and self.kernel == "linear":
-            return LinearSpace(X, weights)
-        return super()._feature_space(X, weights)
-
     def _loss(self, space: FeatureSpace) -> Loss:  # noqa: ARG002 -- rows have no weights here
         losses: dict[str, Loss] = {
             "error": ErrorLoss(),
@@ -256,18 +250,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         space.shares = None
         return space
 
-    def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
-        return cutting_planes_outside(
-            problem,
-            labels,
-            C=self._unit() * float(self.C),
-            cut_tol=0.01 if self.cut_tol is None else self.cut_tol,
-            cccp_tol=0.01 if self.cccp_tol is None else self.cccp_tol,
-            max_iter=self._most_steps(),
-        )
-
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)
-        if isinstance(inputs.space, LinearSpace) and self.kernel == "linear":
+        if self._is_linear():
             self.coef_ = self._hyperplane.coef[None, :]
             self.intercept_ = np.array([self._hyperplane.intercept])

@@ -25,8 +25,6 @@ INDEFINITE = 1e-6
 # b of two halves.
 HALF_SIZES = 1.0
 
-# ---------------------------------------------------------------------------------- problem
-
 
 @dataclass(frozen=True)
 class SDPMMCProblem:
@@ -72,9 +70,6 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
     return K if lowest >= 0 else K + abs(lowest) * np.eye(len(K))
 
 
-# ----------------------------------------------------------------------------------- solver
-
-
 @dataclass(frozen=True, repr=False)
 class SDPMMCResult(RoundedResult):
     """Solution of the relaxation, with the labels rounded from it and their machine.
@@ -90,9 +85,6 @@ class SDPMMCResult(RoundedResult):
 
     dual: NDArray = field(default_factory=lambda: np.empty(0))
     labelled_objective: float = float("nan")
-
-
-# -------------------------------------------------------------------------------- estimator
 
 
 class SDPMMCInputs(NamedTuple):

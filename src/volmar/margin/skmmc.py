@@ -145,17 +145,10 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
 
     Notes
     -----
-    *Width of the kernel.* gamma="auto" tries "scale" and kernels half as wide, a quarter and so
-    on, at most five, until they are narrower than half of a neighbourhood of the rows. In many
-    columns a neighbourhood is nearly as wide as all rows, and "scale" is the only one. Starts are
-    those of `CPMMC` and two clusterings of a graph of nearest neighbours. All clusters found
-    are compared by what they cut in that graph: the ratio cut of similarities that are weighted by
-    the density, which depends on the rows and labels alone. The widest kernel is taken whose
-    clusters cut at most 1.5 times as much as the best clusters known, those of the graph included.
-    Clusters of less than 0.04 / n_clusters of the rows count as outliers, and "scale" does
-    not start from a clustering of the graph to clusters of less than half of n / n_clusters rows.
-    At most 1000 rows are compared, drawn at random; the fit to more rows starts from the best
-    clusters.
+    *Width of the kernel.* gamma="auto" takes the widest of at most five kernels whose clusters cut
+    a graph of the rows about as little as any known, by the rule of `KernelCPMMC` (see its Notes).
+    Starts are those of `CPMMC` and two clusterings of that graph; only "scale" does not start from
+    one to clusters of less than half of n / n_clusters rows.
 
     `decision_function` is in units of the margin.
 

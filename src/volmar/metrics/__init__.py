@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
-    from volmar.metrics.agreement import pair_f_measure as pair_f_measure
     from volmar.metrics.errors import balanced_clustering_error as balanced_clustering_error
     from volmar.metrics.errors import clustering_error as clustering_error
     from volmar.metrics.errors import matched_labels as matched_labels
+    from volmar.metrics.errors import pair_f_measure as pair_f_measure
     from volmar.metrics.label_free import calinski_harabasz as calinski_harabasz
     from volmar.metrics.label_free import imbalance as imbalance
     from volmar.metrics.label_free import normalized_cut as normalized_cut

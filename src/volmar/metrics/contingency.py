@@ -13,7 +13,6 @@ from volmar._memory import require_memory
 __all__ = [
     "contingency_table",
     "encode_labels",
-    "encode_pair",
     "is_missing",
     "labels_of_rows",
     "random_ranks",
@@ -21,22 +20,7 @@ __all__ = [
 
 
 def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
-    """Codes 0..k-1 of the labels in sorted order, and k.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n,)
-        Labels of any one kind that can be sorted: integers, booleans, strings.
-    name : str
-        What to call them in an error message.
-
-    Returns
-    -------
-    codes : ndarray of shape (n,)
-        Position of each label among the distinct ones.
-    n_labels : int
-        Number of distinct labels.
-    """
+    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.size == 0:
         raise ValueError(
@@ -75,10 +59,10 @@ def is_missing(value: Any) -> bool:
         return True
 
 
-def encode_pair(
-    labels_true: ArrayLike, labels_pred: ArrayLike
-) -> tuple[NDArray[np.intp], int, NDArray[np.intp], int]:
-    """Codes and numbers of labels of two labellings of the same points."""
+def contingency_table(
+    labels_true: ArrayLike, labels_pred: ArrayLike, sample_weight: ArrayLike | None = None
+) -> np.ndarray:
+    """Count (or weigh) the points in each class (row) and each cluster (column)."""
     true, n_true = encode_labels(labels_true, "labels_true")
     pred, n_pred = encode_labels(labels_pred, "labels_pred")
     if true.size != pred.size:
@@ -86,14 +70,6 @@ def encode_pair(
             f"labels_true and labels_pred must label the same points, got {true.size} and "
             f"{pred.size} labels."
         )
-    return true, n_true, pred, n_pred
-
-
-def contingency_table(
-    labels_true: ArrayLike, labels_pred: ArrayLike, sample_weight: ArrayLike | None = None
-) -> np.ndarray:
-    """Count (or weigh) the points in each class (row) and each cluster (column)."""
-    true, n_true, pred, n_pred = encode_pair(labels_true, labels_pred)
     weight = check_sample_weight(sample_weight, true.size)
     require_memory(
         8.0 * n_true * n_pred,

@@ -60,12 +60,12 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
     if issparse(W):
         W = W.tocoo()
         inside = codes[W.row] == codes[W.col]
-        within = _totals(codes[W.row[inside]], W.data[inside], n_clusters)
-        volumes = _totals(codes[W.row], W.data, n_clusters)
+        within = np.bincount(codes[W.row[inside]], W.data[inside], n_clusters)
+        volumes = np.bincount(codes[W.row], W.data, n_clusters)
     else:
         members = np.eye(n_clusters, dtype=W.dtype)[codes]
         within = np.einsum("ik,ik->k", members, W @ members, dtype=np.float64)
-        volumes = _totals(codes, W.sum(axis=1, dtype=np.float64), n_clusters)
+        volumes = np.bincount(codes, W.sum(axis=1, dtype=np.float64), n_clusters)
     cuts = np.maximum(volumes - within, 0.0)
     empty = volumes <= 0
     return float(np.sum(cuts[~empty] / volumes[~empty]) + empty.sum())
@@ -180,7 +180,3 @@ def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
     between = float((sums**2 / np.bincount(codes)[:, None]).sum()) - of_mean
     within = max(total - between, 0.0)
     return between * (n - k) / (within * (k - 1)) if within > 0 else 1.0
-
-
-def _totals(codes: np.ndarray, values: np.ndarray, n_clusters: int) -> np.ndarray:
-    return np.bincount(codes, weights=values, minlength=n_clusters)

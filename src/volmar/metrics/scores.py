@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, silhouette_score
 
 from volmar.graphs import nearest_neighbors_similarity
-from volmar.metrics.agreement import pair_f_measure
 from volmar.metrics.contingency import encode_labels
-from volmar.metrics.errors import clustering_error
+from volmar.metrics.errors import clustering_error, pair_f_measure
 from volmar.metrics.label_free import calinski_harabasz, imbalance, normalized_cut
 from volmar.metrics.separation import msp_score, separation_score
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,9 @@ from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
 __all__ = ["msp_score", "separation_score"]
+
+# From deviations and means of the features of a pair to those that are not constant.
+_Varying: TypeAlias = Callable[[NDArray, NDArray], NDArray]
 
 # Below this, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
@@ -271,27 +274,29 @@ def _score(
     if is_dask(X):
         if cross_fit:
             raise TypeError(_HALVES_OF_BLOCKS)
-        rows, vector, names, sizes = check_labelled_blocks(X, labels)
-        _require_two(names.size)
-        parts = _parts(rows, vector, names)
+        rows, of_rows, names, sizes = check_labelled_blocks(X, labels)
     else:
-        rows, codes, sizes = _checked(X, labels)
-        _require_two(sizes.size)
-        if cross_fit:
-            codes = 2 * codes + _halves(codes, sizes, random_state)
-        parts = _parts(rows, codes, range(sizes.size * (2 if cross_fit else 1)))
+        rows, of_rows, sizes = _checked(X, labels)
+        names = np.arange(sizes.size)
     k = sizes.size
-    rounding = _rounding(rows, parts)
+    if k < 2:
+        raise ValueError(
+            "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
+        )
+    if cross_fit:
+        of_rows, names = 2 * of_rows + _halves(of_rows, sizes, random_state), np.arange(2 * k)
+    parts = _parts(rows, of_rows, names)
+    varying = _varying(rows, parts)
     worst = np.ones(k)
     for i, j in combinations(range(k), 2):
         if cross_fit:
             first, second = (parts[2 * i], parts[2 * j]), (parts[2 * i + 1], parts[2 * j + 1])
             p = 0.5 * (
-                _held_out(criterion, first, second, reg, rounding)
-                + _held_out(criterion, second, first, reg, rounding)
+                _held_out(criterion, first, second, reg, varying)
+                + _held_out(criterion, second, first, reg, varying)
             )
         else:
-            p = _plug_in(criterion, _pair(parts[i], parts[j], reg, rounding))
+            p = _plug_in(criterion, _pair(parts[i], parts[j], reg, varying))
         worst[[i, j]] = np.minimum(worst[[i, j]], p)
     return float(sizes @ worst / sizes.sum())
 
@@ -307,27 +312,8 @@ def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
     return as_rows(X), codes, np.bincount(codes)
 
 
-def _require_two(k: int) -> None:
-    if k < 2:
-        raise ValueError(
-            "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
-        )
-
-
-@dataclass(frozen=True)
-class _Rounding:
-    """What separates a deviation from the rounding of its computation."""
-
-    relative: float  # to the magnitude of the feature in the pair
-    absolute: NDArray  # for each feature: means of a pair lose digits to the overall mean
-
-    def exceeded(self, deviations: NDArray, mean: NDArray) -> NDArray:
-        """Return the indices of the features that are not constant."""
-        floor = self.relative * (np.abs(mean) + deviations) + self.absolute
-        return np.flatnonzero(deviations > floor)
-
-
-def _rounding(rows: RowSource, parts: list[_Part]) -> _Rounding:
+def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
+    """Return what finds the features of a pair whose deviations exceed rounding errors."""
     sizes = np.array([part.size for part in parts])
     shares = sizes / sizes.sum()
     means = np.array([part.mean for part in parts])
@@ -339,7 +325,13 @@ def _rounding(rows: RowSource, parts: list[_Part]) -> _Rounding:
         relative = math.sqrt(rows.n_rows * np.finfo(np.float64).eps)
     if rows.dtype == np.float32:  # the data themselves are rounded
         relative = max(relative, float(np.finfo(np.float32).eps))
-    return _Rounding(relative, CONSTANT * (np.abs(mean) + deviations))
+    # For each feature: means of a pair lose digits to the overall mean.
+    absolute = CONSTANT * (np.abs(mean) + deviations)
+
+    def varying(own: NDArray, mean_of_pair: NDArray) -> NDArray:
+        return np.flatnonzero(own > relative * (np.abs(mean_of_pair) + own) + absolute)
+
+    return varying
 
 
 def _halves(
@@ -378,14 +370,14 @@ def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list
     return figures_at_once(rows, part, list(zip(names, means, strict=True)), 8 * d**2)
 
 
-def _pair(one: _Part, two: _Part, reg: float, rounding: _Rounding) -> _Pair:
+def _pair(one: _Part, two: _Part, reg: float, varying: _Varying) -> _Pair:
     """Standardise two parts by their common covariance r1 S1 + r2 S2 + r1 r2 DD'."""
     r1 = one.size / (one.size + two.size)
     r2 = 1 - r1
     gap = one.mean - two.mean
     variances = r1 * one.covariance.diagonal() + r2 * two.covariance.diagonal()
     deviations = np.sqrt(np.maximum(variances + r1 * r2 * gap**2, 0.0))
-    kept = rounding.exceeded(deviations, r1 * one.mean + r2 * two.mean)
+    kept = varying(deviations, r1 * one.mean + r2 * two.mean)
     scale = deviations[kept]
     ridge = reg * np.eye(kept.size)
     S1, S2 = (
@@ -427,9 +419,9 @@ def _held_out(
     learn: tuple[_Part, _Part],
     judge: tuple[_Part, _Part],
     reg: float,
-    rounding: _Rounding,
+    varying: _Varying,
 ) -> float:
-    pair = _pair(*learn, reg, rounding)
+    pair = _pair(*learn, reg, varying)
     if not pair.difference.any():
         return 0.0
     w = np.zeros(learn[0].mean.size)

@@ -49,11 +49,6 @@ class Archive:
 
     Members are stored as they are, so that a file cannot claim more bytes than it has: what is
     read is never larger than the file, and checked against the free memory before it is read.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
     """
 
     def __init__(self, path: Path):

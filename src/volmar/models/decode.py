@@ -43,13 +43,6 @@ class Decoder:
     A node refers to nodes before it, so that there are no loops. Objects are made empty and given
     their attributes: no constructor, no method of pickling, no name from the file is called. The
     one thing that is computed is the search tree of rows that are in the file.
-
-    Parameters
-    ----------
-    archive : Archive
-        Where arrays are.
-    nodes : list of dict
-        The table.
     """
 
     def __init__(self, archive: Archive, nodes: Any):

@@ -54,17 +54,10 @@ class _Place:
 
 
 class Encoder:
-    """A table of nodes, each made of plain values and of nodes before it.
+    """A table of nodes, made of plain values and of nodes before them, and the arrays they hold.
 
     Objects that are met twice are one node. Loops are refused; no function calls itself, so that
     no model is too deep.
-
-    Attributes
-    ----------
-    nodes : list of dict
-        The table.
-    arrays : list of ndarray
-        What nodes of the kind "array" hold.
     """
 
     def __init__(self) -> None:

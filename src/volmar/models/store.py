@@ -237,7 +237,6 @@ def _check_loaded(archive: Archive, model: Any) -> None:
 
 
 def _warn_of_scikit_learn(path: Any, model: Any) -> None:
-    """Warn where steps of a pipeline were fitted by another version of scikit-learn."""
     if type(model) is not Pipeline:
         return
     of_sklearn = [model, *(step for _, step in model.steps[:-1] if hasattr(step, "__dict__"))]

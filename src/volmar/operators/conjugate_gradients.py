@@ -21,15 +21,8 @@ def conjugate_gradients(
     """Solve A X = B column by column, with one product with A an iteration for all of them.
 
     Columns that have converged leave the block, so that the last one does not pay for the rest.
-
-    Returns
-    -------
-    X : ndarray of shape (n, m)
-        The last point reached.
-    n_iter : int
-        Iterations done.
-    converged : bool
-        Whether every column's residual is at most rtol times the norm of its right side.
+    Returns the last point reached, the iterations, and whether every column's residual is at most
+    rtol times the norm of its right side.
     """
     X = np.zeros_like(B) if start is None else start.copy()
     R = B - product(X) if start is not None else B.copy()
@@ -68,7 +61,6 @@ def conjugate_gradients(
 
 
 def _dots(U: FloatArray, V: FloatArray) -> FloatArray:
-    """Inner products of the columns of U with those of V."""
     if U.shape[1] == 1:
         return np.array([U[:, 0] @ V[:, 0]])
     return np.einsum("ij,ij->j", U, V)

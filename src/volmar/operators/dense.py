@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import linalg
 
 from volmar.operators.conjugate_gradients import conjugate_gradients
@@ -15,14 +14,9 @@ from volmar.operators.protocol import (
     FloatArray,
     Found,
     MatrixOperator,
-    Solution,
     certified_pairs,
-    check_block,
-    check_n_pairs,
-    check_solution,
     complete_pairs,
     expected_iterations,
-    relative_residual,
 )
 
 # Below this LAPACK's subset solver wins; above it a few dozen products with Q are cheaper.
@@ -46,16 +40,6 @@ class DenseOperator(MatrixOperator):
         """Return Q x, for a vector or a block of columns."""
         return self.matrix @ x + self.shift * x
 
-    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
-        """Solve (Q + shift I) X = block; see the class for how."""
-        B, is_vector = check_block(block, self.n)
-        X, n_iter, method = self._solve(shift, B, rtol)
-        with np.errstate(all="ignore"):  # a singular matrix is refused just below
-            residual = relative_residual(B - self.matvec(X) - shift * X, B)
-        if method != "cg":
-            check_solution(X, residual, shift)
-        return Solution(X[:, 0] if is_vector else X, residual, n_iter, method)
-
     def _solve(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
         if self._is_short(shift, rtol):
             X, n_iter, done = conjugate_gradients(
@@ -73,7 +57,6 @@ class DenseOperator(MatrixOperator):
             return substitute(factor, B, check_finite=False), 0, method
 
     def _is_short(self, shift: float, rtol: float) -> bool:
-        """Whether conjugate gradients are sure to end soon."""
         if self.n < LANCZOS_FROM:
             return False
         return expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN
@@ -85,9 +68,7 @@ class DenseOperator(MatrixOperator):
             self._factor = (shift, _factorise(A))
         return self._factor[1]
 
-    def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
-        """Return the k smallest eigenpairs; see the class for how."""
-        check_n_pairs(k, self.n)
+    def _smallest(self, k: int, tol: float) -> EigenPairs:
         if self.n >= LANCZOS_FROM and k <= self.n // 20:
             known = self._known[:, :k]
             pairs = complete_pairs(self, known, k, lambda m: self._lanczos(known, m, tol))

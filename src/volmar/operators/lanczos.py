@@ -73,27 +73,10 @@ def largest_eigenpairs(
     are perfect all the same. Lanczos is therefore run once more in the orthogonal complement of
     what was found; whatever shows up there above the smallest of the found is taken in.
 
-    Parameters
-    ----------
-    product : callable
-        The symmetric operator.
-    known : ndarray of shape (n, c)
-        Exact orthonormal eigenvectors to leave out; c may be 0. Approximate ones would spoil all
-        others.
-    k : int
-        How many more are wanted.
-    tol : float
-        Residual relative to the eigenvalues.
-    seed : int
-        Seed of the start vectors.
-    max_iter : int
-        Restarts of ARPACK.
-    n_basis : int, optional
-        Krylov vectors between restarts.
-    n_check : int, default=24
-        Steps of the check in the complement. With 12 it missed zeros of graphs with many small
-        components, with 24 none was seen to be missed; an inverse, whose top is far apart from
-        the rest, needs fewer. 0 leaves the check out.
+    `known` must be exact and orthonormal (approximate vectors would spoil all others), `tol` is
+    relative to the eigenvalues, `n_basis` the Krylov vectors between restarts. With 12 steps of
+    the check in the complement it missed zeros of graphs with many small components, with 24 none
+    was seen to be missed; an inverse, whose top is far apart from the rest, needs fewer.
     """
     rng = np.random.default_rng(seed)
     n = known.shape[0]

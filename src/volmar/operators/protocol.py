@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
 
@@ -136,6 +138,49 @@ class MatrixOperator(SPDOperator):
         """Bound on the norm of Q."""
         return max(map(abs, self.bounds))
 
+    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
+        """Solve (Q + shift I) X = block; see the class for how."""
+        B = np.asarray(block, dtype=np.float64)
+        if B.ndim not in (1, 2) or B.shape[0] != self.n:
+            raise ValueError(
+                f"block must have {self.n} rows (the size of Q), got shape {B.shape}."
+            )
+        if B.size == 0 or not np.isfinite(B).all():
+            raise ValueError("block must have columns and finite entries.")
+        columns = B[:, None] if B.ndim == 1 else B
+        X, n_iter, method = self._solve(shift, columns, rtol)
+        with np.errstate(all="ignore"):  # a singular matrix is refused just below
+            sizes = np.linalg.norm(columns, axis=0)
+            rest = np.linalg.norm(columns - self.matvec(X) - shift * X, axis=0)
+            residual = float(np.max(rest / np.where(sizes > 0, sizes, 1.0)))
+        if method in ("cholesky", "lu"):
+            if not np.isfinite(X).all() or not residual < 1e-3:
+                raise np.linalg.LinAlgError(
+                    f"Q + shift I is singular or nearly so at shift={shift:g} (relative residual "
+                    f"{residual:.1e}). Take another shift."
+                )
+        elif not residual <= 10 * rtol:
+            warnings.warn(
+                f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
+                f"of {residual:.1e} (wanted {rtol:.1e}). Ask for a larger shift.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return Solution(X.reshape(B.shape), residual, n_iter, method)
+
+    @abstractmethod
+    def _solve(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
+        """Return the solution for columns B, the iterations and the method."""
+
+    def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
+        """Return the k smallest eigenpairs; see the class for how."""
+        if not isinstance(k, Integral) or not 1 <= k <= self.n:
+            raise ValueError(f"k must be between 1 and {self.n} (the size of Q), got {k!r}.")
+        return self._smallest(k, tol)
+
+    @abstractmethod
+    def _smallest(self, k: int, tol: float) -> EigenPairs: ...
+
 
 def gershgorin(matrix: Any) -> tuple[float, float]:
     """Interval of Gershgorin's discs of a symmetric matrix, dense or sparse."""
@@ -166,37 +211,6 @@ def check_matrix(matrix: Any) -> None:
     difference = abs(float(y @ images[0] - x @ images[1]))
     if difference > 1e-6 * size:
         raise ValueError("matrix must be symmetric. Use (matrix + matrix.T) / 2.")
-
-
-def check_solution(x: FloatArray, residual: float, shift: float) -> None:
-    """Refuse the answer of a direct solver that a singular matrix has spoilt."""
-    if not np.isfinite(x).all() or not residual < 1e-3:
-        raise np.linalg.LinAlgError(
-            f"Q + shift I is singular or nearly so at shift={shift:g} (relative residual "
-            f"{residual:.1e}). Take another shift."
-        )
-
-
-def check_block(block: ArrayLike, n: int) -> tuple[FloatArray, bool]:
-    """Return `block` as an (n, m) float64 array, and whether it came as a vector."""
-    B = np.asarray(block, dtype=np.float64)
-    if B.ndim not in (1, 2) or B.shape[0] != n:
-        raise ValueError(f"block must have {n} rows (the size of Q), got shape {B.shape}.")
-    if B.size == 0 or not np.isfinite(B).all():
-        raise ValueError("block must have columns and finite entries.")
-    return (B[:, None], True) if B.ndim == 1 else (B, False)
-
-
-def check_n_pairs(k: int, n: int) -> None:
-    """Refuse a number of eigenpairs that Q does not have."""
-    if not isinstance(k, Integral) or not 1 <= k <= n:
-        raise ValueError(f"k must be between 1 and {n} (the size of Q), got {k!r}.")
-
-
-def relative_residual(R: FloatArray, B: FloatArray) -> float:
-    """Largest column norm of R relative to B's; a zero column of B counts absolutely."""
-    norms = np.linalg.norm(B, axis=0)
-    return float(np.max(np.linalg.norm(R, axis=0) / np.where(norms > 0, norms, 1.0)))
 
 
 def expected_iterations(bounds: tuple[float, float], shift: float, rtol: float) -> float:

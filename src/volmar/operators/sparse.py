@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import linalg, sparse
 from scipy.sparse.linalg import SuperLU
 from sklearn.exceptions import ConvergenceWarning
@@ -23,14 +22,9 @@ from volmar.operators.protocol import (
     FloatArray,
     Found,
     MatrixOperator,
-    Solution,
     certified_pairs,
-    check_block,
-    check_n_pairs,
-    check_solution,
     complete_pairs,
     expected_iterations,
-    relative_residual,
 )
 from volmar.operators.two_level import TwoLevel, lobpcg_smallest
 
@@ -91,22 +85,6 @@ class SparseOperator(MatrixOperator):
         # 12 bytes an entry for the factors, as much again while they are built.
         n_bytes = 24 * self.fill * self.matrix.nnz
         return self.fill <= MAX_FILL and n_bytes < _memory.available_memory()
-
-    def solve(self, shift: float, block: ArrayLike, *, rtol: float = 1e-8) -> Solution:
-        """Solve (Q + shift I) X = block; see the class for how."""
-        B, is_vector = check_block(block, self.n)
-        X, n_iter, method = self._solve(shift, B, rtol)
-        residual = relative_residual(B - self.matvec(X) - shift * X, B)
-        if method == "lu":
-            check_solution(X, residual, shift)
-        elif not residual <= 10 * rtol:
-            warnings.warn(
-                f"Conjugate gradients stopped after {n_iter} iterations with a relative residual "
-                f"of {residual:.1e} (wanted {rtol:.1e}). Ask for a larger shift.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return Solution(X[:, 0] if is_vector else X, residual, n_iter, method)
 
     def _solve(self, shift: float, B: FloatArray, rtol: float) -> tuple[FloatArray, int, str]:
         # Gershgorin's lower bound is loose: a nonnegative shift keeps Q's own definiteness.
@@ -170,9 +148,7 @@ class SparseOperator(MatrixOperator):
         diagonal = sparse.identity(self.n, format="csr") * (self.shift + shift)
         return sparse.csr_matrix(self.matrix + diagonal)
 
-    def smallest_eigenpairs(self, k: int, *, tol: float = 1e-6) -> EigenPairs:
-        """Return the k smallest eigenpairs; see the class for how."""
-        check_n_pairs(k, self.n)
+    def _smallest(self, k: int, tol: float) -> EigenPairs:
         if self.n < DENSE_BELOW or k > self.n // 20:
             return _by_lapack(self, k)
         known, goal = self._known[:, :k], tol * self.scale
@@ -192,7 +168,7 @@ class SparseOperator(MatrixOperator):
             f"{best.residuals.max():.1e} only (wanted {goal:.1e}): its smallest "
             "eigenvalues hardly differ. Use a graph with more neighbours.",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         return best
 

@@ -35,14 +35,6 @@ class TwoLevel:
     second, factorised, with what differs between far ends of the graph, so that the number of
     conjugate gradient iterations hardly grows with n. Pieces that hang together by edges many
     orders weaker than their own are what it does badly.
-
-    Parameters
-    ----------
-    A : csr_matrix
-        The matrix, nonsingular.
-    near_null : ndarray of shape (n,), optional
-        A vector without zeros that A maps close to zero (the roots of the degrees, for a
-        normalised Laplacian); ones if not given.
     """
 
     def __init__(self, A: sparse.csr_matrix, near_null: FloatArray | None = None):
@@ -123,7 +115,6 @@ def lobpcg_smallest(
 def _coarse(
     A: sparse.csr_matrix, near_null: FloatArray
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    """Matrix of the groups (n, m) and coarse matrix (m, m)."""
     n = A.shape[0]
     member = np.arange(n)
     coarse, weights = A, near_null

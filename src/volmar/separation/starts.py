@@ -10,7 +10,7 @@ from scipy import linalg
 
 from volmar._checks import fix_signs
 from volmar.evidence import column_resolutions, dithered
-from volmar.evidence.modes.valleys_at import valleys_at
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.rows import Standardized, drawn_by_weight
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation

@@ -25,17 +25,9 @@ DIRECT_BELOW = 300
 class BoxPoint:
     """A maximiser of ``2 1'a - a'(H - eta I)a`` over ``0 <= a <= C``.
 
-    Attributes
-    ----------
-    a : ndarray of shape (n,)
-        The point, inside the box.
-    eta : float
-        Multiplier of |a| = 1, never positive; 0 where the norm is free.
-    value : float
-        ``2 1'a - a'(H - eta I)a - eta``.
-    slack : float
-        How far `value` can be below the maximum over the box at this eta, at most (by the
-        Frank-Wolfe gap: the objective is concave).
+    `eta`, the multiplier of |a| = 1, is never positive, and 0 where the norm is free; `value` is
+    ``2 1'a - a'(H - eta I)a - eta``, and `slack` the maximum by which it can be below that over
+    the box (by the Frank-Wolfe gap: the objective is concave).
     """
 
     a: NDArray
@@ -47,14 +39,7 @@ class BoxPoint:
 class BoxQP:
     """Solves box programs for a sequence of similar matrices H, each started from the last.
 
-    Parameters
-    ----------
-    n : int
-        Size.
-    C : float
-        Upper end of the box.
-    unit_norm : bool
-        Whether eta is to be found such that |a| = 1, or is zero.
+    With `unit_norm`, eta is found such that |a| = 1; otherwise it is zero.
     """
 
     def __init__(self, n: int, C: float, *, unit_norm: bool):
@@ -212,12 +197,7 @@ class BoxQP:
     def _solve_free(
         self, H: Any, eta: float, free: NDArray, right: NDArray, start: NDArray | None = None
     ) -> NDArray:
-        """Solve (H - eta I) restricted to the free rows."""
-        everything = bool(free.all())
-        if sparse.issparse(H):
-            A = H if everything else H[free][:, free]
-        else:
-            A = H if everything else H[np.ix_(free, free)]
+        A = H if free.all() else H[np.ix_(free, free)]
         if right.size < DIRECT_BELOW:
             A = A.toarray() if sparse.issparse(A) else A.copy()
             A[np.diag_indices(right.size)] -= eta

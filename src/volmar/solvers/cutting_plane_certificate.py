@@ -14,8 +14,6 @@ from scipy.linalg.lapack import dpstrf
 
 from volmar.solvers.result import Certificate
 
-__all__ = ["CertifiedPoint", "NotAGramMatrixError", "WorkingSet"]
-
 # Relative distance to a Gram matrix up to which G may be one in single precision.
 _GRAM_TOLERANCE = 1e-4
 _ROUNDING = 1e-15

@@ -13,8 +13,6 @@ import numpy as np
 from volmar.solvers.cutting_plane_certificate import CertifiedPoint, WorkingSet
 from volmar.solvers.result import Result, Status
 
-__all__ = ["CuttingPlaneResult", "solve_cutting_plane_qp"]
-
 # Weights of the proximal term, in the order tried. The first serves nearly every working set; the
 # others are for the rare one on which daqp's active set cycles or the proximal steps are short.
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-5, 1e-1)

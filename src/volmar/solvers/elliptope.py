@@ -26,9 +26,10 @@ from volmar.solvers.elliptope_problem import (
     ElliptopeProblem,
     gap_of,
     gap_reference,
+    minimise_over_unit_rows,
+    unit_rows,
 )
 from volmar.solvers.result import Result, Status
-from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 # Maximum number of columns of V: solutions have few, and more slow the descent.
 MAX_RANK = 12
@@ -172,7 +173,9 @@ def solve_elliptope_saddle(
     >>> result.is_certified(1e-5)
     True
     """
-    saddle = _Saddle(Q, reg, C, unit_norm, max_row_sum, each_row)
+    saddle = _Saddle(
+        Q, reg=reg, C=C, unit_norm=unit_norm, max_row_sum=max_row_sum, each_row=each_row
+    )
     n_constraints = saddle.n * (2 if max_row_sum is not None and saddle.by_rows else 1)
     rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
     V = saddle.start(rank, random_state)
@@ -300,25 +303,15 @@ class _Run:
 class _Saddle(ElliptopeProblem):
     """The problem, with the state of its augmented Lagrangian and of its inner solver."""
 
-    def __init__(
-        self,
-        Q: Any,
-        reg: float,
-        C: float,
-        unit_norm: bool,
-        max_row_sum: float | None,
-        each_row: bool,
-    ):
-        super().__init__(
-            Q, reg=reg, C=C, unit_norm=unit_norm, max_row_sum=max_row_sum, each_row=each_row
-        )
-        self.inner = BoxQP(self.n, self.C, unit_norm=unit_norm)
+    def __init__(self, Q: Any, **parameters: Any):
+        super().__init__(Q, **parameters)
+        self.inner = BoxQP(self.n, self.C, unit_norm=self.unit_norm)
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.last_violation = np.inf
-        self.holds_balance, self.smoothing = max_row_sum is not None, 0.0
+        self.holds_balance, self.smoothing = self.max_row_sum is not None, 0.0
         # The inner maximum without smoothing, for the value.
-        self.exact = self.inner if unit_norm else BoxQP(self.n, self.C, unit_norm=False)
+        self.exact = self.inner if self.unit_norm else BoxQP(self.n, self.C, unit_norm=False)
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
         # the rounding of a large constant (small reg, small C). Both are set at the start.
         self.scale, self.offset = 1.0, 0.0

@@ -20,19 +20,10 @@ SPREAD = 0.5
 
 @dataclass(frozen=True)
 class Rounded:
-    """Signs read off M, and how well M determines them.
+    """Signs -1 and 1 read off M, the scores they are the signs of, and how well M determines them.
 
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        Signs, -1 and 1.
-    scores : ndarray of shape (n,)
-        What they are the signs of.
-    spread : float
-        Second over first eigenvalue of the centred M: 0 for two groups exactly; 1 where two
-        directions are as good, or M is constant.
-    rank : int
-        Numerical rank of M.
+    `spread` is the second over the first eigenvalue of the centred M: 0 for two groups exactly; 1
+    where two directions are as good, or M is constant. `rank` is the numerical rank of M.
     """
 
     y: NDArray

@@ -10,6 +10,7 @@ Xu et al. ask that M be transitive besides: of three rows, an even number of pai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
@@ -18,9 +19,13 @@ from scipy import linalg
 
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
-from volmar.solvers.elliptope_problem import gap_reference, largest_eigenvalue
+from volmar.solvers.elliptope_problem import (
+    gap_reference,
+    largest_eigenvalue,
+    minimise_over_unit_rows,
+    unit_rows,
+)
 from volmar.solvers.result import Status
-from volmar.solvers.unit_rows import minimise_over_unit_rows, unit_rows
 
 #: Most rows: 4 x 34,220 constraints.
 MAX_ROWS = 60
@@ -153,7 +158,8 @@ class _Saddle:
         self.Q, self.C, self.max_row_sum, self.n = Q, C, max_row_sum, len(Q)
         self.by_rows = each_row or max_row_sum == 0
         self.inner = BoxQP(self.n, C, unit_norm=False)
-        i, j, k = _triples(self.n)
+        triples = list(combinations(range(self.n), 3))
+        i, j, k = np.array(triples, dtype=np.intp).reshape(-1, 3).T
         # Flat positions of (i, j), (j, k) and (i, k) in M.
         self.pairs = np.stack([i * self.n + j, j * self.n + k, i * self.n + k])
         self.n_triangles = 4 * i.size
@@ -219,21 +225,16 @@ class _Saddle:
         return unit_rows(np.hstack([V, noise]))
 
     def descend(self, V: NDArray, max_iter: int) -> tuple[NDArray, int]:
-        """Run L-BFGS on the augmented Lagrangian."""
 
-        def of_factor(W: NDArray) -> tuple[float, NDArray]:
-            value, slope = self._value_and_slope(W @ W.T)
-            return value, 2 * (slope @ W)
+        def value_and_gradient(W: NDArray) -> tuple[float, NDArray]:
+            M = W @ W.T
+            point = self.inner.solve(self.Q * M)
+            pull = self._pull(self.violations(M))
+            value = point.value / self.scale + float(pull @ pull) / (2 * self.penalty)
+            weighted = self.Q * np.outer(point.a, point.a) / self.scale
+            return value, 2 * ((self.adjoint(pull) - weighted) @ W)  # by Danskin
 
-        return minimise_over_unit_rows(of_factor, V, max_iter)
-
-    def _value_and_slope(self, M: NDArray) -> tuple[float, NDArray]:
-        """Augmented Lagrangian and its gradient in M, by Danskin."""
-        point = self.inner.solve(self.Q * M)
-        pull = self._pull(self.violations(M))
-        value = point.value / self.scale + float(pull @ pull) / (2 * self.penalty)
-        weighted = self.Q * np.outer(point.a, point.a) / self.scale
-        return value, self.adjoint(pull) - weighted
+        return minimise_over_unit_rows(value_and_gradient, V, max_iter)
 
     def _pull(self, violations: NDArray) -> NDArray:
         return np.maximum(self.multipliers + self.penalty * violations, 0.0)
@@ -308,15 +309,7 @@ class _Saddle:
         return float(total - y.sum() - self.n * max(largest, 0.0))
 
 
-def _triples(n: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Return all i < j < k."""
-    i, j, k = np.meshgrid(*[np.arange(n)] * 3, indexing="ij")
-    kept = (i < j) & (j < k)
-    return i[kept], j[kept], k[kept]
-
-
 def _factor(M: NDArray) -> NDArray:
-    """Return V with M = VV' and unit rows."""
     values, vectors = linalg.eigh(M)
     kept = values > 1e-12 * values[-1]
     return unit_rows(vectors[:, kept] * np.sqrt(values[kept]))

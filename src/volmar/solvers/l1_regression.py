@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from volmar.solvers.result import Result, Status
 
-__all__ = ["L1RegressionResult", "RegressionSpace", "solve_l1_regression"]
-
 # Width of the smoothed loss to begin with, in units of the targets' range.
 FIRST_WIDTH = 0.25
 # The least to begin a similar problem with: other rows are to be fitted now.
@@ -65,22 +63,9 @@ class RegressionSpace(Protocol):
 class L1RegressionResult(Result):
     """A regression function and the dual point that certifies it.
 
-    Attributes
-    ----------
-    objective : float
-        ``|w|^2 / 2 + sum_i c_i |y_i - f_i|``.
-    gap : float
-        `objective` less the dual's value at `dual`.
-    normal : ndarray
-        w, in the form that the space keeps vectors.
-    intercept : float
-        b, a weighted median of y_i - <w, z_i>.
-    scores : ndarray of shape (n,)
-        f_i = <w, z_i> + b.
-    dual : ndarray of shape (n,)
-        beta, with |beta_i| <= c_i and sum 0.
-    width : float
-        Where the smoothed loss ended, to start a similar problem from.
+    The scores are <w, z_i> + b, with the intercept b a weighted median of y_i - <w, z_i>. `dual`
+    is beta, with |beta_i| <= c_i = C s_i and sum 0. `width` is where the smoothed loss ended, to
+    start a similar problem from.
     """
 
     normal: NDArray = field(default_factory=lambda: np.empty(0))
@@ -110,26 +95,9 @@ def solve_l1_regression(
     and b is found exactly for every w, so that its sum is zero. Only rows within the width make
     the second derivative, which are few near the end.
 
-    Parameters
-    ----------
-    space : RegressionSpace
-        Rows z_i and weights s_i.
-    targets : ndarray of shape (n,)
-        y_i.
-    C : float
-        Weight of the loss.
-    start : L1RegressionResult, optional
-        The answer for similar targets in the same space.
-    tol : float, default=1e-3
-        Duality gap, relative to the objective, at which to stop.
-    max_iter : int, default=200
-        Maximum number of Newton steps.
-
-    Returns
-    -------
-    L1RegressionResult
-        Status FAILED where rounding stopped it above `tol`, or the answer's own scores are not as
-        good as those that the steps added up to.
+    `start` is the answer for similar targets in the same space, and `tol` the relative duality gap
+    at which to stop. The status is FAILED where rounding stopped it above that, or the answer's
+    own scores are not as good as those that the steps added up to.
     """
     search = _Search(space, np.asarray(targets, dtype=np.float64), C, start)
     status = Status.MAX_ITER

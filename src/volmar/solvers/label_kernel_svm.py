@@ -31,8 +31,6 @@ from scipy import linalg
 
 from volmar.solvers.result import Result, Status
 
-__all__ = ["LabelKernelResult", "solve_label_kernel_svm"]
-
 # Entries of the stacked features held at a time.
 BLOCK = 2**20
 # Newton steps of full length, then of those as long as the primal falls.
@@ -53,20 +51,9 @@ INNER = 1e-4
 class LabelKernelResult(Result):
     """A mixture of labellings with both sides of its saddle.
 
-    Attributes
-    ----------
-    objective : float
-        Primal value at `normals` and `rho`: an upper bound of the saddle's value.
-    gap : float
-        `objective` less the dual value at `alpha`, which is a lower bound of it.
-    weights : ndarray of shape (T,)
-        mu.
-    alpha : ndarray of shape (n,)
-        Dual weights of the rows, of sum 1.
-    normals : ndarray of shape (T, m)
-        F'(alpha o y_t).
-    rho : float
-        Margin of the mixture.
+    The objective, the primal value at `normals` F'(alpha o y_t) and the margin `rho`, is an upper
+    bound of the saddle's value; less the gap, the dual value at `alpha`, it is a lower one.
+    `weights` are mu.
     """
 
     weights: NDArray = field(default_factory=lambda: np.empty(0))
@@ -86,30 +73,12 @@ def solve_label_kernel_svm(
     alpha: NDArray | None = None,
     sample_weight: NDArray | None = None,
 ) -> LabelKernelResult:
-    """Find the weights of labellings and the dual weights of rows.
+    """Find the weights of labellings Y, (T, n), and those of the rows of features F, (n, m).
 
-    Parameters
-    ----------
-    F : ndarray of shape (n, m)
-        Features of the rows, float64.
-    Y : ndarray of shape (T, n)
-        Labellings, -1 or 1.
-    C : float
-        Weight of squared margin errors.
-    tol : float, default=1e-8
-        Gap, relative to the objective, at which to stop.
-    max_iter : int, default=100
-        Maximum number of steps in mu.
-    weights, alpha : ndarray, optional
-        Where to start: mu (the last labelling alone if not given) and alpha (in proportion to the
-        rows' weights).
-    sample_weight : ndarray of shape (n,), optional
-        Weights of the rows, positive: how often each is written. 1 if not given.
-
-    Returns
-    -------
-    LabelKernelResult
-        Its status is FAILED where rounding stopped the descent above `tol`, MAX_ITER at the limit.
+    `tol` is the relative gap at which to stop. `weights` and `alpha` are where to start: mu (the
+    last labelling alone if not given) and alpha (in proportion to the rows' weights).
+    `sample_weight`, all positive, is how often each row is written. The status is FAILED where
+    rounding stopped the descent above `tol`, MAX_ITER at the limit.
     """
     F, Y = np.ascontiguousarray(F, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     # Squares of squares fit floats in units of the rows' size, a power of 2 to change no digit.
@@ -197,7 +166,6 @@ class _System:
             yield part, stacked.reshape(-1, self._width)
 
     def _combine(self, J: NDArray) -> NDArray:
-        """Return B'J."""
         total = np.zeros((self._width, J.shape[1]))
         for part, B in self._blocks():
             total += B.T @ J[part]
@@ -229,8 +197,6 @@ class _System:
 
 @dataclass(frozen=True)
 class _Iterate:
-    """A primal point of one mu."""
-
     theta: NDArray
     f: NDArray
     rho: float
@@ -250,8 +216,6 @@ class _Point:
 
 
 class _Master:
-    """Data of the saddle, and the steps of its two halves."""
-
     def __init__(self, F: NDArray, Y: NDArray, C: float, sizes: NDArray):
         self.F, self.Y, self.C = F, Y, C
         self.sizes, self.roots = sizes, np.sqrt(sizes)
@@ -263,7 +227,7 @@ class _Master:
         return (self.Y * alpha) @ self.F
 
     def bound(self, point: _Point) -> float:
-        """Return the dual value: the least over all labellings at alpha."""
+        """Return the dual value: the minimum over all labellings at alpha."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
         return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
 

@@ -102,38 +102,34 @@ def solve_minimax_probability(
     low, high = 0.0, 1.0
     previous: tuple[float, float] | None = None
     history = []
-    best: MinimaxProbabilityResult | None = None
     t = float(np.clip(t, 1e-3, 1 - 1e-3))
-    for n_iter in range(1, MAX_STEPS + 1):
+    while True:
         w, s1, s2 = _direction(difference, covariance1, covariance2, t)
         scale = float(w @ difference)
         kappa, upper = scale / (s1 + s2), max((1 - t) * s1, t * s2)
         history.append(-kappa)
-        done = upper - kappa <= tol * upper
-        best = MinimaxProbabilityResult(
-            objective=-kappa,
-            gap=max(upper - kappa, 0.0),
-            residuals={"balance": abs((1 - t) * s1 - t * s2) / upper},
-            status=Status.CONVERGED if done else Status.MAX_ITER,
-            n_iter=n_iter,
-            history=tuple(history),
-            w=w / scale,
-            kappa=kappa,
-            probability=kappa**2 / (1 + kappa**2),
-            s1=s1 / scale,
-            s2=s2 / scale,
-            t=t,
-        )
-        if done or high - low < 1e-15:
-            break
         value = (1 - t) * s1 - t * s2
+        done = upper - kappa <= tol * upper
+        if done or high - low < 1e-15 or len(history) == MAX_STEPS:
+            break
         low, high = (t, high) if value > 0 else (low, t)
         here = (t, value)
         t = _next(previous, here, low, high, s1 / (s1 + s2))
         previous = here
-    if best is None:  # MAX_STEPS is positive
-        raise AssertionError
-    return best
+    return MinimaxProbabilityResult(
+        objective=-kappa,
+        gap=max(upper - kappa, 0.0),
+        residuals={"balance": abs(value) / upper},
+        status=Status.CONVERGED if done else Status.MAX_ITER,
+        n_iter=len(history),
+        history=tuple(history),
+        w=w / scale,
+        kappa=kappa,
+        probability=kappa**2 / (1 + kappa**2),
+        s1=s1 / scale,
+        s2=s2 / scale,
+        t=t,
+    )
 
 
 def _next(

@@ -12,8 +12,6 @@ from scipy.linalg import blas, lapack
 
 from volmar.solvers.result import Certificate, Result, Status
 
-__all__ = ["PackingResult", "solve_packing_sdp"]
-
 # Share of the way to the boundary that a step may take.
 TO_THE_BOUNDARY = 0.97
 # Factor of the backtracking, and of the step back from a boundary that it found.
@@ -145,16 +143,14 @@ def solve_packing_sdp(
     if upper is None or not _is_definite(_identity_less(F, g)):
         unit = float(squares.max())  # features of norm at most 1 from here on
         rows = np.asfortranarray(F[seen] / np.sqrt(unit))
-        path = _follow(rows, None if upper is None else upper * unit, tol, max_iter)
-        g[seen], dual = path.g / unit, path.Xi / unit
+        scaled = None if upper is None else upper * unit
+        best, reached, values = _follow(rows, scaled, tol, max_iter)
+        g[seen], dual = best.g / unit, best.Xi / unit
         beyond = float(g[~seen].sum())
-        history = tuple(-beyond - value / unit for value in path.values)
-        reached, n_iter = path.reached, len(path.values)
+        history = tuple(-beyond - value / unit for value in values)
+        n_iter = len(values)
     problem = PackingProblem(F, upper)
     return _certified(problem, g, dual, tol, n_iter=n_iter, reached=reached, history=history)
-
-
-# ------------------------------------------------------------------------------ certificate
 
 
 @dataclass(frozen=True)
@@ -236,18 +232,6 @@ def best_multiple(trace: float, z: NDArray, upper: float | None) -> tuple[float,
     return t * trace + upper * float(np.maximum(1.0 - t * z, 0.0).sum()), float(t)
 
 
-# ------------------------------------------------------------------------------------- path
-
-
-class _Path(NamedTuple):
-    """Where the path ended: whether it had the iterations it needed, and 1'g along it."""
-
-    g: NDArray
-    Xi: NDArray
-    reached: bool
-    values: list[float]
-
-
 class _Point(NamedTuple):
     """Weights, dual matrix, and the multipliers of g >= 0 and g <= u."""
 
@@ -267,8 +251,13 @@ class _Step(NamedTuple):
     s: NDArray
 
 
-def _follow(F: NDArray, upper: float | None, tol: float, max_iter: int) -> _Path:
-    """Follow the central path until the gap is below `tol` or rounding ends it."""
+def _follow(
+    F: NDArray, upper: float | None, tol: float, max_iter: int
+) -> tuple[_Point, bool, list[float]]:
+    """Follow the central path until the gap is below `tol` or rounding ends it.
+
+    Returns the best point, whether the iterations were enough, and 1'g along the path.
+    """
     point = _start(F, upper)
     best, smallest_gap, values = point, np.inf, []
     for _ in range(max_iter):
@@ -302,8 +291,8 @@ def _follow(F: NDArray, upper: float | None, tol: float, max_iter: int) -> _Path
             point.s + dual * step.s,
         )
     else:
-        return _Path(best.g, best.Xi, False, values)
-    return _Path(best.g, best.Xi, True, values)
+        return best, False, values
+    return best, True, values
 
 
 def _start(F: NDArray, upper: float | None) -> _Point:
@@ -312,7 +301,7 @@ def _start(F: NDArray, upper: float | None) -> _Point:
     g = 1.0 / squares
     if upper is not None:
         g = np.minimum(g, upper)
-    g *= 0.5 / max(_largest(_moments(F, g)), 1.0)
+    g *= 0.5 / max(-_smallest(-_moments(F, g)), 1.0)
     # A bound lets rows go without their margin; then the middle row may set the scale.
     xi = 1.5 / (squares.min() if upper is None else np.median(squares))
     z = xi * squares
@@ -342,7 +331,6 @@ class _System:
         return float(np.vdot(A, Xi) + p @ g + (s @ room if self.bounded else 0.0))
 
     def factorise(self) -> None:
-        """Prepare the solves."""
         g, _, p, s = self.point
         half = blas.dtrsm(1.0, self.factor_A, self.F, side=1, lower=1, trans_a=1)
         self.X = half @ half.T
@@ -393,7 +381,6 @@ class _System:
         return _definite_length(self.A, -step.drop, primal), _definite_length(Xi, step.Xi, dual)
 
     def complementarity(self, step: _Step, primal: float, dual: float) -> float:
-        """Complementarity after a step."""
         g, Xi, p, s = self.point
         return self._product(
             self.A - primal * step.drop,
@@ -420,9 +407,6 @@ def _definite_length(matrix: NDArray, change: NDArray, length: float) -> float:
         if length < SMALLEST_STEP:
             return 0.0
     return STEP_BACK * length if shortened else length
-
-
-# ------------------------------------------------------------------------------- matrices
 
 
 def _checked(F: NDArray, upper: float | None) -> NDArray:
@@ -472,8 +456,3 @@ def _is_definite(matrix: NDArray) -> bool:
 
 def _smallest(matrix: NDArray) -> float:
     return float(linalg.eigvalsh(matrix, subset_by_index=[0, 0])[0])
-
-
-def _largest(matrix: NDArray) -> float:
-    last = len(matrix) - 1
-    return float(linalg.eigvalsh(matrix, subset_by_index=[last, last])[0])

@@ -120,13 +120,7 @@ class Result:
         return _rebuild, (type(self), state | {"residuals": dict(self.residuals)})
 
     def renumbered(self, order: NDArray) -> Self:
-        """Return the same answer with other numbers of its clusters: j for what was ``order[j]``.
-
-        Parameters
-        ----------
-        order : ndarray of int of shape (k,)
-            The clusters in their new order.
-        """
+        """Return the same answer with its clusters renumbered: j for what was ``order[j]``."""
         if np.array_equal(order, np.arange(len(order))):
             return self
         changed: dict[str, Any] = {}
@@ -159,10 +153,8 @@ class Result:
     def check(self, problem: CertifyingProblem) -> Self:
         """Return this result with objective, gap and residuals computed anew from the problem.
 
-        Parameters
-        ----------
-        problem : VolumeProblem, AVRProblem or WorkingSet
-            The problem of which this is a solution.
+        That is the problem of which it is a solution: a VolumeProblem, AVRProblem or WorkingSet,
+        say.
         """
         if not self._solution:
             raise TypeError(f"{type(self).__name__} has no problem that can check it.")

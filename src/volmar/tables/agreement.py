@@ -30,26 +30,17 @@ class CategoryScores:
     They are the components of multiple correspondence analysis: with the indicators
     :math:`z_l` of all values l, of share :math:`p_l`, the eigenvectors of the matrix of
     :math:`(\overline{z_l z_m} - p_l p_m) / \sqrt{p_l p_m}`. Columns that are independent
-    have the eigenvalue 1; several that agree have a larger one.
+    have the eigenvalue 1; several that agree have a larger one. Scores have mean 0 and variance 1.
 
-    Attributes
-    ----------
-    columns : list of str
-        The columns of categories.
-    weights : list of ndarray of shape (L_j + 1, K)
-        For each column, the weights of its values in the scores; the last row, 0, is for missing
-        values and those never seen. The scores have mean 0 and variance 1.
-    widths : ndarray of shape (K,)
-        How far the two leading columns of a score can move a row together. Noise of this width
-        hides any gap that they alone make, so that what is left is shared by three at least.
-    leading : list of list of str
-        The columns that make most of each score.
+    Each column has `weights` of its values, (L + 1, K); the last row, 0, is for missing values and
+    those never seen. `widths` are how far the two leading columns of a score can move a row
+    together: noise of this width hides any gap that they alone make.
     """
 
     columns: list[str]
     weights: list[NDArray[np.float64]]
     widths: NDArray[np.float64]
-    leading: list[list[str]]
+    leading: list[list[str]]  # columns that make most of each score
 
     @property
     def n_scores(self) -> int:
@@ -149,7 +140,6 @@ def _eigen(blocks: list[NDArray]) -> tuple[NDArray, NDArray]:
 def _scores(
     blocks: list[_Block], starts: NDArray, vectors: NDArray, parts: NDArray
 ) -> CategoryScores:
-    """Return the scores of eigenvectors: their weights, widths and leading columns."""
     A = np.hstack([block.indicators for block in blocks])
     deviations = np.maximum((A @ vectors).std(axis=0), 1e-12)
     vectors = fix_signs(vectors) / deviations

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.choice import fitted_places
-from volmar.tables.columns import Columns, refuse_duplicates
-from volmar.tables.errors import TableError, need
+from volmar.tables.columns import Columns, fitted_places
+from volmar.tables.errors import TableError, need, refuse_duplicates
 from volmar.tables.folder import computed
+from volmar.tables.missing import note_dropped
 from volmar.tables.number_features import ColumnMoments, column_moments
 from volmar.tables.prepare import Preparation
 from volmar.tables.prepared_table import PreparedTable
@@ -135,27 +135,24 @@ class _Blocks:
         self.id_place = None if id_column is None else used.index(id_column)
         self.id_dtype = None if self.id_place is None else chosen.dtypes.iloc[self.id_place]
 
-    def ask(self, function: Any, *arguments: Any) -> list[Any]:
-        """Return what a function finds in each block: a pass."""
+    def tasks(self, function: Any, *arguments: Any) -> list[Any]:
+        """Return delayed calls of a function, one a block."""
         import dask
-
-        task = dask.delayed(function, pure=True)
-        shared = [dask.delayed(argument, pure=True) for argument in arguments]
-        return computed([task(part, *shared) for part in self.parts])
-
-    def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
-        """Return what a function makes of each block as one dask array, lazily."""
-        import dask
-        import dask.array as da
 
         task = dask.delayed(function, pure=True)
         # One copy of the arguments in the graph, not one a block.
         shared = [dask.delayed(argument, pure=True) for argument in arguments]
+        return [task(part, *shared) for part in self.parts]
+
+    def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
+        """Return what a function makes of each block as one dask array, lazily."""
+        import dask.array as da
+
         lengths = self.lengths if self.lengths is not None else [np.nan] * len(self.parts)
         tail = () if width is None else (width,)
         arrays = [
-            da.from_delayed(task(part, *shared), shape=(length, *tail), dtype=dtype)
-            for part, length in zip(self.parts, lengths, strict=True)
+            da.from_delayed(task, shape=(length, *tail), dtype=dtype)
+            for task, length in zip(self.tasks(function, *arguments), lengths, strict=True)
         ]
         return da.concatenate(arrays)
 
@@ -221,9 +218,12 @@ def prepare_blocks(
     nameless.id_column = None  # ids are read once, and not in every pass
     kept = None
     if is_new or drops:
-        found = blocks.ask(_look_at, nameless, n_left > 0, drops)
+        found = computed(blocks.tasks(_look_at, nameless, n_left > 0, drops))
         blocks.lengths = [one[0] for one in found]
-        kept = _all_kept(np.concatenate([one[1] for one in found]), notes) if drops else None
+        if drops:
+            kept = np.concatenate([one[1] for one in found])
+            note_dropped(_SOURCE, kept, notes)
+            kept = None if kept.all() else kept
         if n_left:
             # The means and deviations, or ranges, of all rows in place of those of the sample.
             moments = reduce(ColumnMoments.merged, (one[2] for one in found))
@@ -285,24 +285,9 @@ def _look_at(
     return len(X), kept if drops else None, moments
 
 
-def _all_kept(kept: NDArray[np.bool_], notes: list[str]) -> NDArray[np.bool_] | None:
-    """Return which rows are kept, None for all."""
-    n_kept = int(kept.sum())
-    if n_kept == len(kept):
-        return None
-    if not n_kept:
-        raise TableError(
-            f"{_SOURCE}: every row has a missing value, so missing='drop' leaves none; give "
-            "missing='impute', or name the columns with missing values in drop="
-        )
-    notes.append(f"{len(kept) - n_kept:,} of {len(kept):,} rows were left out for missing values")
-    return kept
-
-
 def _prepared(
     block: Any, preparation: Preparation
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the prepared rows of a block, and which of its rows they are."""
     if not len(block):
         return np.empty((0, len(preparation.feature_names_))), np.empty(0, dtype=bool)
     rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))

@@ -1,8 +1,9 @@
-"""Tables of any library, and their columns as numbers or as categories."""
+"""Tables of any library, their columns as numbers or categories, and which of them are used."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,37 +12,30 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.dates import as_dates, as_years
-from volmar.tables.errors import TableError, import_pandas, nearest, shown
+from volmar.tables.errors import (
+    TableError,
+    import_pandas,
+    nearest,
+    quoted_names,
+    refuse_duplicates,
+    shown,
+)
 from volmar.tables.kinds import ColumnKind, kind_of
 from volmar.tables.read import LoadedTable, read_table
 
-__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "refuse_duplicates"]
+__all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
 
 _EXACT = 2.0**53
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table with named columns.
+    """A table with named columns; `notes` is what reading it had to decide."""
 
-    Attributes
-    ----------
-    source : str
-        What messages call the table.
-    names : list of str
-        Names of the columns.
-    data : DataFrame, ndarray or csr_array
-        The values.
-    named : bool
-        Whether the names come from the table; those of a bare array are x0, x1, ...
-    notes : list of str
-        What reading it had to decide.
-    """
-
-    source: str
+    source: str  # what messages call the table
     names: list[str]
-    data: Any
-    named: bool
+    data: Any  # a DataFrame, ndarray or csr_array
+    named: bool  # whether the names come from the table; those of a bare array are x0, x1, ...
     notes: list[str]
 
     @property
@@ -190,16 +184,18 @@ class Columns:
         """Return the column that names the rows."""
         (j,) = self.find([name], "id_column=")
         values = self.values(j)
-        if values.dtype.kind == "f" and _whole(values):
-            # Whole numbers became floats because one was missing, or the array has one dtype.
-            known = np.isfinite(values)
-            whole = np.where(known, values, 0).astype(np.int64)
-            if known.all():
-                return whole
-            named = whole.astype(object)
-            named[~known] = None
-            return named
-        return values
+        if values.dtype.kind != "f":
+            return values
+        known = np.isfinite(values)
+        whole = values[known]
+        if not whole.size or (np.abs(whole) >= _EXACT).any() or (whole != np.rint(whole)).any():
+            return values
+        # Whole numbers became floats because one was missing, or the array has one dtype.
+        if known.all():
+            return whole.astype(np.int64)
+        named = np.full(len(values), None, dtype=object)
+        named[known] = whole.astype(np.int64)
+        return named
 
 
 def as_pandas(data: Any) -> Any:
@@ -245,15 +241,9 @@ def as_pandas(data: Any) -> Any:
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     """Return a table as `as_columns` takes it, checked as scikit-learn checks input.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_` and `feature_names_in_`.
-    data : DataFrame, pyarrow Table, array, sparse array, LoadedTable, str or path
-        The table.
-    reset : bool
-        Whether this is the table of the fit; otherwise an array must have as many columns as
-        that. A named table may have its columns in any order, and others.
+    `reset`: whether this is the table of the fit, which sets `n_features_in_` and
+    `feature_names_in_`; otherwise an array must have as many columns as that. A named table may
+    have its columns in any order, and others.
     """
     from sklearn.utils.validation import validate_data
 
@@ -309,14 +299,51 @@ def as_columns(data: Any) -> Columns:
     return Columns(source, list(names or []), data, named, notes)
 
 
-def refuse_duplicates(source: str, names: list[str]) -> None:
-    """Refuse two columns of one name."""
-    if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+def chosen_places(
+    table: Columns,
+    columns: Iterable[str] | None,
+    drop: Iterable[str] | None,
+    id_column: str | None,
+) -> list[int]:
+    """Return the places of the columns that these parameters of `Preparation` leave."""
+    places = list(range(len(table.names)))
+    if columns is not None:
+        places = list(dict.fromkeys(table.find(_names(columns), "columns=")))
+    out = set(table.find(_names(drop), "drop="))
+    if id_column is not None:
+        (j,) = table.find([id_column], "id_column=")
+        if columns is not None and j in places:
+            raise TableError(
+                f"column {shown(id_column)} is in columns= and in id_column=; an id is not "
+                "compared, so take it out of one of them"
+            )
+        out.add(j)
+    places = [j for j in places if j not in out]
+    if not places:
         raise TableError(
-            f"{source}: two columns are called {shown(twice)}; rename one of them in the file"
+            f"{table.source} has no column left to compare after columns=, drop= and id_column=; "
+            f"it has {quoted_names(table.names, 8)}"
         )
+    return places
+
+
+def fitted_places(table: Columns, wanted: list[str], names_in: list[str]) -> list[int]:
+    """Return where columns of the fitted table are in a new one; by place, without names."""
+    by_place = not table.named and len(table.names) == len(names_in)
+    place = {name: j for j, name in enumerate(names_in if by_place else table.names)}
+    if absent := [name for name in wanted if name not in place]:
+        raise TableError(
+            f"{table.source} lacks {len(absent)} of the {len(wanted)} columns that the model "
+            f"was fitted on: {quoted_names(absent)}; give a table with these columns"
+        )
+    return [place[name] for name in wanted]
+
+
+def _names(names: Iterable[str] | None) -> list[str]:
+    if names is None:
+        return []
+    # A single name is meant as one, not as its letters.
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _word(value: Any) -> str:
@@ -324,8 +351,3 @@ def _word(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
-
-
-def _whole(values: NDArray[Any]) -> bool:
-    known = values[np.isfinite(values)]
-    return bool(known.size and (np.abs(known) < _EXACT).all() and (known == np.rint(known)).all())

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-__all__ = ["TableError", "import_pandas", "listed", "nearest", "need", "one_line", "shown"]
+__all__ = [
+    "TableError",
+    "import_pandas",
+    "listed",
+    "nearest",
+    "need",
+    "one_line",
+    "open_bytes",
+    "quoted_names",
+    "refuse_duplicates",
+    "shown",
+]
 
 
 class TableError(ValueError):
@@ -26,12 +39,36 @@ def listed(values: Iterable[str], most: int = 5) -> str:
     return ", ".join(words[:most]) + more
 
 
+def quoted_names(names: Iterable[Any], most: int = 5) -> str:
+    """Return names in quotes, the first few of many."""
+    return listed(map(shown, names), most)
+
+
+def refuse_duplicates(
+    source: str, names: Sequence[str], places: Sequence[Any] | None = None
+) -> None:
+    """Refuse two columns of one name; `places` is what messages call them, 1, 2, ... if None."""
+    seen: dict[str, Any] = {}
+    for name, place in zip(names, places or range(1, len(names) + 1), strict=True):
+        if name in seen:
+            raise TableError(
+                f"{source}: columns {seen[name]} and {place} are both called {shown(name)}; "
+                "rename one of them in the file"
+            )
+        seen[name] = place
+
+
+def open_bytes(path: Path) -> Any:
+    """Open a file for reading; one that ends with .gz is decompressed."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return what to choose from: the names most like this one, or the first few."""
     near = difflib.get_close_matches(name, known, n=3)
     if near:
         return f"did you mean {' or '.join(map(shown, near))}?"
-    return f"there are {listed(map(shown, known), 8)}"
+    return f"there are {quoted_names(known, 8)}"
 
 
 def one_line(error: BaseException) -> str:

@@ -6,7 +6,17 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, import_pandas, listed, nearest, need, one_line, shown
+from volmar.tables.errors import (
+    TableError,
+    import_pandas,
+    listed,
+    nearest,
+    need,
+    one_line,
+    quoted_names,
+    refuse_duplicates,
+    shown,
+)
 
 __all__ = ["read_excel"]
 
@@ -60,7 +70,7 @@ def _table(
     """Take the first row for the header, and leave out what is empty."""
     notes = []
     if is_first and len(sheets) > 1:
-        others = listed(map(shown, sheets[1:]))
+        others = quoted_names(sheets[1:])
         notes.append(
             f"the file has {len(sheets)} sheets, and {shown(sheet)} was read; "
             f"'{path.name}#NAME' reads another ({others})"
@@ -93,23 +103,12 @@ def _table(
         if not is_named.all():
             calls = listed(shown(n) for n, known in zip(names, is_named, strict=True) if not known)
             notes.append(f"columns without a name are called {calls}")
-    _refuse_duplicates(where, names, places)
+    refuse_duplicates(where, names, places)
     if not len(rows):
         raise TableError(f"{where} has a header and no rows; give a file with rows")
     if rows.isna().to_numpy().any():
         _refuse_formulas(path, sheet, where)
     return rows.set_axis(names, axis=1).reset_index(drop=True).infer_objects(), notes
-
-
-def _refuse_duplicates(where: str, names: list[str], places: list[str]) -> None:
-    place: dict[str, str] = {}
-    for name, letters in zip(names, places, strict=True):
-        if name in place:
-            raise TableError(
-                f"{where}: columns {place[name]} and {letters} are both called {shown(name)}; "
-                "rename one of them in the file"
-            )
-        place[name] = letters
 
 
 def _refuse_merged(path: Path, sheet: str, where: str) -> None:

@@ -20,23 +20,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Filled:
-    """Values that were filled in, and what they could have been.
+    """Values that were filled in, and what they could have been."""
 
-    Attributes
-    ----------
-    rows, columns : ndarray of shape (m,)
-        Where they are.
-    choices : ndarray of shape (m, 5)
-        Values of the most similar rows.
-    is_drawn : ndarray of bool, shape (m,)
-        Whether the column has few values, so that one of the choices is drawn, and no value
-        between them.
-    """
-
-    rows: NDArray[np.intp]
+    rows: NDArray[np.intp]  # where they are
     columns: NDArray[np.intp]
-    choices: Array
-    is_drawn: NDArray[np.bool_]
+    choices: Array  # values of the most similar rows, (m, 5)
+    is_drawn: NDArray[np.bool_]  # few values in this column: one of the choices is drawn
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Return values as uncertain as they are.
@@ -57,27 +46,16 @@ class Fills:
     """What missing values are filled in with.
 
     A missing value becomes the median of the five most similar rows that have one there. The
-    median of the whole column would be a group of its own, between two others perhaps.
-
-    Attributes
-    ----------
-    donors : ndarray of shape (m, d)
-        Rows that values are taken from, NaN where they have none; none at all where the table
-        was complete.
-    medians, scales : ndarray of shape (d,)
-        Medians and standard deviations of the columns: a row without any value gets the medians,
-        and distances between rows are in units of the deviations.
+    median of the whole column would be a group of its own, between two others perhaps. A row
+    without any value gets the medians.
     """
 
-    donors: Array
+    donors: Array  # rows that values are taken from; none where the table was complete
     medians: Array
-    scales: Array
+    scales: Array  # standard deviations, the units of distances between rows
 
     def fill(self, X: Array) -> tuple[Array, Filled | None]:
-        """Return rows without missing values, and what was filled in.
-
-        X itself and None where it has no missing values.
-        """
+        """Return rows without missing values (X itself if it has none), and what was filled in."""
         unknown = np.isnan(X)
         rows = np.flatnonzero(unknown.any(axis=1))
         if not rows.size:

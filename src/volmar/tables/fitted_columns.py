@@ -11,13 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from volmar.tables.agreement import CategoryScores
-from volmar.tables.choice import fitted_places
-from volmar.tables.columns import Columns
-from volmar.tables.errors import shown
+from volmar.tables.columns import Columns, fitted_places
+from volmar.tables.errors import quoted_names, shown
 from volmar.tables.fills import Filled
 from volmar.tables.kinds import ColumnKind
 from volmar.tables.missing import without_missing, without_missing_sparse
-from volmar.tables.notes import quoted_names
 from volmar.tables.number_features import NumberFeatures
 from volmar.tables.prepared_table import PreparedTable
 
@@ -58,18 +56,14 @@ class FittedColumns:
     @property
     def offsets_(self) -> NDArray[np.float64]:
         """What is subtracted from features; 0 for scores, which have mean 0 and variance 1."""
-        out = np.zeros(len(self.feature_names_))
-        if self.number_features_ is not None:
-            out[: len(self.numbers_)] = self.number_features_.offsets
-        return out
+        known: Any = [] if self.number_features_ is None else self.number_features_.offsets
+        return np.pad(known, (0, len(self.feature_names_) - len(known)))
 
     @property
     def scales_(self) -> NDArray[np.float64]:
         """What features are divided by."""
-        out = np.ones(len(self.feature_names_))
-        if self.number_features_ is not None:
-            out[: len(self.numbers_)] = self.number_features_.scales
-        return out
+        known: Any = [] if self.number_features_ is None else self.number_features_.scales
+        return np.pad(known, (0, len(self.feature_names_) - len(known)), constant_values=1.0)
 
     @property
     def category_features_(self) -> dict[str, tuple[str, ...]]:
@@ -170,7 +164,6 @@ class FittedColumns:
     def _dithered(
         self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
     ) -> NDArray[Any]:
-        """Return prepared rows with noise where the preparation makes gaps or fills."""
         X, p = X.copy(), len(self.numbers_)
         if self.number_features_ is not None:
             self.number_features_.dither_into(X[:, :p], rng, filled)

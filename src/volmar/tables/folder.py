@@ -242,7 +242,6 @@ def _read_lines(
 
 
 def _lines_from(path: Path, start: int, encoding: str) -> bytes:
-    """Return the lines that begin in the block from `start` on."""
     with path.open("rb") as file:
         if encoding.startswith("utf-16"):
             return file.read()

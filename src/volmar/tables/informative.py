@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.notes import note_left_out, note_same, quoted_names
+from volmar.tables.errors import quoted_names
+from volmar.tables.notes import note_left_out, note_same
 
 __all__ = ["CodedColumn", "chosen", "distinct_categories", "informative_numbers", "range_of"]
 
@@ -25,9 +26,6 @@ CodedColumn = tuple[str, NDArray[np.intp], list[str]]
 
 def range_of(X: NDArray[Any]) -> tuple[Any, Any]:
     """Return the smallest and the largest value of each column; inf and -inf without any."""
-    nothing = np.full(X.shape[1], np.inf)
-    if X.size == 0:
-        return nothing, -nothing
     return np.fmin.reduce(X, initial=np.inf), np.fmax.reduce(X, initial=-np.inf)
 
 
@@ -41,16 +39,7 @@ def informative_numbers(
 ) -> tuple[NDArray[np.bool_], dict[str, str]]:
     """Return which columns vary, have enough values and copy no other, and why not the others.
 
-    Parameters
-    ----------
-    names : list of str
-        Names of the columns.
-    X : ndarray of shape (n, d)
-        The columns, NaN for missing values.
-    fills : bool
-        Whether missing values will be filled in, so that a column must have enough others.
-    notes : list of str
-        Lines are added for columns that are left out.
+    `fills`: missing values will be filled in, so that a column must have enough others.
     """
     n = len(X)
     counts = np.isnan(X).sum(axis=0)

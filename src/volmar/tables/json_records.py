@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
+from volmar.tables.errors import TableError, import_pandas, one_line, open_bytes, quoted_names
 
 __all__ = ["read_json"]
 
@@ -23,7 +23,7 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     """
     pd = import_pandas()
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        with open_bytes(path) as file:
             text = file.read().decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TableError(f"{path.name} cannot be decompressed: {error}; save it again") from error
@@ -107,13 +107,13 @@ def _without_nested(path: Path, frame: Any) -> tuple[Any, list[str]]:
             frame = frame.assign(**{name: column.where(column != "", None)})
     if len(nested) == len(frame.columns):
         raise TableError(
-            f"{path.name}: all columns hold lists or objects ({listed(map(shown, nested))}); "
+            f"{path.name}: all columns hold lists or objects ({quoted_names(nested)}); "
             "flatten the records, by pandas.json_normalize"
         )
     notes = []
     if nested:
         notes.append(
-            f"columns of lists or objects were not read: {listed(map(shown, nested))}; "
+            f"columns of lists or objects were not read: {quoted_names(nested)}; "
             "pandas.json_normalize flattens them"
         )
     return frame.drop(columns=nested).infer_objects(), notes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.tables.dates import date_layout
-from volmar.tables.errors import TableError, listed, shown
+from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.orders import known_order
 
 __all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
@@ -37,24 +37,12 @@ _CODE = re.compile(
 
 @dataclass(frozen=True)
 class ColumnKind:
-    """What a column holds.
-
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    reason : str
-        Why a column of ids or text is taken for that; empty for others.
-    order : list of str or None
-        Values of an ordinal column, from low to high; None where it holds numbers.
-    layout : str or None
-        How dates are written in text.
-    """
+    """What a column holds, one of `KINDS`."""
 
     kind: str
-    reason: str = ""
-    order: list[str] | None = None
-    layout: str | None = None
+    reason: str = ""  # why a column of ids or text is taken for that
+    order: list[str] | None = None  # values of an ordinal column, low to high; None for numbers
+    layout: str | None = None  # how dates are written in text
 
 
 def check_kinds(kinds: dict[str, str] | None) -> None:
@@ -131,7 +119,6 @@ def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
 
 
 def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
-    """Return why whole numbers are ids, or an empty text."""
     n = numbers.size
     if n < FEWEST_ROWS or n_different < 0.95 * n:
         return ""
@@ -189,7 +176,6 @@ def _has_spaces(words: list[str]) -> bool:
 
 
 def _are_numbers(known: Any) -> bool:
-    """Tell whether text is numbers but for a few words."""
     import pandas as pd
 
     values = known.astype(object)
@@ -245,7 +231,7 @@ def _order_of(source: str, name: str, series: Any) -> list[str]:
     if order is None:
         raise TableError(
             f"{source}: the order of the values of column {shown(name)} is not known "
-            f"({listed(map(shown, words), 5)}); begin them with numbers (1 low, 2 high), or give "
+            f"({quoted_names(words)}); begin them with numbers (1 low, 2 high), or give "
             "an ordered pandas Categorical"
         )
     return order

@@ -90,10 +90,11 @@ def _label_column(where: str, frame: Any, id_name: str | None) -> Any:
 
 
 def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> NDArray[np.intp]:
-    """Return where in a file the labels of the rows are, by their ids."""
     import pandas as pd
 
-    known, wanted = _alike(ids.to_numpy(), np.asarray(rows.ids))
+    known, wanted = ids.to_numpy(), np.asarray(rows.ids)
+    if known.dtype.kind not in "iu" or wanted.dtype.kind not in "iu":
+        known, wanted = _texts(known), _texts(wanted)
     index = pd.Index(known)
     if not index.is_unique:
         twice = known[index.duplicated()][0]
@@ -110,13 +111,6 @@ def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> 
     if n_spare and len(index) != len(rows.kept):
         notes.append(f"{where} has labels of {n_spare} rows that are not scored")
     return places
-
-
-def _alike(first: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
-    """Return ids of two tables so that they can be compared: whole numbers, else text."""
-    if first.dtype.kind in "iu" and second.dtype.kind in "iu":
-        return first, second
-    return _texts(first), _texts(second)
 
 
 def _texts(values: NDArray) -> NDArray[np.str_]:

@@ -11,7 +11,7 @@ from volmar.tables.columns import Columns
 from volmar.tables.errors import TableError
 from volmar.tables.notes import missing_refused, note_missing
 
-__all__ = ["fits_dense", "without_missing", "without_missing_sparse"]
+__all__ = ["fits_dense", "note_dropped", "without_missing", "without_missing_sparse"]
 
 _LARGEST_DENSE = 1 << 30  # bytes a sparse table may take when it is made dense
 
@@ -49,7 +49,7 @@ def without_missing(
     kept = ~unknown.any(axis=1)
     for code in codes:
         kept &= code >= 0
-    _note_dropped(table, kept, notes)
+    note_dropped(table.source, kept, notes)
     return (X, codes, kept) if kept.all() else (X[kept], [code[kept] for code in codes], kept)
 
 
@@ -71,7 +71,7 @@ def without_missing_sparse(
         counts = np.bincount(X.indices[wrong], minlength=len(names))
         n_rows = int((~kept).sum())
         raise TableError(missing_refused(table.source, names, counts, n_rows, fitted=fitted))
-    _note_dropped(table, kept, notes)
+    note_dropped(table.source, kept, notes)
     return X[np.flatnonzero(kept)], kept
 
 
@@ -94,12 +94,12 @@ def fits_dense(table: Columns, scale: str, notes: list[str]) -> bool:
     return False
 
 
-def _note_dropped(table: Columns, kept: NDArray[np.bool_], notes: list[str]) -> None:
+def note_dropped(source: str, kept: NDArray[np.bool_], notes: list[str]) -> None:
     """Note how many rows are left out; refuse where none is left."""
     n_out = int(np.count_nonzero(~kept))
     if n_out == len(kept):
         raise TableError(
-            f"{table.source}: every row has a missing value, so missing='drop' leaves none; give "
+            f"{source}: every row has a missing value, so missing='drop' leaves none; give "
             "missing='impute', or name the columns with missing values in drop="
         )
     if n_out:

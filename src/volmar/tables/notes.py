@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.tables.columns import Columns
-from volmar.tables.errors import listed, shown
+from volmar.tables.errors import listed, quoted_names, shown
 
 if TYPE_CHECKING:
     from volmar.tables.prepare import Preparation
@@ -22,17 +21,11 @@ __all__ = [
     "note_left_out",
     "note_missing",
     "note_same",
-    "note_scaling",
-    "quoted_names",
 ]
 
 # Share of the values of a column that is worth a warning if they are filled in.
 MANY_MISSING = 0.2
-
-
-def quoted_names(names: Sequence[str], most: int = 5) -> str:
-    """Return names of columns in quotes, the first few of many."""
-    return listed(map(shown, names), most)
+USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses one"
 
 
 def all_alike(source: str, left_out: dict[str, str]) -> str:
@@ -40,7 +33,7 @@ def all_alike(source: str, left_out: dict[str, str]) -> str:
     gone = [f"{shown(name)} ({why})" for name, why in left_out.items() if why]
     remedy = "give a table whose rows differ, or other columns="
     if gone:
-        remedy = f"left out: {listed(gone)}; kinds={{'NAME': 'numeric'}} or 'categorical' uses one"
+        remedy = f"left out: {listed(gone)}; {USES_ONE}"
     return (
         f"{source}: no column that can be compared has two different values, so all rows are "
         f"alike; {remedy}"
@@ -70,14 +63,6 @@ def missing_refused(
         f"{source}: {total} {'value is' if total == 1 else 'values are'} missing (or infinite), "
         f"by column: {listed(which)}; {remedy}"
     )
-
-
-def note_scaling(notes: list[str], scale: str) -> None:
-    """Say how the features were scaled."""
-    if scale in ("standard", "auto"):
-        notes.append("features were scaled to mean 0 and standard deviation 1")
-    elif scale == "minmax":
-        notes.append("features were scaled to the range 0 to 1")
 
 
 def note_left_out(notes: list[str], empty: list[str], constant: list[str]) -> None:
@@ -130,7 +115,11 @@ def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[An
 
 
 def note_kinds(notes: list[str], preparation: Preparation) -> None:
-    """Say how ordinal columns, dates, ids, text and categories were treated."""
+    """Say how features were scaled, and ordinal columns, dates, ids and categories treated."""
+    if preparation.scale == "minmax":
+        notes.append("features were scaled to the range 0 to 1")
+    elif preparation.scale != "none":
+        notes.append("features were scaled to mean 0 and standard deviation 1")
     by_kind: dict[str, list[str]] = {}
     for name, kind in zip(preparation.numbers_, preparation.number_kinds_, strict=True):
         by_kind.setdefault(kind.kind, []).append(name)
@@ -149,10 +138,7 @@ def note_kinds(notes: list[str], preparation: Preparation) -> None:
         and reason not in ("not chosen", "names the rows")
     ]
     if guessed:
-        notes.append(
-            f"columns of ids or text were left out: {listed(guessed)} "
-            "(kinds={'NAME': 'numeric'} or 'categorical' uses one)"
-        )
+        notes.append(f"columns of ids or text were left out: {listed(guessed)} ({USES_ONE})")
     if described := [name for name, why in left_out.items() if why.startswith("a category that")]:
         notes.append(
             f"categories describe the clusters and do not make them: {quoted_names(described)}"

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.errors import TableError, shown
+from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.fills import Filled, Fills, learn_fills
-from volmar.tables.notes import quoted_names
 from volmar.tables.tails import Tails, find_tails
 
 __all__ = ["ColumnMoments", "NumberFeatures", "column_moments", "learn_features"]
@@ -83,20 +82,10 @@ def column_moments(X: Array) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class NumberFeatures:
-    """How columns of numbers become features.
-
-    Attributes
-    ----------
-    tails : Tails or None
-        How long tails are shortened.
-    fills : Fills or None
-        What missing values are filled in with; None where they are dropped or refused.
-    offsets, scales : ndarray of shape (d,)
-        Columns are moved and divided by these.
-    """
+    """How columns of numbers become features: short tails, filled in, (x - offset) / scale."""
 
     tails: Tails | None
-    fills: Fills | None
+    fills: Fills | None  # None where missing values are dropped or refused
     offsets: Array
     scales: Array
 
@@ -146,18 +135,8 @@ def learn_features(
 ) -> tuple[NumberFeatures, Array, Filled | None]:
     """Learn how columns become features; return that, complete columns, and what was filled in.
 
-    Parameters
-    ----------
-    source, names : str, list of str
-        Of the table and the columns, for messages.
-    X : ndarray of shape (n, d)
-        The columns, NaN for missing values.
-    scale : {"auto", "standard", "minmax", "none"}
-        "auto" is "standard" with tails shortened.
-    fills : bool
-        Whether missing values are filled in; otherwise there are none.
-    notes : list of str
-        Lines are added for logs and outliers.
+    `scale` is "standard", "minmax", "none" or "auto", which is "standard" with tails shortened.
+    `notes` gets lines for logs and outliers.
     """
     tails = find_tails(X) if scale == "auto" else None
     if tails is not None:

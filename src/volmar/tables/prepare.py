@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.tables.agreement import CategoryScores, category_scores
-from volmar.tables.choice import chosen_places
-from volmar.tables.columns import Columns, as_columns, check_table
+from volmar.tables.columns import Columns, as_columns, check_table, chosen_places
 from volmar.tables.errors import TableError
 from volmar.tables.fitted_columns import FittedColumns, KeptRows
 from volmar.tables.informative import (
@@ -31,7 +30,6 @@ from volmar.tables.notes import (
     note_huge,
     note_kinds,
     note_left_out,
-    note_scaling,
 )
 from volmar.tables.number_features import NumberFeatures, learn_features
 from volmar.tables.prepared_table import PreparedTable
@@ -340,7 +338,6 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         else:
             kinds = [found[j] for j in numbers]
             rows = self._fit_dense(table, numbers, kinds, texts, notes)
-            note_scaling(notes, self.scale)
             note_kinds(notes, self)
         self.feature_names_ = self._names_of_features({})
         self.notes_ = notes
@@ -350,11 +347,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         X, names = table.csr(places), [table.names[j] for j in places]
         X, kept = without_missing_sparse(table, X, names, self.missing, notes, fitted=False)
         keep = X.min(axis=0).toarray().ravel() < X.max(axis=0).toarray().ravel()
-        constant = chosen(names, ~keep)
-        note_left_out(notes, [], constant)
-        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
-        self.numbers_ = chosen(names, keep)
-        self.number_kinds_ = [ColumnKind("numeric")] * len(self.numbers_)
+        self.numbers_, self.number_kinds_ = names, [ColumnKind("numeric")] * len(names)
+        self._keep_numbers(keep, notes)
         self._refuse_nothing(table)
         return KeptRows(X if keep.all() else sp.csr_array(X[:, np.flatnonzero(keep)]), [], kept)
 
@@ -427,17 +421,20 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         """Leave out columns that have one value in the rows without missing values."""
         low, high = range_of(X)
         keep = low < high
-        constant = chosen(self.numbers_, ~keep)
-        note_left_out(notes, [], constant)
-        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
-        self.numbers_ = chosen(self.numbers_, keep)
-        self.number_kinds_ = chosen(self.number_kinds_, keep)
+        self._keep_numbers(keep, notes)
         if not self.numbers_ and self.scores_ is None:
             raise TableError(
                 "no column has two different values in the rows without missing values; give "
                 "missing='impute'"
             )
         return X if keep.all() else X[:, keep]
+
+    def _keep_numbers(self, keep: NDArray[np.bool_], notes: list[str]) -> None:
+        constant = chosen(self.numbers_, ~keep)
+        note_left_out(notes, [], constant)
+        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
+        self.numbers_ = chosen(self.numbers_, keep)
+        self.number_kinds_ = chosen(self.number_kinds_, keep)
 
     def _refuse_nothing(self, table: Columns) -> None:
         if not self.numbers_ and self.scores_ is None:

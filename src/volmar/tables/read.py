@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 import zlib
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from volmar.tables.errors import TableError, listed, nearest, need, one_line, shown
+from volmar.tables.errors import (
+    TableError,
+    nearest,
+    need,
+    one_line,
+    open_bytes,
+    quoted_names,
+    shown,
+)
 from volmar.tables.text import read_text
 
 __all__ = ["LoadedTable", "read_table"]
@@ -34,6 +41,7 @@ EXCEL = (".xlsx", ".xlsm", ".xls")
 JSON_LINES = (".jsonl", ".ndjson")
 JSON = (".json",)
 _PACKED = (*_TEXT, *_LIBSVM, *JSON_LINES, *JSON)
+_SUFFIXES = {*_PACKED, *_PARQUET, *_FEATHER, *EXCEL, ".npy", ".npz", ".gz"} - {""}
 _KINDS = "CSV, TSV, TXT, Parquet, Feather, Excel, JSON, JSON lines, NPY, NPZ and libsvm (.svm)"
 
 
@@ -209,9 +217,11 @@ def _read_numpy(path: Path) -> Any:
             is_zip = file.read(4) == b"PK\x03\x04"
         if not is_zip:
             array = np.load(path, allow_pickle=False)
-        elif "shape" in (names := _member_names(path)) and "format" in names:
-            return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
         else:
+            with zipfile.ZipFile(path) as members:
+                names = [name.removesuffix(".npy") for name in members.namelist()]
+            if {"shape", "format"} <= set(names):
+                return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
             array = _only_table(path, names)
     except TableError:
         raise
@@ -228,11 +238,6 @@ def _read_numpy(path: Path) -> Any:
     return _checked_array(path.name, array)
 
 
-def _member_names(path: Path) -> list[str]:
-    with zipfile.ZipFile(path) as members:
-        return [name.removesuffix(".npy") for name in members.namelist()]
-
-
 def _only_table(path: Path, names: list[str]) -> Any:
     with np.load(path, allow_pickle=False) as arrays:
         if "X" in names:
@@ -244,7 +249,7 @@ def _only_table(path: Path, names: list[str]) -> Any:
                 tables[name] = array
     if len(tables) == 1:
         return next(iter(tables.values()))
-    found = f"{len(tables)} ({listed(map(shown, tables))})" if tables else "none"
+    found = f"{len(tables)} ({quoted_names(tables)})" if tables else "none"
     raise TableError(
         f"{path.name} must have one two-dimensional array and has {found}; "
         "call the table 'X', by numpy.savez(file, X=table)"
@@ -273,7 +278,7 @@ def _read_libsvm(path: Path) -> LoadedTable:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        with open_bytes(path) as file:
             X, truth = load_svmlight_file(file)
     except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise TableError(
@@ -298,7 +303,7 @@ def _read_built_in(name: str) -> LoadedTable:
     from volmar.datasets import list_datasets, load
 
     suffix = Path(name).suffix.lower().partition("#")[0]
-    if "/" in name or "\\" in name or suffix in _all_suffixes():
+    if "/" in name or "\\" in name or suffix in _SUFFIXES:
         raise TableError(f"there is no file {shown(name)}; check the path")
     try:
         data = load(name)
@@ -310,8 +315,3 @@ def _read_built_in(name: str) -> LoadedTable:
             f"{nearest(name, list_datasets())}"
         ) from error
     return LoadedTable(name, data.X, data.y, data.feature_names)
-
-
-def _all_suffixes() -> set[str]:
-    known = (*_TEXT, *_PARQUET, *_FEATHER, *EXCEL, *JSON, *JSON_LINES, *_LIBSVM)
-    return {*known, ".npy", ".npz", ".gz"} - {""}

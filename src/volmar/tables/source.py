@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.choice import fitted_places
-from volmar.tables.columns import as_columns
+from volmar.tables.columns import as_columns, fitted_places
 from volmar.tables.dates import as_dates, date_parts
 from volmar.tables.kinds import ColumnKind
 from volmar.tables.prepare import Preparation

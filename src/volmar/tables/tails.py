@@ -31,25 +31,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tails:
-    """How long tails of columns are shortened.
+    """How long tails of columns are shortened."""
 
-    Attributes
-    ----------
-    shifts : ndarray of shape (d,)
-        x becomes log(x + shift); NaN for a column that stays as it is.
-    steps : ndarray of shape (d,)
-        Distance of neighbouring values of a column that becomes a log: 1 for counts, 0 for
-        continuous values.
-    leasts : ndarray of shape (d,)
-        Smallest values of the columns that become a log; lower ones count as these.
-    lows, highs : ndarray of shape (d,)
-        Values beyond these (after the log) are outliers; infinite where there is no limit.
-    """
-
-    shifts: Array
-    steps: Array
-    leasts: Array
-    lows: Array
+    shifts: Array  # x becomes log(x + shift); NaN for a column that stays as it is
+    steps: Array  # distance of neighbouring values before a log: 1 for counts, 0 if continuous
+    leasts: Array  # smallest values before a log; lower ones count as these
+    lows: Array  # values beyond these (after the log) are outliers; infinite for no limit
     highs: Array
 
     def dithered(self, X: Array, rng: np.random.Generator) -> Array:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from volmar.tables.errors import TableError, import_pandas, listed, one_line, shown
+from volmar.tables.errors import (
+    TableError,
+    import_pandas,
+    listed,
+    one_line,
+    open_bytes,
+    refuse_duplicates,
+)
 
 __all__ = ["Layout", "find_layout", "read_text"]
 
@@ -29,28 +34,14 @@ _CONTROL = bytes(sorted({*range(9), *range(14, 27), *range(28, 32)}))
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file is to be read.
-
-    Attributes
-    ----------
-    separator, decimal, encoding : str
-        As `pandas.read_csv` takes them.
-    spaced : bool
-        Whether spaces follow separators.
-    names : list of str or None
-        The header, or None where the first line is a row already.
-    width : int
-        Number of columns.
-    notes : list of str
-        What is worth telling.
-    """
+    """How a text file is read: `pandas.read_csv` takes the first three as they are."""
 
     separator: str
     decimal: str
     encoding: str
-    spaced: bool
-    names: list[str] | None
-    width: int
+    spaced: bool  # whether spaces follow separators
+    names: list[str] | None  # the header; None where the first line is a row
+    width: int  # number of columns
     notes: list[str]
 
     def options(self) -> dict[str, Any]:
@@ -60,11 +51,8 @@ class Layout:
             "decimal": self.decimal,
             "encoding": self.encoding,
             "skipinitialspace": self.spaced,
-            **(
-                {"header": 0}
-                if self.names is not None
-                else {"header": None, "names": [f"x{j}" for j in range(self.width)]}
-            ),
+            "header": None if self.names is None else 0,
+            "names": [f"x{j}" for j in range(self.width)] if self.names is None else None,
         }
 
 
@@ -78,7 +66,8 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
 
     layout = find_layout(path, kind)
     notes = layout.notes
-    options = {**layout.options(), "compression": _compression(path)}
+    is_packed = path.suffix.lower() == ".gz"
+    options = {**layout.options(), "compression": "gzip" if is_packed else None}
     if as_fields:
         options |= {"dtype": str, "na_filter": False}
     try:
@@ -88,7 +77,10 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
             frame = _read(pd, path, {**options, "encoding": "latin-1"})
             notes = [*notes, _NOT_UTF8]
     except MemoryError as error:
-        raise TableError(_too_large(path)) from error
+        raise TableError(
+            f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV "
+            "files and give the folder"
+        ) from error
     except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name}: {_reason(error)}") from error
     if not len(frame):
@@ -138,7 +130,7 @@ def find_layout(path: Path, kind: str) -> Layout:
         )
         return Layout(separator, decimal, encoding, spaced, None, len(first), notes)
     names = [name.strip() for name in first]
-    _refuse_duplicates(path, names)
+    refuse_duplicates(path.name, [name or f"Unnamed: {j}" for j, name in enumerate(names)])
     if nameless := [j for j, name in enumerate(names) if not name]:
         calls = listed(f"'Unnamed: {j}'" for j in nameless)
         notes.append(
@@ -150,15 +142,11 @@ def find_layout(path: Path, kind: str) -> Layout:
 
 def _head(path: Path) -> bytes:
     try:
-        with gzip.open(path) if _compression(path) else path.open("rb") as file:
+        with open_bytes(path) as file:
             head = file.read(_HEAD)
             return head if head.count(b"\n") > 2 else head + file.read(_LONG_HEAD)
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
-
-
-def _compression(path: Path) -> str | None:
-    return "gzip" if path.suffix.lower() == ".gz" else None
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
@@ -181,7 +169,6 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
 
 
 def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
-    """Find the separator, and the first records by it."""
     found: dict[str, list[list[str]]] = {}
     try:
         for separator in _SEPARATORS[kind]:
@@ -192,7 +179,7 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
     if kind == "text":
         lines = (line.split() for line in text.splitlines())
         found[r"\s+"] = list(islice((line for line in lines if line), _RECORDS))
-    if _only(found[";"], _DECIMAL_COMMA):
+    if len(found[";"][0]) > 1 and all(map(_DECIMAL_COMMA.fullmatch, found[";"][0])):
         return ";", found[";"]
     several = {sep: records for sep, records in found.items() if len(records[0]) > 1}
     even = [sep for sep, records in several.items() if len(set(map(len, records))) == 1]
@@ -200,21 +187,13 @@ def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
     return separator, found[separator]
 
 
-def _only(records: list[list[str]], pattern: re.Pattern[str]) -> bool:
-    """Tell whether there are two fields or more in the first record, all of a pattern."""
-    return len(records[0]) > 1 and all(map(pattern.fullmatch, records[0]))
-
-
 def _decimal(separator: str, records: list[list[str]]) -> str:
     if separator == ",":
         return "."
-
-    def fields() -> Iterator[str]:
-        return (field for record in records for field in record)
-
-    if any(map(_DECIMAL_POINT.fullmatch, fields())):
+    fields = [field for record in records for field in record]
+    if any(map(_DECIMAL_POINT.fullmatch, fields)):
         return "."
-    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields())) else "."
+    return "," if any(map(_DECIMAL_COMMA.fullmatch, fields)) else "."
 
 
 def _is_row(fields: list[str], decimal: str) -> bool:
@@ -227,24 +206,6 @@ def _is_row(fields: list[str], decimal: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _refuse_duplicates(path: Path, names: list[str]) -> None:
-    place: dict[str, int] = {}
-    for j, name in enumerate(names):
-        if name and name in place:
-            raise TableError(
-                f"{path.name}: columns {place[name] + 1} and {j + 1} are both called "
-                f"{shown(name)}; rename one of them in the file"
-            )
-        place[name] = j
-
-
-def _too_large(path: Path) -> str:
-    return (
-        f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV files "
-        "and give the folder"
-    )
 
 
 def _reason(error: BaseException) -> str:

@@ -129,7 +129,8 @@ def id_heading(id_name: str) -> str:
 def _checked(ids: Any, labels: Any, scores: Any, *extra: Any) -> tuple[np.ndarray, ...]:
     scores = np.asarray(scores, dtype=float)
     if scores.ndim == 2:
-        scores = _lead(scores)
+        top = np.sort(scores, axis=1)
+        scores = top[:, -1] - top[:, -2] if scores.shape[1] > 1 else top[:, 0]
     columns = (ids, labels, scores, *extra)
     shapes = [column.shape for column in columns]
     if len(set(shapes)) > 1 or labels.ndim != 1:
@@ -139,13 +140,6 @@ def _checked(ids: Any, labels: Any, scores: Any, *extra: Any) -> tuple[np.ndarra
             f"{what} must have one entry a row, got the shapes {', '.join(first)} and {last}."
         )
     return columns
-
-
-def _lead(scores: np.ndarray) -> np.ndarray:
-    if scores.shape[1] < 2:
-        return scores[:, 0]
-    top = np.partition(scores, -2, axis=1)
-    return top[:, -1] - top[:, -2]
 
 
 # ---------------------------------------------------------------------- rows
@@ -199,7 +193,9 @@ def write_rows(
     """
     kind = written_kind(path)
     frame = _frame(data, as_text=kind != "parquet")
-    name = _free_name(name, frame.columns)
+    taken = set(map(str, frame.columns))
+    names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
+    name = next(one for one in names if one not in taken)
     with open_rows(path, name=name, force=force) as write:
         write(frame, labels, kept)
     return name
@@ -271,12 +267,6 @@ def _frame(data: Any, *, as_text: bool) -> Any:
             )
         values = values.toarray()
     return pd.DataFrame(values, columns=table.names)
-
-
-def _free_name(name: str, columns: Any) -> str:
-    taken = set(map(str, columns))
-    names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
-    return next(one for one in names if one not in taken)
 
 
 def _labelled(frame: Any, name: str, labels: Any, kept: Any) -> Any:
@@ -373,7 +363,6 @@ def _arrow_columns(names: Sequence[str], columns: Sequence[Any]) -> Any:
 
 
 def _fields(values: np.ndarray, separator: str) -> list[str]:
-    """Return values as they stand in a text file."""
     if values.dtype.kind in "biu":
         return list(map(str, values.tolist()))
     if values.dtype.kind == "M":
@@ -440,7 +429,6 @@ def written_kind(path: AnyPath) -> str:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq  # type: ignore[import-untyped]

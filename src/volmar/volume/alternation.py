@@ -167,17 +167,6 @@ def minimise_given_labels(
     the sphere's own minimum is taken. (Where that violates the balance, a second, local minimum
     of the sphere may lie inside and be lower still: seen in one of a thousand problems of three
     rows.)
-
-    Parameters
-    ----------
-    problem : VolumeProblem
-        The problem.
-    y : ndarray of shape (n,)
-        Labels, -1 and 1.
-    eigenvalues : ndarray
-        At least the three smallest eigenvalues of Q.
-    tol : float, default=1e-10
-        Accuracy of the norm.
     """
     leaning = float(y.sum()) or 1.0
     side = float(np.copysign(problem.balance, leaning))
@@ -191,12 +180,10 @@ def minimise_given_labels(
         convex = best.eta <= problem.reg * float(eigenvalues[0])
         if total is None or (convex and best.kappa * total >= 0):
             break
-    return found[0] if len(found) == 1 else min(found, key=lambda one: _given(problem, y, one.h))
-
-
-def _given(problem: VolumeProblem, y: NDArray, h: NDArray) -> float:
-    """Objective for given labels."""
-    return float(problem.reg * (h @ problem.operator.matvec(h)) - 2 * (y @ h))
+    if len(found) == 1:
+        return found[0]
+    matvec, reg = problem.operator.matvec, problem.reg
+    return min(found, key=lambda one: reg * (one.h @ matvec(one.h)) - 2 * (y @ one.h))
 
 
 def alternate(
@@ -212,25 +199,8 @@ def alternate(
     The objective falls until the labels stay the same, where h is a stationary point; a rise ends
     the run. While :math:`\gamma \|Q\|_\infty < (1 - |\kappa|) |\eta| / 2` every labelling stays
     (it is a strict local minimum, which is why a small reg says nothing about labels); for large
-    reg h turns to the eigenvectors of Q (JMLR section 4).
-
-    Parameters
-    ----------
-    problem : VolumeProblem
-        The problem.
-    y : ndarray of shape (n,)
-        Labels at the start, -1 and 1.
-    eigenvalues : ndarray
-        At least the three smallest eigenvalues of Q.
-    tol : float, default=1e-10
-        Accuracy of the norm in each half.
-    max_iter : int, default=100
-        Most rounds.
-
-    Returns
-    -------
-    SoftResponses
-        `field` is h itself.
+    reg h turns to the eigenvectors of Q (JMLR section 4). `eigenvalues` are at least the three
+    smallest of Q; `field` of the result is h itself.
     """
     history: list[float] = []
     status = Status.MAX_ITER

@@ -199,13 +199,6 @@ def solve_avr(problem: AVRProblem, *, tol: float = 1e-8) -> AVRResult:
     :math:`\eta = \gamma\lambda_1` and has the rest of the norm along such an eigenvector, in
     either direction. The status is then DEGENERATE. It is MAX_ITER where the search for the
     multiplier has ended too early, so that the residual is above the root of `tol`.
-
-    Parameters
-    ----------
-    problem : AVRProblem
-        The problem.
-    tol : float, default=1e-8
-        Accuracy of the norm in the search for the multiplier.
     """
     pairs = _lowest_pairs(problem)
     lowest = _lower_bound(problem.operator, pairs)
@@ -320,24 +313,10 @@ def _below_the_pole(problem: AVRProblem, pairs: EigenPairs, distance: float, tol
 def solve_one_against_rest(
     operator: SPDOperator, Y: NDArray, reg: float, scale: float, *, tol: float = 1e-8
 ) -> AVRResult:
-    """Solve the problem of every column of labels Y with the same Q.
+    """Solve the problem of every column of labels Y (+1, -1 or 0) with the same Q.
 
-    Parameters
-    ----------
-    operator : SPDOperator
-        Q.
-    Y : ndarray of shape (n, k)
-        Labels, +1, -1 or 0, a column for each class.
-    reg, scale : float
-        Regulariser and norm, the same for all.
-    tol : float, default=1e-8
-        Accuracy of the norms in the search for the multipliers.
-
-    Returns
-    -------
-    AVRResult
-        `objective` and `gap` are sums, `residuals` the largest over the classes; the status is
-        that of the first that has not converged.
+    `objective` and `gap` are sums, `residuals` the largest over the classes; the status is that of
+    the first that has not converged.
     """
     found = [solve_avr(AVRProblem(operator, y, reg, scale), tol=tol) for y in Y.T]
     objective = sum(one.objective for one in found)

@@ -256,7 +256,6 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelResult.of(_unshifted(found, reg * problem.shift), rounded)
 
     def _bound(self) -> float | None:
-        """Return b, the bound on M's row sums; None for no bound."""
         is_free = self.mode == "paper" or self.max_row_sum is None
         return None if is_free else float(self.max_row_sum)
 
@@ -274,10 +273,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
 
 def _is_constant(W: Any) -> bool:
-    """Whether all similarities of different rows are the same, up to rounding, and positive.
-
-    Two rows have one only.
-    """
+    """Whether all similarities of three or more rows are the same up to rounding, and not 0."""
     n = W.shape[0]
     if n < 3 or (sparse.issparse(W) and W.nnz < n * (n - 1)):
         return False
@@ -288,8 +284,6 @@ def _is_constant(W: Any) -> bool:
 
 def _unshifted(found: ElliptopeResult, by: float) -> ElliptopeResult:
     """Return the result for Q without the multiple of the identity that was added to it."""
-    if by == 0:
-        return found
     return replace(
         found,
         objective=found.objective + by,

@@ -20,20 +20,11 @@ class HardLabelProblem:
 
     The diagonal of M is 1, and \|a\| = 1: a multiple c of the identity in Q takes
     :math:`\gamma c` off the value of the relaxation and adds it to eta. M, a and the labels stay.
-
-    Attributes
-    ----------
-    Q : ndarray or CSR matrix of shape (n, n)
-        Positive semi-definite.
-    shift : float
-        c, what of Q's diagonal is not in W + I/n: 0 where that is positive semi-definite.
-    largest : float
-        Bound on the largest eigenvalue of Q.
     """
 
-    Q: Any
-    shift: float
-    largest: float
+    Q: Any  # ndarray or CSR matrix
+    shift: float  # c; 0 where W + I/n is positive semi-definite
+    largest: float  # bound on the largest eigenvalue of Q
 
     @classmethod
     def of(cls, W: Any) -> HardLabelProblem:
@@ -99,7 +90,6 @@ def _end(Q: Any, which: str, otherwise: float) -> float:
 
 
 def _raised(Q: Any, by: float) -> Any:
-    """Return Q + by I."""
     if sparse.issparse(Q):
         return sparse.csr_matrix(Q + by * sparse.identity(Q.shape[0]))
     raised: NDArray = Q.copy()

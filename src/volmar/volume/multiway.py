@@ -16,8 +16,9 @@ from volmar.graphs.graph import Graph
 from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
-from volmar.volume.refinement import SINGULAR, InverseImages, Refined, repeat_step
-from volmar.volume.starts import SMALL, is_tied
+from volmar.volume.problem import SINGULAR
+from volmar.volume.refinement import InverseImages, Refined, repeat_step
+from volmar.volume.starts import is_tied
 
 N_INIT = 10
 # Coordinates that differ by less are the same row, but for rounding.
@@ -26,30 +27,14 @@ SAME_ROW = 1e-9
 
 @dataclass(frozen=True)
 class MultiwayProblem:
-    """A graph to be cut into clusters, with Q and what its eigenpairs say.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    operator : SPDOperator
-        Q.
-    pairs : EigenPairs
-        Smallest eigenpairs of Q: as many as clusters, or more.
-    n_clusters : int
-        Number of clusters.
-    balance : float
-        b, of every field.
-    shift : float or None
-        Where Q is L_sym + shift I; None for any other Q.
-    """
+    """A graph to be cut into clusters, with Q and at least as many eigenpairs as clusters."""
 
     graph: Graph
     operator: SPDOperator
     pairs: EigenPairs
     n_clusters: int
-    balance: float
-    shift: float | None
+    balance: float  # b, of every field
+    shift: float | None  # where Q is L_sym + shift I; None for any other Q
 
     @property
     def bound(self) -> float:
@@ -77,22 +62,14 @@ class MultiwayProblem:
         alone = k == self.operator.n
         return self.shift is not None and not alone and bool(values[k - 1] - self.shift >= 1.0)
 
-    def cut(self, labels: NDArray) -> float:
-        """Normalised cut of the labels."""
-        return normalized_cut(self.graph.W, labels)
-
-
-def n_multiway_pairs(n: int, n_clusters: int) -> int:
-    """Eigenpairs to ask for; one more than clusters where LAPACK computes it anyway."""
-    return min(n, n_clusters + (n < SMALL))
-
 
 @dataclass(frozen=True, repr=False)
 class MultiwayVolumeResult(Result):
     """Clusters with the fields that they are read off, one a cluster.
 
     `objective` is the normalised cut, `history` the cut of the start and after every step, `gap`
-    the cut less the sum of the smallest eigenvalues of L_sym, which no k clusters can undercut.
+    the cut less the sum of the smallest eigenvalues of L_sym, which no k clusters can undercut
+    (NaN for another Q). `residuals` are those of the eigenvectors and of the fields' systems.
 
     Attributes
     ----------
@@ -172,24 +149,12 @@ def _part_of(rows: NDArray, components: NDArray) -> NDArray:
 
 @dataclass(frozen=True)
 class Fields:
-    """Smoothest fields of labels, each cluster against the rest.
+    """Smoothest fields of labels, each cluster against the rest."""
 
-    Attributes
-    ----------
-    x : ndarray of shape (n, k)
-        Fields of roughness 1, to the accuracy of the solves.
-    agreement : float
-        Sum of ``y_j'x_j``, the larger the smoother: ``sqrt(n / roughness_j)``, summed.
-    roughness : ndarray of shape (k,)
-        ``x'Qx`` at the scale of the problem, ``y_j'x = sqrt(n)``.
-    right : ndarray of shape (n, k)
-        ``Q x``, as the optimality conditions have it: a_j z_j - kappa_j 1, z_j the members.
-    """
-
-    x: NDArray
-    agreement: float
-    roughness: NDArray
-    right: NDArray
+    x: NDArray  # (n, k), of roughness 1 to the accuracy of the solves
+    agreement: float  # sum of y_j'x_j = sqrt(n / roughness_j)
+    roughness: NDArray  # x'Qx at the scale of the problem, y_j'x = sqrt(n)
+    right: NDArray  # Q x by the optimality conditions: a_j z_j - kappa_j 1, z_j the members
 
     @property
     def merit(self) -> float:
@@ -218,17 +183,6 @@ class OneAgainstRest:
     with a and :math:`\kappa` from a 2 x 2 system. (In terms of :math:`y_j`, nearly -1 for a small
     cluster among many, that system would be nearly singular.) The images :math:`Q^{-1} z_j` of
     all clusters are one block solve, new labels one for what has changed.
-
-    Parameters
-    ----------
-    operator : SPDOperator
-        Q.
-    n_clusters : int
-        k.
-    balance : float
-        b.
-    rtol : float, default=1e-8
-        Relative residual of the solves.
     """
 
     def __init__(
@@ -308,15 +262,6 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
     known.) An active balance above 0 allows fields by how well they agree with their own labels,
     and the first inequality may fail: fields that do not raise the agreement, for that reason or
     by the accuracy of the solves, are not taken but end the run.
-
-    Parameters
-    ----------
-    step : OneAgainstRest
-        The step.
-    labels : ndarray of shape (n,)
-        Labels at the start, 0 to k - 1, none of them unused.
-    max_iter : int, default=20
-        Maximum number of steps.
     """
     return repeat_step(step, labels, reassigned, max_iter)
 
@@ -328,21 +273,10 @@ def cluster_jointly(
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
     cluster had to be kept from losing all rows.
-
-    Parameters
-    ----------
-    problem : MultiwayProblem
-        The problem.
-    step : OneAgainstRest
-        The step, with the problem's Q, clusters and balance.
-    max_iter : int, default=20
-        Most steps.
-    seed : int, default=0
-        Seed of k-means.
     """
     start, n_missed = spectral_start(problem, seed=seed)
     best = refine_jointly(step, start, max_iter=max_iter)
-    history = tuple(problem.cut(labels) for labels in best.visited)
+    history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
     if problem.is_degenerate or n_missed or best.n_held:
         status = Status.DEGENERATE

@@ -12,6 +12,8 @@ from volmar.solvers.result import Certificate
 
 # The balance constraint counts as active within this share of its scale.
 ACTIVE = 1e-7
+# A 2 x 2 system is singular below this share of the product of its diagonal.
+SINGULAR = 1e-13
 
 
 def signs(h: NDArray) -> NDArray[np.float64]:

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.operators import SPDOperator
-from volmar.volume.problem import signs
+from volmar.volume.problem import SINGULAR, signs
 
-SINGULAR = 1e-13
 # Labels have settled where a step moves no more than this share of them.
 SETTLED = 2e-3
 MAX_BETA = 8.0
@@ -21,22 +20,11 @@ MAX_BETA = 8.0
 
 @dataclass(frozen=True)
 class SmoothField:
-    """The smoothest field that agrees with labels, and what it cost.
+    """The smoothest field that agrees with labels: min x'Qx s.t. y'x = sqrt(n), |1'x| <= b."""
 
-    Attributes
-    ----------
-    x : ndarray of shape (n,)
-        ``argmin x'Qx`` subject to ``y'x = sqrt(n)`` and ``|1'x| <= balance``, to the accuracy of
-        the solves; the constraints hold exactly.
-    roughness : float
-        ``x'Qx``, to that accuracy.
-    right : ndarray of shape (n,)
-        ``Q x``, as the optimality conditions have it: a y - kappa 1.
-    """
-
-    x: NDArray
-    roughness: float
-    right: NDArray
+    x: NDArray  # to the accuracy of the solves; the constraints hold exactly
+    roughness: float  # x'Qx
+    right: NDArray  # Q x by the optimality conditions: a y - kappa 1
 
     @property
     def merit(self) -> float:
@@ -55,13 +43,6 @@ class InverseImages:
 
     By linearity they are those of the last labels and of what has changed, so that few changes
     cost few iterations.
-
-    Parameters
-    ----------
-    operator : SPDOperator
-        Q.
-    rtol : float
-        Relative residual of the solves.
     """
 
     def __init__(self, operator: SPDOperator, rtol: float):
@@ -102,15 +83,6 @@ class FirstStep:
 
     solved by :math:`x = a Q^{-1} y - \kappa Q^{-1} 1`. Later steps of the algorithm only rescale
     magnitudes. New labels cost one solve for what has changed.
-
-    Parameters
-    ----------
-    operator : SPDOperator
-        Q.
-    balance : float
-        b.
-    rtol : float, default=1e-8
-        Relative residual of the solves.
     """
 
     def __init__(self, operator: SPDOperator, balance: float, *, rtol: float = 1e-8):
@@ -144,30 +116,14 @@ class FirstStep:
 
 @dataclass(frozen=True)
 class Refined:
-    """Labels that have settled (or the last ones), with the way there.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Read off the last fields.
-    fields : SmoothField or Fields
-        The last fields.
-    merits : tuple of float
-        Merit of all fields on the way; it never falls.
-    visited : tuple of ndarray
-        Labels at the start and after each step.
-    settled : bool
-        Whether the last step moved at most two labels in a thousand.
-    n_held : int
-        Clusters that the last step would have left without rows, and that kept theirs.
-    """
+    """Labels that have settled (or the last ones), with the way there."""
 
     labels: NDArray
-    fields: Any
-    merits: tuple[float, ...]
-    visited: tuple[NDArray, ...]
-    settled: bool
-    n_held: int
+    fields: Any  # a `SmoothField` or `Fields`
+    merits: tuple[float, ...]  # of all fields on the way; never falling
+    visited: tuple[NDArray, ...]  # labels at the start and after each step
+    settled: bool  # whether the last step moved at most two labels in a thousand
+    n_held: int  # clusters that the last step would have left without rows
 
 
 def repeat_step(
@@ -181,18 +137,8 @@ def repeat_step(
     The border between the clusters creeps: many steps move it by about as much each. From the
     third step on labels are therefore read off beyond the fields, at :math:`x + \beta (x -
     x_{last})` with :math:`\beta = 1, 2, 4, \ldots`; where that does not raise the merit the plain
-    step is taken instead, so that nothing is lost but a solve.
-
-    Parameters
-    ----------
-    step : callable
-        From labels to their fields, with `x` and `merit`.
-    labels : ndarray of shape (n,)
-        Labels at the start.
-    read : callable
-        From x and the labels before to new labels, and how many clusters had to be held.
-    max_iter : int
-        Maximum number of steps.
+    step is taken instead, so that nothing is lost but a solve. `read` takes x and the last labels
+    to new labels, and the number of clusters that had to be held.
     """
     fields = step(labels)
     new, n_held = read(fields.x, labels)
@@ -232,14 +178,5 @@ def refine(step: FirstStep, y: NDArray, *, max_iter: int = 20) -> Refined:
     since y+'x = |x|_1 >= y'x loosens both constraints, so that the best field of y+ is at least as
     smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
     positive semi-definite :math:`\tilde K = Q^{-1} - Q^{-1}11'Q^{-1} / 1'Q^{-1}1`.
-
-    Parameters
-    ----------
-    step : FirstStep
-        The step.
-    y : ndarray of shape (n,)
-        Labels at the start, -1 and 1.
-    max_iter : int, default=20
-        Maximum number of steps; 1 is the paper's.
     """
     return repeat_step(step, y, lambda x, _: (signs(x), 0), max_iter)

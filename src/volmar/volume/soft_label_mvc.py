@@ -22,10 +22,9 @@ from volmar.volume.multiway import (
     MultiwayVolumeResult,
     OneAgainstRest,
     cluster_jointly,
-    n_multiway_pairs,
 )
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.starts import candidates, is_tied, n_pairs_needed
+from volmar.volume.starts import SMALL, candidates, is_tied, n_pairs_needed
 from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
 
 __all__ = ["SoftLabelMVC", "VolumeResult"]
@@ -168,12 +167,8 @@ class SoftLabelMVC(Clusterer):
         Objective at `h_`; the normalised cut of the labels for more than two clusters at once.
     result_ : VolumeResult or MultiwayVolumeResult
         Certified result: `residuals` are those of a stationary point (gradient of the Lagrangian,
-        relative; norm; balance). `gap` is NaN: the problem is not convex, and at a small `reg`
-        every labelling is a local minimum, so that no bound would mean anything. For more than
-        two clusters at once, residuals are those of the eigenvectors and of the linear systems of
-        the fields, `gap` is the normalised cut less the sum of the smallest eigenvalues of
-        :math:`L_{sym}`, which no k clusters can undercut (NaN for another Q), `history` has the
-        cut of the start and of every step, `agreement` what the steps raise.
+        relative; norm; balance). `gap` is NaN for two clusters: the problem is not convex, and at
+        a small `reg` every labelling is a local minimum, so that no bound would mean anything.
     problem_ : VolumeProblem
         Q, `reg` and the balance; only of two clusters. ``result_.check(problem_)`` computes the
         residuals again.
@@ -312,7 +307,6 @@ class SoftLabelMVC(Clusterer):
             self._check_multiway()
 
     def _check_multiway(self) -> None:
-        """Refuse what has no meaning for more than two clusters."""
         given = f"n_clusters={self.n_clusters} and multiway={self.multiway!r}"
         if self._is_recursive():
             if not isinstance(self.Q, str) and not callable(self.Q):
@@ -346,7 +340,8 @@ class SoftLabelMVC(Clusterer):
         self, graph: Graph, operator: SPDOperator, *, is_laplacian: bool
     ) -> MultiwayProblem:
         n, k = operator.n, self.n_clusters
-        pairs = operator.smallest_eigenpairs(n_multiway_pairs(n, k), tol=MULTIWAY_TOL)
+        # One more than clusters where LAPACK computes it anyway.
+        pairs = operator.smallest_eigenpairs(min(n, k + (n < SMALL)), tol=MULTIWAY_TOL)
         if not is_laplacian:
             self._check_definite(operator, pairs)
         balance = 0.0 if self.balance is None else float(self.balance)
@@ -373,7 +368,6 @@ class SoftLabelMVC(Clusterer):
         return TwoWayProblem(graph, problem, pairs, starts, is_laplacian=trivial is not None)
 
     def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
-        """Refuse a given Q, or n I - W, that is not positive definite."""
         scale = max(map(abs, operator.bounds))
         if pairs.values[0] > 1e-13 * scale:
             return

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.solvers import Result, Status
-from volmar.volume.problem import VolumeProblem, signs
-
-# A 2 x 2 system is singular below this share of the product of its diagonal.
-SINGULAR = 1e-13
+from volmar.volume.problem import SINGULAR, VolumeProblem, signs
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,21 +71,8 @@ def solve_qp(
     (eq. 7) agrees with it only while the balance constraint is idle. The part of s along h goes
     into a: at the start, where s is parallel to h, nothing is left to cancel.
 
-    Parameters
-    ----------
-    problem : VolumeProblem
-        The problem.
-    h, eta : ndarray of shape (n,), float
-        Current estimate.
-    eigenvalues : ndarray
-        At least the three smallest eigenvalues of Q (all of them for n < 3), to count those of A
-        below zero.
-
-    Returns
-    -------
-    QPStep or None
-        None where the program has no minimum: A is not positive definite on the directions that
-        the constraints leave free.
+    The three smallest `eigenvalues` of Q (all for n < 3) count those of A below zero. None where
+    the program has no minimum: A is not definite on the directions that the constraints leave.
     """
     s = signs(h)
     along = float(h @ s) / float(h @ h)
@@ -143,32 +127,12 @@ def sqp(
 
     The papers stop as soon as :math:`\eta \ge \gamma \lambda_1` and hand back the iterate before.
     That A has a negative eigenvalue does not matter where the constraints keep the program
-    convex: it is stopped only where they do not (see `solve_qp`).
+    convex: it is stopped, with status UNBOUNDED, only where they do not (see `solve_qp`).
 
-    Parameters
-    ----------
-    problem : VolumeProblem
-        The problem.
-    h0 : ndarray of shape (n,)
-        Start.
-    eigenvalues : ndarray
-        At least the three smallest eigenvalues of Q.
-    eta0 : float, default=0
-        Start of the multiplier: 0 in JMLR, -0.001 in AISTATS.
-    tol : float, default=1e-6
-        Stopping threshold.
-    stopping : {"norms", "squares"}, default="norms"
-        JMLR's :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol` or AISTATS' sum of
-        squares.
-    max_iter : int, default=100
-        Most steps.
-
-    Returns
-    -------
-    SoftResponses
-        With h normalised: an unfinished h has a norm above 1 and would win every comparison of
-        objectives. `field` is x of the first step, where that has the same signs. Status
-        UNBOUNDED where a program had no minimum.
+    `eta0` is 0 in JMLR, -0.001 in AISTATS; `stopping` is by JMLR's
+    :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol` ("norms") or AISTATS' sum of squares.
+    h is normalised at the end: an unfinished one has a norm above 1 and would win every comparison
+    of objectives. `field` is x of the first step, where that has the same signs.
     """
     h, eta, kappa = h0, eta0, 0.0
     first = h0

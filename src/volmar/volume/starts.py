@@ -23,21 +23,11 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Candidates:
-    """Eigenvectors to start from, in the order of their eigenvalues, the trivial one left out.
-
-    Attributes
-    ----------
-    vectors : ndarray of shape (n, m)
-        Candidates; the first is v2.
-    values : ndarray of shape (m,)
-        Their eigenvalues.
-    degenerate : bool
-        Whether v2 is known to be arbitrary: its eigenvalue is tied with the third or the first.
-    """
+    """Eigenvectors to start from, by eigenvalue, v2 first, the trivial one left out."""
 
     vectors: NDArray
     values: NDArray
-    degenerate: bool
+    degenerate: bool  # whether v2 is arbitrary: its eigenvalue is tied with the third or the first
 
     def labels(self, j: int) -> NDArray:
         """Signs of candidate j about its mean (JMLR eq. 9, times sqrt(n)).
@@ -74,20 +64,13 @@ def is_tied(values: NDArray, n_used: int = 2) -> bool:
 def candidates(
     pairs: EigenPairs, *, trivial: NDArray | None = None, n_candidates: int | None = None
 ) -> Candidates:
-    r"""Pick starts from the smallest eigenpairs of Q.
+    r"""Pick starts from the smallest eigenpairs of Q, as many as `n_pairs_needed` says.
 
-    Parameters
-    ----------
-    pairs : EigenPairs
-        As many as `n_pairs_needed` says.
-    trivial : ndarray of shape (n,), optional
-        An eigenvector of the smallest eigenvalue that says nothing about clusters (the roots of
-        the degrees, for a normalised Laplacian). Where that eigenvalue is repeated (a graph in
-        pieces) the eigenvectors are turned so that this is the first of them: of two components,
-        v2 then tells one from the other, whatever basis was computed.
-    n_candidates : int, optional
-        How many, from v2 on. None is the paper's rule: :math:`|\lambda_i - \lambda_2| < 10^{-4}`,
-        at most the ten nearest.
+    `trivial` is an eigenvector of the smallest eigenvalue that says nothing about clusters (the
+    roots of the degrees, for a normalised Laplacian). Where that eigenvalue is repeated (a graph
+    in pieces) the eigenvectors are turned so that this is the first of them: of two components, v2
+    then tells one from the other, whatever basis was computed. `n_candidates` counts from v2 on;
+    None is the paper's rule, :math:`|\lambda_i - \lambda_2| < 10^{-4}`, at most the ten nearest.
     """
     values, vectors = pairs.values, pairs.vectors
     scale = max(abs(values[-1]), np.finfo(float).tiny)

@@ -83,16 +83,8 @@ def cluster_in_two(
 ) -> VolumeResult:
     """Solve from every candidate, and name the sides of the best.
 
-    Parameters
-    ----------
-    given : TwoWayProblem
-        Problem and candidates.
-    mode : {"default", "paper", "aistats"}
-        How.
-    tol : float
-        Stopping threshold of the papers' algorithm; accuracy of the norm of h otherwise.
-    max_iter : int or None
-        Maximum number of steps; if not given, 100 of the papers' algorithm, 20 of the default.
+    `mode` is "default", "paper" or "aistats". `tol` is the stopping threshold of the papers'
+    algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps.
     """
     if mode == "default":
         chosen, found = _repeated(given, tol, max_iter)

@@ -117,10 +117,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     two classes each problem is unbalanced by itself; that the largest response wins makes up for
     it as far as the classes have equal numbers of labels.
 
-    `decision_function` extends h to new rows harmonically: its mean over the training rows,
-    weighted by similarity. `transduction_` belongs to the training graph; `predict` sees a row
-    through its similarities to the training rows alone, and may place a few training rows
-    differently.
+    `transduction_` belongs to the training graph; `predict` sees a row through its similarities
+    to the training rows alone, and may place a few training rows differently.
 
     Label classes by anything but -1, which is scikit-learn's mark of an unlabelled row. Labels
     that are strings need an array of ``dtype=object`` to hold -1 too.

@@ -19,7 +19,7 @@ from volmar.evidence.labels.label_views import (
     without_far_rows,
 )
 from volmar.evidence.modes.humps import deepest_valley, hump_test
-from volmar.evidence.modes.valleys_at import valleys_at
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.evidence.splits.curved import fitted_border
 from volmar.evidence.way_around import has_way_around
 

@@ -107,7 +107,7 @@ def label_test(
     lengths of walks across the border (`volmar.evidence.Border`), in the same region.
 
     **Which borders.** There are k - 1 tests, one for each join: groups are apart if their
-    closest pair is. Groups without any sign of a gap (p > 0.5) are one group for the tests that
+    closest pair is. Groups without any sign of a gap (p > 0.2) are one group for the tests that
     follow; others are merged only in the outcome, so that one weak border does not blur the rest.
 
     **The family-wise level.** The k - 1 p-values are compared with Holm's levels: the smallest

@@ -58,8 +58,6 @@ class LinearCells:
         It is positive on the second side, and linear in the rows where each side is one cell.
         """
         values = self.functions(X)
-        if self.sides.size == 2:
-            return (values[:, 1] - values[:, 0]) * (1.0 if self.sides[1] else -1.0)
         return values[:, self.sides].max(axis=1) - values[:, ~self.sides].max(axis=1)
 
     def predict(self, X: Any) -> NDArray[np.int64]:

@@ -197,12 +197,11 @@ def held_out_test(
     """
     n = X.shape[0]
     n_splits = n_splits or (1 if n >= LARGE else N_SPLITS)
-    nothing = HeldOutTest(1.0, 0, (), np.zeros(n), np.zeros((2, n)))
+    scores_and_sides = np.zeros(n), np.zeros((2, n))
     if n < FEWEST_ROWS:
-        return nothing
+        return HeldOutTest(1.0, 0, (), *scores_and_sides)
     resolutions = column_resolutions(X)
     judged = [_Judged(one, n_splits, level, test) for one in candidates]
-    first = nothing
     made: list[float] = []
     for split in range(n_splits):
         order = rng.permutation(n)
@@ -216,7 +215,7 @@ def held_out_test(
                 scored = _Scored(*rows.some(halves, learnt), learnt)
                 latest += one.test_border(scored)
                 if split == 0 and number == 0:
-                    first = HeldOutTest(1.0, 0, (), scored.held_out, scored.sides)
+                    scores_and_sides = scored.held_out, scored.sides
             else:
                 latest += one.test_regions(rows, halves, learnt)
             if stop_early and one.p_value <= level:
@@ -230,15 +229,8 @@ def held_out_test(
             break
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
     around = any(one.has_way_around for one in judged)
-    return HeldOutTest(
-        judged[best].p_value,
-        best,
-        tuple(made),
-        first.scores,
-        first.sides,
-        around,
-        judged[best].p_minimum,
-    )
+    p_value, p_minimum = judged[best].p_value, judged[best].p_minimum
+    return HeldOutTest(p_value, best, tuple(made), *scores_and_sides, around, p_minimum)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -86,10 +87,8 @@ def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
     one mode. The union of two cells is not convex in general: rows of two cells of one Gaussian
     can have two modes.
     """
-    others = np.delete(values, [i, j], axis=1)
-    if others.shape[1] == 0:
-        return np.ones(len(values), dtype=bool)
-    return np.asarray(values[:, i] + values[:, j] >= 2.0 * others.max(axis=1))
+    highest_other = np.delete(values, [i, j], axis=1).max(axis=1, initial=-np.inf)
+    return np.asarray(values[:, i] + values[:, j] >= 2.0 * highest_other)
 
 
 def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPair]:
@@ -176,28 +175,14 @@ def pairwise_valleys(
 
 def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
     """Return the pairs of cells that have rows in their region, their scores, and these rows."""
-    k = values.shape[1]
     pairs, samples, insides = [], [], []
-    # Of each row the largest function that is not of the pair is among its three largest.
-    order = np.argsort(-values, axis=1)[:, :3]
-    top = np.take_along_axis(values, order, axis=1)
-    for i in range(k):
-        for j in range(i + 1, k):
-            highest = _highest_other(order, top, i, j)
-            inside = np.flatnonzero(values[:, i] + values[:, j] >= 2.0 * highest)
-            if inside.size >= FEWEST:
-                pairs.append((i, j))
-                samples.append(values[inside, j] - values[inside, i])
-                insides.append(inside)
+    for i, j in combinations(range(values.shape[1]), 2):
+        inside = np.flatnonzero(in_region(values, i, j))
+        if inside.size >= FEWEST:
+            pairs.append((i, j))
+            samples.append(values[inside, j] - values[inside, i])
+            insides.append(inside)
     return pairs, samples, insides
-
-
-def _highest_other(order: NDArray, top: NDArray, i: int, j: int) -> NDArray:
-    """Return the largest function of each row that is neither i nor j."""
-    if top.shape[1] < 3:
-        return np.full(len(top), -np.inf)
-    free = (order != i) & (order != j)
-    return top[np.arange(len(top)), np.argmax(free, axis=1)]
 
 
 def _clearest(
@@ -234,7 +219,7 @@ def _bottleneck(
     """
     edges = sorted(valleys, key=lambda pair: valleys[pair].significance)
     # Pairs without rows between them come last, and are never the clearest.
-    edges += [(i, j) for i in range(k) for j in range(i + 1, k) if (i, j) not in valleys]
+    edges += [pair for pair in combinations(range(k), 2) if pair not in valleys]
     group = np.arange(k)
     tree = []
     for i, j in edges:

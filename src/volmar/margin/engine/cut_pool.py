@@ -9,20 +9,12 @@ import numpy as np
 from volmar.margin.engine.problem import MarginCut, MarginProblem
 from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
 
-__all__ = ["CutPool"]
-
 # Solutions in a row without weight after which a cut is let go; cuts kept for more slow the QP.
 IDLE_FOR = 10
 
 
 class CutPool:
-    """Cuts that hold for one labelling, grown one at a time.
-
-    Parameters
-    ----------
-    problem : MarginProblem
-        What the cuts belong to.
-    """
+    """Cuts that hold for one labelling, grown one at a time."""
 
     def __init__(self, problem: MarginProblem):
         self.problem = problem
@@ -32,7 +24,7 @@ class CutPool:
         self._version = problem.space.version
 
     def __len__(self) -> int:
-        """Count the cuts."""
+
         return len(self.cuts)
 
     def add(self, cut: MarginCut) -> None:

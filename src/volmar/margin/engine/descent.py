@@ -14,8 +14,6 @@ from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginProblem
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
-__all__ = ["Iterate", "MarginResult", "maximise_margin"]
-
 # Share of the possible decrease that makes a relabelling worth its new cuts.
 SERIOUS = 0.3
 # Values of C put between those of the path where a step is too long.
@@ -167,7 +165,6 @@ class _Descent:
         return cuts
 
     def run(self, C: float) -> Status:
-        """Descend at one C."""
         zero = self.problem.at_zero(self.y, C)
         self._rescale(C)
         J = zero if self.best is None else min(self.best.J, zero)
@@ -205,7 +202,8 @@ class _Descent:
                     is_serious = True
             if is_serious:
                 J, found_one = point.J, True
-                self._take(point)
+                self.best, self.y = point, point.labels
+                self.cuts = self._first_cuts()
             self.history.append(J)
             if violated is not None and not is_serious:
                 self.cuts.drop_idle()
@@ -262,11 +260,6 @@ class _Descent:
             problem.cut(self.y, problem.loss.violated(self.y, f, rho))
 
         problem.space.prefetch(ask)
-
-    def _take(self, point: Iterate) -> None:
-        self.best = point
-        self.y = point.labels
-        self.cuts = self._first_cuts()
 
     def result(self, status: Status, C: float) -> MarginResult:
         best = self.best

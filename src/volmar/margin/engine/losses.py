@@ -8,8 +8,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HingeLoss", "Loss", "Violated"]
-
 
 class Violated(NamedTuple):
     """A cut: a set of rows, what it loses, and the slack that it asks for at given scores."""
@@ -45,13 +43,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class HingeLoss:
-    """The hinge sum_i p_i max(0, rho - y_i f_i) (SKMMC eq. 10 and 12).
-
-    Parameters
-    ----------
-    shares : ndarray of shape (n,), optional
-        p_i, of sum 1; 1/n if not given.
-    """
+    """The hinge sum_i p_i max(0, rho - y_i f_i) (SKMMC eq. 10 and 12); p_i is 1/n by default."""
 
     shares: NDArray | None = None
     scale: float = 1.0

@@ -14,8 +14,6 @@ from scipy.special import xlogy
 
 from volmar.margin.engine.losses import Violated
 
-__all__ = ["ErrorLoss", "FBetaLoss", "NMILoss", "RandLoss"]
-
 # Losses lie between 0 and 1. Closer than this they are equal, and the scores decide.
 ROUNDING = 1e-12
 
@@ -29,14 +27,8 @@ class ErrorLoss:
     r"""Twice the share of the flipped rows (multivariate MMC, theorem 2).
 
     With :math:`\Delta = 2 |c| / n` the most violated cut asks for
-    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the price. The paper's
+    :math:`\frac2n \sum_i \max(0, \rho - y_i f_i)`: the hinge loss at twice the C. The paper's
     sums over rows are means here, so that the univariate problem arises at half its C, whatever n.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> ErrorLoss().violated(y, f, 1.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=1.25)
     """
 
     scale: ClassVar[float] = 2.0
@@ -66,14 +58,8 @@ class RandLoss:
 
     .. math:: \Delta = 1 - RI = e (n - e) \Big/ \binom n2.
 
-    So the best e flips are those of least :math:`y_i f_i`, and one sort finds the most violated
+    So the best e flips are those of smallest :math:`y_i f_i`, and one sort finds the most violated
     cut, where the paper scans :math:`O(n^2)` contingency tables.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> RandLoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=0.6666666666666666, xi=2.25)
     """
 
     scale: ClassVar[float] = 2.0
@@ -170,7 +156,6 @@ class _ContingencyLoss(ABC):
         return Violated(chosen, float(best.losses[i]), math.nan)
 
     def value(self, y: NDArray, chosen: NDArray) -> float:
-        """Return the loss of flipping the chosen rows."""
         positive = y > 0
         n_plus = int(positive.sum())
         p, q = int(chosen[positive].sum()), int(chosen[~positive].sum())
@@ -195,17 +180,8 @@ class FBetaLoss(_ContingencyLoss):
 
     .. math:: \Delta = 1 - F_\beta = \frac{\beta^2 W + (Q - P + W)}{\beta^2 P + Q}.
 
-    Parameters
-    ----------
-    beta : float, default=1.5
-        Above 1, splitting a cluster costs more than joining two; the default is that of the
-        paper's table V.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> FBetaLoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
+    With `beta` above 1, splitting a cluster costs more than joining two; the default is that of
+    the paper's table V.
     """
 
     beta: float = 1.5
@@ -238,12 +214,6 @@ class NMILoss(_ContingencyLoss):
 
     Where this is 0/0 one of the labellings has one cluster: the loss is 1 if the other has two,
     and 0 if it has one as well, as in scikit-learn's score.
-
-    Examples
-    --------
-    >>> y, f = np.array([1, 1, -1, -1]), np.array([0.5, 3.0, 1.0, -2.0])
-    >>> NMILoss().violated(y, f, 3.0)
-    Violated(chosen=array([ True, False,  True, False]), m=1.0, xi=3.25)
     """
 
     def _phi(self, counts: NDArray) -> NDArray:
@@ -271,12 +241,10 @@ class _Tables:
 
     @property
     def n_plus(self) -> int:
-        """The number of positive rows."""
         return self.broken_plus.size - 1
 
     @property
     def n_minus(self) -> int:
-        """The number of negative rows."""
         return self.broken_minus.size - 1
 
     @cached_property
@@ -350,7 +318,6 @@ class _Costs:
 
     @property
     def scale(self) -> float:
-        """The largest of the sums."""
         return max(float(np.abs(sums).max()) for sums in self._sums)
 
     def sums(self, p: NDArray, q: NDArray) -> NDArray:
@@ -360,8 +327,6 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Contenders:
-    """Tables that may be the most violated."""
-
     r: NDArray
     p: NDArray
     q: NDArray
@@ -371,7 +336,6 @@ class _Contenders:
 
     @classmethod
     def best(cls, tables: _Tables, costs: _Costs, rho: float, r: NDArray) -> _Contenders:
-        """Return the best table of each r."""
         p, q = tables.best_flips(r, rho, costs)
         losses, sums = tables.losses(r, p, q), costs.sums(p, q)
         return cls(r, p, q, losses, sums, rho * losses - sums)
@@ -440,8 +404,6 @@ def _padded(inner: NDArray, end: float, unit: float = 1.0) -> NDArray:
 
 
 class _SortedRows:
-    """The rows of both labels in ascending order of their margins."""
-
     def __init__(self, y: NDArray, f: NDArray):
         self.n = y.size
         self.positive = y > 0
@@ -453,7 +415,6 @@ class _SortedRows:
         self.costs = _Costs(*self.ascending, self.n)
 
     def flipped(self, p: int, q: int) -> NDArray:
-        """Return the set of the p and q cheapest flips."""
         plus, minus = self.ascending
         last = np.where(
             self.positive, plus[p - 1] if p else -np.inf, minus[q - 1] if q else -np.inf
@@ -479,7 +440,7 @@ def _prefix_sums(ascending: NDArray, n: int) -> NDArray:
 
 
 def _smallest(margins: NDArray, ascending: NDArray, count: int) -> NDArray:
-    """Return a set of exactly `count` rows of least margin: of equal ones, the first."""
+    """Return a set of exactly `count` rows of smallest margin: of equal ones, the first."""
     if count == 0:
         return np.zeros(margins.size, dtype=bool)
     last = ascending[count - 1]

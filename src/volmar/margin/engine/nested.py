@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +13,14 @@ from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
 
-__all__ = ["cutting_planes_outside", "relabelling_outside"]
 
-
-@dataclass(frozen=True)
-class _Solution:
-    """The hyperplane of a quadratic programme, with its scores; or why there is none."""
+class _Solution(NamedTuple):
+    """The hyperplane of a quadratic programme, with its scores."""
 
     found: CuttingPlaneResult
-    normal: Any = None
-    square: float = 0.0
-    f: NDArray = field(default_factory=lambda: np.empty(0))
-    status: Status | None = None
+    normal: Any
+    square: float
+    f: NDArray
 
 
 def relabelling_outside(
@@ -49,28 +44,11 @@ def relabelling_outside(
     algorithms 2 and 3 relabel inside the inner loop, under cuts that hold for the old labels; here
     labels change outside of it, as in the text.
 
-    Parameters
-    ----------
-    problem : MarginProblem
-        Rows, loss and balance.
-    labels : ndarray of shape (n,)
-        Labels to start from, positive or not.
-    C : float
-        Weight of the loss.
-    cut_tol : float, default=0.01
-        :math:`\eta`. At 1, from labels that a hyperplane can follow, there is one cut, that of
-        all rows.
-    cccp_tol : float, default=0.1
-        :math:`\epsilon`.
-    max_iter : int, default=100
-        Maximum number of relabellings, and of cuts for each.
-
-    Returns
-    -------
-    MarginResult
-        Its history is that of :math:`J_o`, and its residual ``"violation"`` how much the most
-        violated cut of the last inner loop was above the slack, relative to rho. There is a gap
-        only where the labels did not change any more.
+    `cut_tol` is :math:`\eta` (at 1, from labels that a hyperplane can follow, there is one cut,
+    that of all rows), `cccp_tol` is :math:`\epsilon`, and `max_iter` bounds the relabellings and
+    the cuts for each. The history is that of :math:`J_o`; the residual ``"violation"`` is how much
+    the most violated cut of the last inner loop was above the slack, relative to rho. There is a
+    gap only where the labels did not change any more.
     """
     y = problem.start(labels)
     passes_before = problem.space.n_passes
@@ -80,9 +58,10 @@ def relabelling_outside(
         cuts = CutPool(problem)
         cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
         for _ in range(max_iter):
-            solution = _solve(problem, cuts, C)
-            if solution.status is not None:
-                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            solved = _solve(problem, cuts, C)
+            if isinstance(solved, Status):
+                return MarginResult(objective=0.0, status=solved, n_iter=len(history))
+            solution = solved
             violated = problem.loss.violated(y, solution.f, solution.found.rho)
             violation = (violated.xi - solution.found.xi) / solution.found.rho
             if violation <= cut_tol:
@@ -113,25 +92,7 @@ def cutting_planes_outside(
     solution (eq. 18) joins, until it is violated by no more than `cut_tol`: the point is then
     feasible in eq. 12 with a slack larger by `cut_tol` (Theorem 1).
 
-    Parameters
-    ----------
-    problem : MarginProblem
-        Rows, loss and balance; the paper's threshold is fixed.
-    labels : ndarray of shape (n,)
-        Labels to start from, positive or not.
-    C : float
-        Weight of the loss.
-    cut_tol : float, default=0.01
-        The paper's epsilon, relative to rho.
-    cccp_tol : float, default=0.01
-        Share of the objective.
-    max_iter : int, default=100
-        Maximum number of cuts, and of relabellings for each working set.
-
-    Returns
-    -------
-    MarginResult
-        As for `relabelling_outside`; its history is that of the objective after each cut.
+    The result is as for `relabelling_outside`; its history is the objective after each cut.
     """
     y = problem.start(labels)
     passes_before = problem.space.n_passes
@@ -144,9 +105,10 @@ def cutting_planes_outside(
             used, cuts = y, CutPool(problem)
             for one in kept:
                 cuts.add(problem.cut(y, _of_kept(problem, y, one)))
-            solution = _solve(problem, cuts, C)
-            if solution.status is not None:
-                return MarginResult(objective=0.0, status=solution.status, n_iter=len(history))
+            solved = _solve(problem, cuts, C)
+            if isinstance(solved, Status):
+                return MarginResult(objective=0.0, status=solved, n_iter=len(history))
+            solution = solved
             y = problem.labels(solution.f)
             before, value = value, solution.found.objective
             if abs(value - before) <= cccp_tol * abs(before) or np.array_equal(y, used):
@@ -163,13 +125,13 @@ def cutting_planes_outside(
     )
 
 
-def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution:
+def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution | Status:
     found = cuts.solve(C)
     if not found.status.ok:
-        return _Solution(found, status=found.status)
+        return found.status
     w, square = cuts.normal(found)
     if square <= 0.0 or found.rho <= 0.0:
-        return _Solution(found, status=Status.DEGENERATE)
+        return Status.DEGENERATE
     f = problem.space.scores(w)
     f += f.dtype.type(found.t)
     return _Solution(found, w, square, f)
@@ -177,16 +139,12 @@ def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution:
 
 def _kept(problem: MarginProblem, y: NDArray, violated: Violated) -> NDArray:
     """Return what stays of a cut when labels change: the labelling y', or the set of rows."""
-    if problem.loss.scale == 1.0:
-        return violated.chosen
-    return np.where(violated.chosen, -y, y)
+    return violated.chosen if problem.loss.scale == 1.0 else np.where(violated.chosen, -y, y)
 
 
 def _of_kept(problem: MarginProblem, y: NDArray, kept: NDArray) -> Violated:
-    if problem.loss.scale == 1.0:
-        return Violated(kept, problem.loss.value(y, kept), float("nan"))
-    flips = kept != y
-    return Violated(flips, problem.loss.value(y, flips), float("nan"))
+    chosen = kept if problem.loss.scale == 1.0 else kept != y
+    return Violated(chosen, problem.loss.value(y, chosen), float("nan"))
 
 
 def _printed_objective(problem: MarginProblem, solution: _Solution, C: float) -> float:

@@ -12,8 +12,6 @@ from volmar.margin.engine.losses import Loss, Violated
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import CuttingPlaneResult
 
-__all__ = ["MarginCut", "MarginProblem", "Placed"]
-
 # A sum of shares with signs is rounding below this many units in the last place of 1.
 ROUNDINGS = 8.0
 

@@ -22,8 +22,6 @@ from volmar.margin.engine.unequal_sizes import (
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.rows import drawn_rows, is_in_memory
 
-__all__ = ["SAMPLE", "Start", "StartSearch"]
-
 # Rows on which starts are compared.
 SAMPLE = 2000
 
@@ -47,20 +45,8 @@ class _Sample(NamedTuple):
 class StartSearch:
     """The choice of a start. Starts are compared at a small C with halves, where J compares them.
 
-    Parameters
-    ----------
-    space : FeatureSpace
-        The rows.
-    weights : ndarray of shape (n,), RowVector or None
-        Their weights.
-    seed : int
-        Draws the sample and the random starts.
-    tau : float
-        Half width of the balance box.
-    is_relative : bool
-        Whether it is in units of the margin.
-    takes_sizes : bool
-        Whether sides of the start's own sizes may count as balanced (see `unequal_start`).
+    `tau` is the half width of the balance box, in units of the margin if `is_relative`. With
+    `takes_sizes`, sides of the start's own sizes may count as balanced (see `unequal_start`).
     """
 
     space: FeatureSpace

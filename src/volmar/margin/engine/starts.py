@@ -17,29 +17,18 @@ from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import Status
 
-__all__ = [
-    "best_start",
-    "k_means_start",
-    "k_way_start",
-    "kernel_k_means_start",
-    "principal_scores",
-    "principal_start",
-    "random_start",
-    "spectral_start",
-]
-
 # Steps of power iteration: enough for the signs, which are all that is asked for.
 POWER_STEPS = 20
 # Steps of k-means in a feature space.
 MAX_STEPS = 100
 
 
-def k_means_start(X: Any, weights: NDArray | None, seed: int, n_init: int = 1) -> NDArray:
+def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
     """Return the labels of k-means."""
     with warnings.catch_warnings():
         # Of rows that are all the same the margin says so itself.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return KMeans(2, n_init=n_init, random_state=seed).fit_predict(X, sample_weight=weights)
+        return KMeans(2, n_init=1, random_state=seed).fit_predict(X, sample_weight=weights)
 
 
 def k_way_start(

@@ -23,24 +23,6 @@ from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace
 
-__all__ = [
-    "BALANCE",
-    "HALVES",
-    "SCREENING_C",
-    "SCREENING_TOL",
-    "KernelShares",
-    "UnequalStart",
-    "are_unequal",
-    "equal_weights",
-    "in_order_of",
-    "margin_between",
-    "own_sizes",
-    "shares_of_kernel",
-    "shares_of_sides",
-    "size_start",
-    "unequal_start",
-]
-
 # How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
 BALANCE = 0.05
 # Difference of the shares of two sides up to which they count as halves.
@@ -59,30 +41,14 @@ GAP_C, GAP_GAIN = 10.0, 3.0
 
 
 class KernelShares(NamedTuple):
-    """What `shares_of_kernel` returns.
-
-    Attributes
-    ----------
-    q : ndarray of shape (n,) or None
-        Shares of the rows, of sum 1, with which both sides have the same; None for 1/n.
-    sides : tuple of float
-        Shares of the two sides that count as balanced.
-    """
+    """Shares q of the rows that make both sides equal (None for 1/n), and those of the sides."""
 
     q: NDArray | None = None
     sides: tuple[float, float] = HALVES
 
 
 class UnequalStart(NamedTuple):
-    """A start whose sides are of unequal size.
-
-    Attributes
-    ----------
-    result : MarginResult
-        The hyperplane of the start, with its labels.
-    space : FeatureSpace
-        The rows with the weights of `equal_weights`, which the hyperplane belongs to.
-    """
+    """The hyperplane of a start of unequal sides, and the rows with its `equal_weights`."""
 
     result: MarginResult
     space: FeatureSpace
@@ -113,17 +79,8 @@ def are_unequal(labels: NDArray, weights: NDArray | None) -> bool:
 def equal_weights(labels: Any, weights: Any, shares: tuple[float, float]) -> Any:
     """Return weights with which both sides have the same, in proportion inside each.
 
-    Their sum is that of the given weights, or the number of rows. Rows may be in memory or in
-    blocks.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,) or RowVector
-        Sides, positive or not.
-    weights : ndarray of shape (n,), RowVector or None
-        Weights of the rows.
-    shares : tuple of float
-        Those of `shares_of_sides`, both positive.
+    Their sum is that of the given weights, or the number of rows. `shares` are those of
+    `shares_of_sides`, both positive.
     """
     factors = np.where(labels > 0, 0.5 / shares[1], 0.5 / shares[0])
     return factors if weights is None else factors * weights
@@ -141,15 +98,6 @@ def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> f
     sum of squares between the sides that w sees: the criterion of k-means. Larger values of C ask
     for a gap. For equal sides it is the objective -2 J of w, scaled best. The shares keep a few
     far rows from having the largest value.
-
-    Parameters
-    ----------
-    result : MarginResult
-        A hyperplane, with scores and labels of all rows.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    C : float
-        At least 1.
     """
     shares = shares_of_sides(result.labels, weights)
     if min(shares) <= 0.0 or not result.square > 0.0:
@@ -179,21 +127,7 @@ def unequal_start(
     the weight nearest to the border (C = 10) must be three times that of halves. Two cuts through
     a lump, or through a bent group, differ by less.
 
-    Parameters
-    ----------
-    space : FeatureSpace
-        The rows, in memory.
-    labels : ndarray of shape (n,)
-        Sides to start from.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    even : MarginResult
-        The best start with halves; without a hyperplane where there is none.
-
-    Returns
-    -------
-    UnequalStart or None
-        None where halves are as good, or where the labels are equal halves (`are_unequal`).
+    None where halves are as good, or where the labels are equal halves (`are_unequal`).
     """
     if not are_unequal(labels, weights):
         return None

@@ -28,8 +28,6 @@ from volmar.margin.feature_space.block_images import BlockImages, HeldRows, Kern
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
 from volmar.rows import is_in_memory, mapped_scores
 
-__all__ = ["BasisExpansion", "BasisHyperplane", "BasisSpace", "Projection"]
-
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.
 MIN_DISTANCE = 1e-7
@@ -43,20 +41,16 @@ BLOCK, KERNEL_BLOCK = 16, 2**22
 class Projection:
     """The orthogonal projection of a vector onto the span of a basis that may still grow.
 
-    Attributes
-    ----------
-    coordinates : ndarray of shape (m,)
-        In the orthonormalised basis, as far as it went when they were last asked for.
-    coefficients : ndarray of shape (n,), RowVector or None
-        v, where the vector is sum_i v_i z_i: its further coordinates follow from them. None for
-        a vector of the span itself, whose further coordinates are 0.
+    `coordinates` are in the orthonormalised basis, as far as it went when they were last asked
+    for. The others follow from the `coefficients` v of the vector sum_i v_i z_i. These are None
+    for a vector of the span itself, whose further coordinates are 0.
     """
 
     coordinates: NDArray
     coefficients: Any = None
 
     def __neg__(self) -> Projection:
-        """Return the projection of the opposite vector."""
+
         return Projection(
             -self.coordinates, None if self.coefficients is None else -self.coefficients
         )
@@ -66,19 +60,9 @@ class Projection:
 class BasisExpansion:
     r"""The function :math:`f(x) = \sum_k c_k (k(b_k, x) - \mu_k)`.
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (m, d)
-        The basis vectors b_k, in the coordinates of the data.
-    coefficients : ndarray of shape (m,)
-        The c_k.
-    means : ndarray of shape (m,)
-        The mu_k, means of k(b_k, x) over the training rows. They are taken off first: the sum and
-        the intercept on their own may be far larger than f.
-    gamma : float
-        Coefficient of the kernel.
-    offset : ndarray of shape (d,) or None
-        What is taken off rows and vectors before distances are computed; None for nothing.
+    The vectors b_k are in the coordinates of the data, and `offset` is subtracted from them and
+    from rows before distances are computed. The means mu_k of k(b_k, x) over the training rows are
+    subtracted first: the sum and the intercept on their own may be far larger than f.
     """
 
     vectors: NDArray
@@ -129,45 +113,22 @@ class BasisSpace(FeatureSpace):
     mean embedding, for which the paper estimates a vector of its own (eq. 26), is a difference
     of means and needs none.
 
-    Parameters
-    ----------
-    X : ndarray, CSR matrix or BlockTable of shape (n, d)
-        The rows, float32 or float64. They are copied only where they are dense and far from the
-        origin for their spread. Of rows in blocks the pilot's are brought here, and kernel values
-        are computed in every pass.
-    weights : ndarray of shape (n,) or RowVector, optional
-        Their weights.
-    gamma : float
-        Coefficient of the kernel exp(-gamma |x - y|^2).
-    basis : {"split", "single"}, default="split"
-        Where basis vectors are searched. "split": one for the rows of positive v and one for
-        those of negative v, at a mode of their density. Mean shift leads there, with weights of
-        one sign: it ascends and divides by no zero. "single": one for both, by the fixed point of
-        Algorithm 4 (eq. 47). Its weights have both signs, and it diverges from many starts; then
-        it starts again, and `n_diverged` counts. One vector cannot be near the difference of two
-        means.
-    n_basis : int, default=1
-        Vectors for each part of a cut. Those after the first are searched on what the basis
-        leaves of the cut (eq. 44 to 46).
-    max_basis : int, default=100
-        Most vectors in the basis. Cuts are projected onto a full basis without further search,
-        and without a pass over X.
-    min_gain : float, default=1e-3
-        Share of the squared length of the cut's projection that a vector must add to it.
-    random_state : int, RandomState or None, default=None
-        Draws the rows that vectors are searched on, where there are more than 2,000, and the
-        starts.
+    Dense rows far from the origin for their spread are copied. Of rows in blocks the pilot's are
+    brought here, and kernel values are computed in every pass.
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (m, d)
-        The basis vectors, in the coordinates of the data.
-    version : int
-        Their number. Inner products and projections of one version are not those of another.
-    n_passes : int
-        Products with X: one for each basis vector. Of rows in blocks several are made at once.
-    n_diverged, n_steps : int
-        Fixed-point iterations of Algorithm 4 that were given up, and steps of all searches.
+    `basis` says where basis vectors are searched. "split": one for the rows of positive v and one
+    for those of negative v, at a mode of their density. Mean shift leads there, with weights of
+    one sign: it ascends and divides by no zero. "single": one for both, by the fixed point of
+    Algorithm 4 (eq. 47). Its weights have both signs, and it diverges from many starts; then it
+    starts again, and `n_diverged` counts. One vector cannot be near the difference of two means.
+
+    `n_basis` vectors are searched for each part of a cut, those after the first on what the basis
+    leaves of it (eq. 44 to 46). Each must add a share `min_gain` to the squared length of the
+    cut's projection. Onto a full basis, of `max_basis` vectors, cuts are projected without further
+    search, and without a pass over X.
+
+    `version` is the number of vectors: inner products and projections of one version are not those
+    of another. `n_passes` counts products with X, one for each basis vector.
     """
 
     has_equal_lengths = True
@@ -226,11 +187,6 @@ class BasisSpace(FeatureSpace):
     def n_diverged(self) -> int:
         """Fixed-point iterations with weights of both signs that were given up."""
         return self._pilot.n_diverged
-
-    @property
-    def n_steps(self) -> int:
-        """Fixed-point steps of all searches."""
-        return self._pilot.n_steps
 
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""
@@ -313,16 +269,8 @@ class BasisSpace(FeatureSpace):
         return self._anew(self.X[chosen], None if self.weights is None else self.weights[chosen])
 
     def _anew(self, X: Any, weights: Any) -> BasisSpace:
-        return BasisSpace(
-            X,
-            weights,
-            gamma=self.gamma,
-            basis=self.basis,
-            n_basis=self.n_basis,
-            max_basis=self.max_basis,
-            min_gain=self.min_gain,
-            random_state=self.random_state,
-        )
+        names = ("gamma", "basis", "n_basis", "max_basis", "min_gain", "random_state")
+        return BasisSpace(X, weights, **{name: getattr(self, name) for name in names})
 
     # ------------------------------------------------------------------ the basis
 
@@ -402,9 +350,6 @@ class _Basis:
         self.vectors = np.empty((0, n_features))
         self.factor = np.empty((0, 0))
 
-    def __len__(self) -> int:
-        return len(self.vectors)
-
     def distance(self, b: NDArray) -> tuple[NDArray, float]:
         """Return the coordinates of phi(b), and its squared distance to the span."""
         k = rbf(self.vectors @ b, squares(self.vectors), b @ b, self.gamma)
@@ -412,7 +357,7 @@ class _Basis:
         return row, 1.0 - float(row @ row)
 
     def append(self, b: NDArray, row: NDArray, square: float) -> None:
-        m = len(self)
+        m = len(self.vectors)
         factor = np.zeros((m + 1, m + 1))
         factor[:m, :m], factor[m, :m], factor[m, m] = self.factor, row, np.sqrt(square)
         self.factor, self.vectors = factor, np.vstack([self.vectors, b])
@@ -472,7 +417,6 @@ class _Images:
         return found
 
     def combined(self, coefficients: NDArray) -> NDArray:
-        """Return the combination of all images."""
         total, done = self.full(0.0), 0
         coefficients = coefficients.astype(self.dtype, copy=False)
         for block, rows in self._parts(0):

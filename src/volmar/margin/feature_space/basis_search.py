@@ -12,8 +12,6 @@ from scipy import sparse
 
 from volmar.rows import drawn_rows, first_beyond
 
-__all__ = ["Field", "KernelRows", "Pilot", "drawn", "far_mean", "rbf", "shifted", "squares"]
-
 # Rows that basis vectors are searched on. Every vector is a valid one: a sample costs nothing
 # but a little of the length that its vectors catch.
 PILOT_ROWS = 2000
@@ -48,7 +46,7 @@ class KernelRows:
 
     def row(self, i: int) -> NDArray:
         """Return one row, dense."""
-        return dense(self.X[[i]])[0].astype(np.float64)
+        return _dense(self.X[[i]])[0].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -73,20 +71,9 @@ class Field:
 class Pilot:
     """A sample of the rows: where searches are run.
 
-    Parameters
-    ----------
-    rows : KernelRows
-        The rows of the sample.
-    index : ndarray of int
-        Their numbers among all rows.
-    inverse : ndarray of shape (m,)
-        How many rows each of them stands for (see `drawn`).
-    shares : ndarray of shape (m,), optional
-        Their p_i.
-    random : RandomState
-        Draws starts.
-    entries : callable
-        Returns the entries of a vector over all rows at those of the sample.
+    `index` are the numbers of its rows among all, `inverse` how many rows each of them stands for
+    (see `drawn`), and `entries` returns the entries of a vector over all rows at those of the
+    sample.
     """
 
     def __init__(
@@ -105,12 +92,12 @@ class Pilot:
         self.shares = (p / p.sum()).astype(dtype)
         self.images = np.empty((0, index.size), dtype=dtype)
         few = random.choice(index.size, min(N_STARTS, index.size), replace=False)
-        self.starts = dense(self.rows.X[np.sort(few)]).astype(np.float64)
+        self.starts = _dense(self.rows.X[np.sort(few)]).astype(np.float64)
         self.start_images = np.array([self.rows.kernel(b) for b in self.starts])
         self.centre = self.rows.combine(self.shares)
         far = self.rows.squares - 2 * (self.rows.X @ self.centre.astype(dtype))
         self.radius = float(np.sqrt(max(far.max() + self.centre @ self.centre, 0.0)))
-        self.n_diverged = self.n_steps = 0
+        self.n_diverged = 0
 
     def restricted(self, v: Any) -> NDArray:
         """Return coefficients of the sample's rows that stand for those of all rows."""
@@ -159,7 +146,6 @@ class Pilot:
         for _ in range(MAX_STEPS):
             if _vanishes(value, terms):
                 break
-            self.n_steps += 1
             step = field.fixed_point(terms, value) - b
             for _ in range(MAX_HALVINGS):
                 terms = field.terms(b + step)
@@ -194,7 +180,6 @@ class Pilot:
                     best, largest = b, abs(value)
                 if _vanishes(value, terms):
                     break
-                self.n_steps += 1
                 before, last = b, value
                 b = field.fixed_point(terms, value)
                 if np.linalg.norm(b - self.centre) > reach:
@@ -220,24 +205,11 @@ def _vanishes(value: float, terms: tuple[NDArray, NDArray]) -> bool:
 
 
 def drawn(n: int, shares: Any, random: np.random.RandomState) -> tuple[NDArray, NDArray]:
-    """Draw the pilot rows: the same ones in memory and in blocks.
+    """Draw the pilot rows, the same in memory and in blocks: their numbers, and their weights.
 
-    Parameters
-    ----------
-    n : int
-        Number of all rows.
-    shares : ndarray of shape (n,), RowVector or None
-        p_i, of sum 1. Rows are drawn by them, with replacement; without where there are none.
-    random : RandomState
-        Draws them.
-
-    Returns
-    -------
-    index : ndarray of int
-        Numbers of different rows, ascending: all that have a share, where these are few.
-    inverse : ndarray of float
-        How many rows each stands for: a sum over these rows, weighted so, has the expectation of
-        the sum over all. With replacement it is the number of draws over its expectation.
+    Rows are drawn by their shares with replacement, without where there are none; all that have a
+    share, where these are few. The weight of a row is how many it stands for: the weighted sum
+    over these rows has the expectation of the sum over all.
     """
     rng = np.random.default_rng(random.randint(2**31 - 1))
     if shares is None or np.count_nonzero(shares) <= PILOT_ROWS:
@@ -259,10 +231,10 @@ def far_mean(X: Any) -> NDArray | None:
 
 def shifted(X: Any, offset: NDArray | None) -> Any:
     """Rows less `offset`, in their own dtype."""
-    return X if offset is None else (dense(X) - offset).astype(X.dtype, copy=False)
+    return X if offset is None else (_dense(X) - offset).astype(X.dtype, copy=False)
 
 
-def dense(X: Any) -> NDArray:
+def _dense(X: Any) -> NDArray:
     return X.toarray() if sparse.issparse(X) else X
 
 

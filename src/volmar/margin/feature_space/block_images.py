@@ -13,27 +13,13 @@ from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
 from volmar.rows.blocks.recipes import Tile
 from volmar.rows.blocks.sums import Picked
 
-__all__ = ["BlockImages", "HeldRows", "KernelFeatures"]
-
 # Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
 # need, share the maps of all full groups.
 GROUP = 8
 
 
 class KernelFeatures:
-    """The features k(b_k, x) - mu_k of a row x: a feature map.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (m, d)
-        The b_k, less the offset.
-    means : ndarray of shape (m,)
-        The mu_k.
-    gamma : float
-        Coefficient of the kernel.
-    offset : ndarray of shape (d,) or None
-        Taken off rows first.
-    """
+    """The features k(b_k, x) - mu_k of a row x less the offset: a feature map."""
 
     def __init__(self, vectors: NDArray, means: NDArray, gamma: float, offset: NDArray | None):
         self.vectors, self.means, self.gamma, self.offset = vectors, means, gamma, offset
@@ -48,16 +34,9 @@ class KernelFeatures:
 
 
 class HeldRows:
-    """Some rows of a table that were brought here.
+    """Some rows of a table that were brought here, by their ascending numbers.
 
     Vectors over all rows are recipes, and are carried out on these rows without a pass.
-
-    Parameters
-    ----------
-    table : BlockTable
-        All rows.
-    index : ndarray of int
-        Numbers of these rows, ascending.
     """
 
     def __init__(self, table: BlockTable, index: NDArray):
@@ -80,17 +59,6 @@ class BlockImages:
 
     .. math:: \sum_i v_i (k(b_k, x_i) - \mu_k)
               = \sum_i v_i (k(b_k, x_i) - m_k) - (\mu_k - m_k) \sum_i v_i.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The rows.
-    gamma : float
-        Coefficient of the kernel.
-    offset : ndarray of shape (d,) or None
-        Taken off rows before distances are computed.
-    shares : RowVector, optional
-        p_i, of sum 1; 1/n if not given.
     """
 
     def __init__(

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
-__all__ = ["KernelHyperplane", "KernelSpace"]
-
 # Share of the largest kernel value below which an inner product, and a difference of squared
 # lengths, are rounding.
 ROUNDING, SAME_LENGTH = 1e-14, 1e-9
@@ -42,19 +40,11 @@ class KernelHyperplane(Hyperplane):
 
 
 class KernelSpace(FeatureSpace):
-    """Rows in the feature space of a kernel matrix.
+    """Rows in the feature space of a kernel matrix K, which is not copied; centring is implicit.
 
     A vector sum_i v_i z_i is kept as its coefficients and its products with all z_i, stacked in
     one array of shape (2, n) or (2, n, k): inner products and scores then need no further pass.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel matrix, symmetric. It is not copied; centring is implicit.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows.
-    expansion : KernelExpansion, optional
-        Kernel sums over new rows, which hyperplanes need.
+    Only hyperplanes need the `expansion`.
     """
 
     def __init__(

@@ -14,8 +14,6 @@ from scipy.sparse.linalg import LinearOperator, cg
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 from volmar.rows import as_rows, constant_vector, features_of, mapped_scores, take_rows
 
-__all__ = ["FeatureHyperplane", "LandmarkSpace", "LinearHyperplane", "LinearSpace"]
-
 # Float32 rows this many of their own spreads away from zero lose too many digits to it.
 FAR_AWAY = 30.0
 # Rows from which that spread is estimated.
@@ -56,15 +54,7 @@ class LinearHyperplane(Hyperplane):
 
 
 class LinearSpace(FeatureSpace):
-    """Rows of a data matrix, centred implicitly at their (weighted) mean.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or BlockTable of shape (n, d)
-        The rows.
-    weights : ndarray of shape (n,) or RowVector, optional
-        Their weights.
-    """
+    """Rows of a data matrix or BlockTable, centred implicitly at their (weighted) mean."""
 
     def __init__(self, X: Any, weights: Any = None):
         self._given = X
@@ -210,17 +200,7 @@ class FeatureHyperplane(Hyperplane):
 
 
 class LandmarkSpace(LinearSpace):
-    """Rows under a fitted feature map, whose features are held.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        The map.
-    features : ndarray of shape (n, D)
-        Features of the rows.
-    weights : ndarray of shape (n,), optional
-        Their weights.
-    """
+    """Rows under a fitted feature map, whose features are held."""
 
     def __init__(self, feature_map: Any, features: Any, weights: Any = None):
         super().__init__(features, weights)

@@ -14,8 +14,6 @@ from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
 from volmar.rows import NystroemMap, drawn_rows, features_of
 
-__all__ = ["KernelRepresentation"]
-
 
 class KernelRepresentation(KernelMixin):
     """Rows under the kernel of an estimator: exactly, or by landmarks."""
@@ -38,11 +36,17 @@ class KernelRepresentation(KernelMixin):
                 "'precomputed'. Use method='exact', or give rows and a kernel's name."
             )
 
+    def _is_linear(self) -> bool:
+        """Whether the rows are taken as they are."""
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
         """Return the rows under the kernel.
 
         Landmarks are rows drawn at random: k-means for them would take longer than the fit.
         """
+        if self._is_linear():
+            return LinearSpace(X, weights)
         n = X.shape[0]
         if self.method == "exact":
             require_memory(

@@ -12,8 +12,6 @@ from scipy import linalg
 
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-__all__ = ["FeatureSpace", "Hyperplane", "VectorSpace", "solve_definite"]
-
 Values = TypeVar("Values")
 
 
@@ -22,20 +20,8 @@ class VectorSpace(ABC):
 
     With k clusters a vector is a block of k of them, one a cluster: coefficients v and scores have
     the shape (n, k), inner products are summed over the clusters. `LinearSpace` and `KernelSpace`
-    take both.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows.
-    dtype : dtype
-        Of scores, labels and coefficients.
-    shares : ndarray of shape (n,) or None
-        p_i, of sum 1; None for 1/n.
-    n_passes : int
-        Products with the data so far.
-    version : int
-        Changes when the inner products of vectors already handed out do.
+    take both. `dtype` is that of scores, labels and coefficients, `shares` are the p_i (None for
+    1/n), and `version` changes when the inner products of vectors already handed out do.
     """
 
     n_rows: int
@@ -88,12 +74,8 @@ class Hyperplane(ABC):
 class FeatureSpace(VectorSpace):
     """The rows of a fit, which can be weighted anew and sampled, and whose hyperplanes score any.
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n,), RowVector or None
-        Weights of the rows, whose shares are the p_i.
-    has_equal_lengths : bool
-        Whether all rows have the same length before centring, so that none is far from the others.
+    `has_equal_lengths` is whether all rows have the same length before centring, so that none is
+    far from the others.
     """
 
     weights: Any

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
-__all__ = ["GrowingSubspace"]
-
 # A squared length this far below 0, of a part of a vector of length 1, is not of rounding.
 NEGATIVE = 1e-3
 
@@ -23,11 +21,6 @@ class GrowingSubspace(VectorSpace):
     A projection shortens every combination of rows: what is a lower bound of a norm in the
     subspace is one in the whole space, and a normal vector in the subspace has the same scores and
     the same norm there.
-
-    Parameters
-    ----------
-    source : VectorSpace
-        The rows.
     """
 
     def __init__(self, source: VectorSpace):
@@ -50,10 +43,6 @@ class GrowingSubspace(VectorSpace):
     def coordinates(self, vector: Any) -> NDArray:
         """Return the projection of a vector of the source, shape (m,)."""
         return self.source.inner(vector, self.basis) if self.basis else np.empty(0)
-
-    def lift(self, w: NDArray) -> Any:
-        """Return a vector of the subspace as one of the source."""
-        return self.source.combination(self.basis, w)
 
     def add(self, vector: Any) -> bool:
         """Widen the subspace by a vector of the source; say whether it was new.
@@ -102,7 +91,8 @@ class GrowingSubspace(VectorSpace):
         v, is_random = self._random(rng), True
         while len(self.basis) < size:
             if self.add(self.source.vector((v / np.abs(v).sum()).astype(self.source.dtype))):
-                v, is_random = self._by_share(self._columns[len(self.basis) - 1]), False
+                v, is_random = self._columns[len(self.basis) - 1], False
+                v = v if self.shares is None else self.shares * v
             elif is_random:
                 return
             else:
@@ -115,9 +105,6 @@ class GrowingSubspace(VectorSpace):
         v = np.sqrt(self.shares)
         v[v > 0] *= rng.standard_normal(np.count_nonzero(v))
         return v
-
-    def _by_share(self, v: NDArray) -> NDArray:
-        return v if self.shares is None else self.shares * v
 
     # ------------------------------------------------------------------ as a source
 

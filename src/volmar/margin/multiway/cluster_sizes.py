@@ -1,11 +1,9 @@
-"""Labels by the largest score, where every cluster must have a least size."""
+"""Labels by the largest score, where every cluster must have a minimum size."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["shares_of_clusters", "size_prices"]
 
 # Rises of prices, for each cluster, after which sizes are given up.
 MAX_RISES = 10
@@ -26,7 +24,7 @@ def shares_of_clusters(labels: NDArray, k: int, shares: NDArray | None) -> NDArr
 
 
 def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | None:
-    r"""Return offsets with which every cluster of the largest scores has its least size.
+    r"""Return offsets with which every cluster of the largest scores has its minimum size.
 
     The labels with the largest total score are
 
@@ -40,21 +38,10 @@ def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | N
     clusters that would become too small by that raise theirs with it, which spares clusters of
     similar scores from outbidding each other by a row at a time. Then clusters that are larger
     than they need be lower their prices: labels are best where every price is 0 or that of the
-    least size.
+    minimum size.
 
-    Parameters
-    ----------
-    f : ndarray of shape (n, k)
-        Scores.
-    shares : ndarray of shape (n,) or None
-        p_i, of sum 1; None for 1/n.
-    floor : float
-        s, at most 1/k.
-
-    Returns
-    -------
-    ndarray of shape (k,) or None
-        b, in the dtype of f; None where no prices were found, as for too few different rows.
+    `shares` are the p_i (None for 1/n) and `floor` is s, at most 1/k. None where no prices were
+    found, as for too few different rows.
     """
     n, k = f.shape
     b = np.zeros(k, dtype=f.dtype)
@@ -78,8 +65,6 @@ def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | N
 
 
 class _Auction:
-    """Scores, prices and sizes on the way."""
-
     def __init__(self, f: NDArray, p: NDArray, least: float):
         self.f, self.p, self.least = f, p, least
         self.least_rise = LEAST_RISE * float(np.ptp(f))
@@ -155,7 +140,7 @@ class _Auction:
 
 
 def _quantile(values: NDArray, p: NDArray, share: float) -> float:
-    """Return the least value up to which values have the share of p."""
+    """Return the smallest value up to which values have the share of p."""
     order = np.argsort(values)
     total = np.cumsum(p[order])
     return float(values[order[min(int(np.searchsorted(total, share)), order.size - 1)]])

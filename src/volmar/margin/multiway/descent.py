@@ -3,18 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.feature_space.space import VectorSpace
-from volmar.margin.multiway.nearest_mean import NearestMean
+from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import Status
 
-__all__ = ["maximise_margins"]
+
+def balanced_weights(labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+    """Return weights with which every cluster has the weight 1/k, in proportion inside it.
+
+    A cluster far smaller than the others has little to say in a sum over all rows. The hinge
+    would give it up: 1/C of all rows may be inside the margin, and all of its rows are fewer.
+    """
+    sizes = np.bincount(labels, weights, minlength=k)
+    each = np.ones(labels.size) if weights is None else weights
+    return each / (k * sizes[labels])
+
+
+@dataclass(frozen=True)
+class NearestMean:
+    r"""The rule of the nearest mean, :math:`\langle \mu_p, z \rangle - \frac12 \|\mu_p\|^2`.
+
+    `offsets` are :math:`-\frac12 \|\mu_p\|^2` less their mean, `margins` by how much the score of
+    a row's own cluster is above the others', and `shares` the p_i.
+    """
+
+    labels: NDArray
+    offsets: NDArray
+    margins: NDArray
+    shares: NDArray
+
+    @classmethod
+    def of(
+        cls,
+        space: VectorSpace,
+        labels: NDArray,
+        k: int,
+        min_share: float = 0.0,
+        size_shares: NDArray | None = None,
+    ) -> NearestMean:
+        """Return the rule of given labels: two passes.
+
+        Where a cluster has less than the minimum share, the labels are those of the rule with the
+        offsets of `size_prices`, which are then part of its own. Without a solution they stay.
+        """
+        n = labels.size
+        rows = np.arange(n)
+        p = np.full(n, 1.0 / n) if space.shares is None else space.shares
+        sizes = np.bincount(labels, p, minlength=k)
+        v = np.zeros((n, k), dtype=space.dtype)
+        v[rows, labels] = p / sizes[labels]
+        f = space.scores(space.vector(v)).astype(np.float64, copy=False)
+        offsets = -0.5 * np.einsum("ij,ij->j", v, f)
+        f += offsets
+        if shares_of_clusters(labels, k, size_shares).min() < min_share:
+            b = size_prices(f, size_shares, min_share)
+            if b is not None:
+                f, offsets = f + b, offsets + b
+                labels = np.argmax(f, axis=1)
+        own = f[rows, labels]
+        f[rows, labels] = -np.inf
+        return cls(labels, offsets - offsets.mean(), own - f.max(axis=1), p)
+
+    def in_margins(self, C: float) -> NDArray:
+        """Return the offsets in units of the margin that the rule has at C.
+
+        J is least in rho where 1/C of the rows are inside the margin. The offsets are 0 where
+        that many are on the wrong side.
+        """
+        order = np.argsort(self.margins)
+        total = np.cumsum(self.shares[order])
+        at = min(int(np.searchsorted(total, 1.0 / C)), order.size - 1)
+        rho = float(self.margins[order[at]])
+        return self.offsets / rho if rho > 0 else np.zeros_like(self.offsets)
 
 
 def maximise_margins(
@@ -29,37 +96,13 @@ def maximise_margins(
     tol: float = 1e-2,
     max_iter: int = 1000,
 ) -> MarginResult:
-    """Find k clusters that their own widest margins cannot improve.
+    """Find k clusters (at least 3) that their own widest margins cannot improve.
 
     The offsets of the scores are those of the rule of the nearest mean of the start, in units of
-    the margin at each C; the descent is that of `maximise_margin` on `MultiwayMarginProblem`.
-
-    Parameters
-    ----------
-    space : VectorSpace
-        The rows, with their shares of the hinge.
-    labels : ndarray of shape (n,)
-        Labels to start from, 0 to k - 1, all present.
-    k : int
-        Number of clusters, 3 at least.
-    C : float
-        Weight of the hinge.
-    path : sequence of float, default=()
-        Values below C to pass through first, each from the labels of the last.
-    min_share : float, default=0
-        Minimum share of the rows in a cluster.
-    size_shares : ndarray of shape (n,), optional
-        Shares of the rows in the size of a cluster; 1/n if not given.
-    tol : float, default=1e-2
-        Gap, relative to J, at which to stop.
-    max_iter : int, default=1000
-        Maximum number of steps in all.
-
-    Returns
-    -------
-    MarginResult
-        With scores and t that labels go by, about the mean of the rows by `size_shares`. Where C
-        has no margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
+    the margin at each C of `path`; the descent is that of `maximise_margin` on
+    `MultiwayMarginProblem`. All of the labels 0 to k - 1 must be present. The scores and t of the
+    result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
+    margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels

@@ -13,10 +13,7 @@ from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.start_search import SAMPLE
 from volmar.margin.engine.starts import k_way_start, principal_scores
 from volmar.margin.feature_space.space import FeatureSpace
-from volmar.margin.multiway.descent import maximise_margins
-from volmar.margin.multiway.nearest_mean import balanced_weights
-
-__all__ = ["check_joint", "cluster_jointly", "joint_start"]
+from volmar.margin.multiway.descent import balanced_weights, maximise_margins
 
 # Minimum size of a cluster, as a share of the smallest of the start. On speech, waves, letters and
 # 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
@@ -81,23 +78,8 @@ def cluster_jointly(
 ) -> MarginResult:
     """Return k clusters by `maximise_margins`, from labels whose clusters get the same weight.
 
-    Parameters
-    ----------
-    space : FeatureSpace
-        The rows.
-    weights : ndarray of shape (n,) or None
-        Their weights.
-    labels : ndarray of shape (n,)
-        Labels to start from.
-    k : int
-        Number of clusters.
-    min_cluster_size : int, float or None
-        Minimum number of rows (or weight) of a cluster, or their share; None for half of the
-        smallest cluster of the start.
-    C : float
-        Weight of the hinge.
-    **settings
-        Of `maximise_margins`.
+    `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share; None
+    for half of the smallest cluster of the start.
     """
     sizes = np.bincount(labels, weights, minlength=k)
     if sizes.min() <= 0:

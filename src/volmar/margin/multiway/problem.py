@@ -12,8 +12,6 @@ from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
 from volmar.margin.multiway.cluster_sizes import size_prices
 from volmar.solvers import CuttingPlaneResult
 
-__all__ = ["EVENLY", "MultiwayHinge", "MultiwayMarginProblem"]
-
 # In the place of a rival: all of them, evenly.
 EVENLY = -1
 
@@ -23,16 +21,9 @@ class MultiwayHinge:
     r"""The hinge of Crammer and Singer, sum_i p_i max(0, rho - (f_iy - max_r f_ir)), r != y.
 
     A cut chooses for each row nothing (0) or a rival r (r + 1), and asks for the slack
-    :math:`\sum_i p_i c_i (\rho - f_{i y_i} + f_{i r_i})`. Scores hold the offset
+    :math:`\sum_i p_i c_i (\rho - f_{i y_i} + f_{i r_i})`. Scores include the offset
     :math:`\rho \beta_p`, which is linear in rho: so a cut has
     :math:`m = \sum_i p_i c_i (1 - \beta_{y_i} + \beta_{r_i})`.
-
-    Parameters
-    ----------
-    offsets : ndarray of shape (k,)
-        beta.
-    shares : ndarray of shape (n,), optional
-        p_i, of sum 1; 1/n if not given.
     """
 
     offsets: NDArray
@@ -81,7 +72,7 @@ class MultiwayHinge:
 
 @dataclass(frozen=True)
 class MultiwayMarginProblem(MarginProblem):
-    r"""Labels of k clusters by the widest margin, none of which is smaller than a least size.
+    r"""Labels of k clusters by the widest margin, none of which is smaller than a minimum size.
 
     With rows :math:`z_i` centred by their shares :math:`p_i` it is to minimise
 
@@ -89,10 +80,10 @@ class MultiwayMarginProblem(MarginProblem):
               \max\bigl(0, \rho - (f_{i y_i} - \max_{r \ne y_i} f_{ir})\bigr),
               \qquad f_{ip} = \langle w_p, z_i \rangle + \rho \beta_p
 
-    over w, :math:`\rho \ge 0` and labels y of which every cluster has the least size s. The
+    over w, :math:`\rho \ge 0` and labels y of which every cluster has at least the size s. The
     offsets :math:`\beta` are given: without them clusters would be cones about the mean, and none
     could lie at it. The mean score is given with them, so that a balance of mean scores is no
-    constraint, and without the least size clusters do empty.
+    constraint, and without the minimum size clusters do empty.
 
     For given labels J is convex. The labels of given scores are those of the largest total score,
     :math:`y_i = \arg\max_p f_{ip} + b_p`, with the prices b of `size_prices`. Where no cluster is
@@ -101,20 +92,9 @@ class MultiwayMarginProblem(MarginProblem):
     not depend on them, and a row that is in a cluster for its size only counts as the margin
     error that it is.
 
-    Parameters
-    ----------
-    space : VectorSpace
-        The rows.
-    loss : MultiwayHinge
-        The hinge, with beta.
-    tau, threshold, balance
-        As they are by default: the problem has no other form.
-    min_share : float, default=0
-        s, at most 1/k.
-    size_shares : ndarray of shape (n,), optional
-        Shares of the rows in the size of a cluster; 1/n if not given.
-    min_m : float, default=0
-        Least m of the first cut that labels must have: below 1/C, rho would grow without limit.
+    `min_share` is s, at most 1/k, and `size_shares` are the rows' shares in it (1/n if not given).
+    `min_m` is the minimum m of the first cut: below 1/C, rho would grow without limit. tau,
+    threshold and balance have their defaults: the problem has no other form.
     """
 
     min_share: float = 0.0

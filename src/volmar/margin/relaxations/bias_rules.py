@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScoreCut", "SortedScores", "least_loss_cut", "widest_gap_cut"]
-
 # Share of the gap around a cut that the threshold stays away from either row.
 AWAY = 0.1
 # Weights that differ by less are the same; they are sums.
@@ -16,15 +14,7 @@ ROUNDING = 1e-9
 
 
 class ScoreCut(NamedTuple):
-    """Two sides of a line of scores.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        1 above the threshold, 0 below.
-    bias : float
-        Minus the threshold: label 1 is where score + bias > 0.
-    """
+    """Labels of the two sides of a line of scores: 1 where score + bias > 0."""
 
     labels: NDArray
     bias: float
@@ -34,16 +24,7 @@ class SortedScores:
     """Scores in order, with the places where they may be cut.
 
     Rows of equal scores stay together, and each side has at least the weight `floor`; where no
-    cut does, the most even one is allowed.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        Scores, not all equal.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows; rows of weight 0 are on a side but have no say.
-    floor : float
-        Minimum weight of a side.
+    cut does, the most even one is allowed. Rows of weight 0 are on a side but have no say.
     """
 
     def __init__(self, scores: NDArray, weights: NDArray | None, floor: float):
@@ -91,17 +72,7 @@ def least_loss_cut(
     each side of weight `floor` at least. For a given b the rows above a cut have label 1, and the
     loss is unimodal in the cut: the best is the sign's, or the nearest that is allowed. In b the
     minimum is at some y_i - g_i, since everywhere else the loss is linear or has a concave kink.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        g_i.
-    weights : ndarray of shape (n,) or None
-        s_i.
-    floor : float
-        Minimum weight of a side.
-    bias : float
-        Of equally good biases the nearest to this is taken.
+    Of equally good biases the nearest to `bias` is taken.
     """
     line = SortedScores(scores, weights, floor)
     candidates = np.concatenate([1.0 - line.values, -1.0 - line.values])

@@ -17,8 +17,6 @@ from volmar.solvers.l1_regression import (
     solve_l1_regression,
 )
 
-__all__ = ["IterSVRResult", "iterate_svr"]
-
 BiasRule = Callable[[NDArray, "NDArray | None", float, float], ScoreCut]
 
 
@@ -82,34 +80,17 @@ def iterate_svr(
 ) -> IterSVRResult:
     """Alternate L1 regression on the labels and labels from the regression's scores.
 
-    Parameters
-    ----------
-    space : RegressionSpace
-        Rows and weights.
-    labels : ndarray of shape (n,)
-        Labels to start from, positive or not.
-    C : float
-        Weight of the loss.
-    rule : callable
-        Makes a `ScoreCut` of scores <w, z_i>, weights, minimum weight of a side, and the
-        regression's bias. With `least_loss_cut` both halves minimise the same objective over
-        labels of at least that weight on each side, so that it never rises (by more than the
-        regressions' gaps) once the labels are among those, where all rows weigh the same (of other
-        weights the sides' sums are coarse); with `widest_gap_cut` it may.
-    floor : float
-        Minimum weight of a side.
-    tol : float, default=1e-3
-        Duality gap of the regressions, relative to their objective.
-    max_iter : int, default=50
-        Maximum number of regressions.
+    `rule` makes a `ScoreCut` of scores <w, z_i>, weights, minimum weight of a side (`floor`), and
+    the regression's bias. With `least_loss_cut` both halves minimise the same objective over
+    labels of at least that weight on each side, so that it never rises (by more than the
+    regressions' gaps) once the labels are among those, where all rows weigh the same (of other
+    weights the sides' sums are coarse); with `widest_gap_cut` it may. `tol` is the relative
+    duality gap of the regressions.
 
-    Returns
-    -------
-    IterSVRResult
-        CYCLE where labels came back that are not the last: the round of the cycle with the lowest
-        objective is returned. DEGENERATE where a regression is no better than a constant: the
-        round before it is returned, and no labels if it was the first. FAILED where labels stay,
-        but their regression missed `tol`.
+    CYCLE where labels came back that are not the last: the round of the cycle with the lowest
+    objective is returned. DEGENERATE where a regression is no better than a constant: the round
+    before it is returned, and no labels if it was the first. FAILED where labels stay, but their
+    regression missed `tol`.
     """
     given = (np.asarray(labels) > 0).astype(np.int64)
     seen: set[bytes] = set()
@@ -124,7 +105,8 @@ def iterate_svr(
         n_newton += fit.n_iter
         rounds.append(fit.objective)
         g = fit.scores - fit.intercept
-        if _is_flat(g, space.weights) or _is_constant(fit, given, space.weights, C, tol):
+        is_flat = np.ptp(g if space.weights is None else g[space.weights > 0]) == 0.0
+        if is_flat or _is_constant(fit, given, space.weights, C, tol):
             status = Status.DEGENERATE
             break
         last = Round(given, fit, rule(g, space.weights, floor, fit.intercept))
@@ -151,9 +133,7 @@ def _result(
     space: RegressionSpace, best: Round, status: Status, history: tuple[float, ...], n_newton: int
 ) -> IterSVRResult:
     changed = best.given != best.cut.labels
-    switched = (
-        changed.mean() if space.weights is None else np.average(changed, None, space.weights)
-    )
+    switched = np.average(changed, weights=space.weights)
     return IterSVRResult(
         objective=best.fit.objective,
         gap=best.fit.gap,
@@ -182,11 +162,6 @@ def _is_constant(
     total = float(labels.size if weights is None else weights.sum())
     constant = 2.0 * C * total * min(share, 1.0 - share)
     return constant - (fit.objective - fit.gap) <= tol * constant
-
-
-def _is_flat(scores: NDArray, weights: NDArray | None) -> bool:
-    """Whether all rows with a weight have the same score, so that there is nothing to cut."""
-    return bool(np.ptp(scores if weights is None else scores[weights > 0]) == 0.0)
 
 
 def _key(labels: NDArray) -> bytes:

@@ -22,8 +22,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from volmar.margin.feature_space.space import VectorSpace
 
-__all__ = ["Labelling", "balanced_labels", "climb", "largest_possible_square", "measure"]
-
 MAX_STEPS = 100
 # Share of a square below which a rise is rounding.
 ROUNDING = 1e-9
@@ -36,17 +34,7 @@ DENSE = 50
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels with the combination of rows that they make.
-
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        -1 or 1, int8.
-    vector : object
-        sum_i alpha_i y_i z_i, in the form that the source keeps vectors.
-    square : float
-        Its squared norm.
-    """
+    """Labels -1 or 1 (int8), the vector sum_i alpha_i y_i z_i, and its squared norm."""
 
     y: NDArray
     vector: Any
@@ -112,19 +100,8 @@ def climb(
 ) -> Labelling:
     """Relabel by sorting until the square stops rising; never worse than the start.
 
-    Parameters
-    ----------
-    source : VectorSpace
-        The rows.
-    alpha : ndarray of shape (n,)
-        Their dual weights, not negative.
-    y : ndarray of shape (n,)
-        Labels to start from, -1 or 1, within the limit.
-    limit : float
-        Most that ``|sum(y)|`` may be; at least 1 where n is odd. With weights, the same of
-        ``weights * y``; at least the largest of them.
-    weights : ndarray of shape (n,), optional
-        How often each row counts in the balance; 1 if not given.
+    `limit`, the maximum of ``|sum(y)|``, is at least 1 where n is odd; with weights it is that of
+    ``weights * y``, and at least the largest of them.
     """
     best = measure(source, alpha, y)
     for _ in range(MAX_STEPS):

@@ -22,8 +22,6 @@ from volmar.solvers import Result, Status
 from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 from volmar.solvers.label_kernel_svm import LabelKernelResult, solve_label_kernel_svm
 
-__all__ = ["LabelGenerationResult", "generate_labels", "row_weights"]
-
 # Krylov vectors of the first subspace, which grows by the normals of the labellings.
 FIRST_BASIS = 12
 MAX_WIDENINGS = 20
@@ -118,26 +116,11 @@ def generate_labels(
     normals until the whole space agrees: a point of the subspace is one of the whole space, so
     that its primal value is an upper bound there; the dual value is taken with the true normals.
 
-    Parameters
-    ----------
-    source : VectorSpace
-        The rows, centred, with their weights (`row_weights`). Rows of weight 0 are labelled, and
-        nothing else depends on them.
-    C : float
-        Weight of squared margin errors, as in the formula.
-    limit : float
-        Most that ``|sum(w * y)|`` may be; at least 1 where n is odd and all weigh alike, the
-        largest weight where they do not: every order of the rows can be cut that evenly.
-    start : ndarray of shape (n,), optional
-        Labels, 0 or 1, from which the first labelling is found.
-    n_init : int, default=10
-        Number of starts of each search for a violated labelling.
-    tol : float, default=1e-2
-        Violation and gap, relative to the objective, at which to stop.
-    max_iter : int, default=50
-        Maximum number of rounds.
-    seed : int, default=0
-        Of the starts.
+    Rows of weight 0 are labelled, and nothing else depends on them. `limit` is at least 1 where n
+    is odd and all weigh alike, the largest weight where they do not: every order of the rows can
+    be cut that evenly. `start` are labels, 0 or 1, from which the first labelling is found;
+    `n_init` is the number of starts of each search for a violated one. The rounds, at most
+    `max_iter`, end where violation and gap, relative to the objective, are at most `tol`.
     """
     search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
     found = search.find_violated() if start is None else search.found_from(start)
@@ -160,8 +143,6 @@ def row_weights(source: VectorSpace) -> NDArray | None:
 
 
 class _Search:
-    """Labellings, their weights and those of the rows."""
-
     def __init__(
         self,
         source: VectorSpace,
@@ -182,6 +163,7 @@ class _Search:
         self.weights = row_weights(source)
         # The rows that weigh, all that the programme is about.
         self.rows: Any = slice(None) if self.weights is None else np.flatnonzero(self.weights)
+        self.kept_weights = None if self.weights is None else self.weights[self.rows]
         self.alpha = np.full(n, 1.0 / n) if source.shares is None else source.shares
         self.kept: list[Labelling] = []
         self.mu = np.empty(0)
@@ -192,12 +174,9 @@ class _Search:
         self.n_labellings = 0
 
     def _value(self, square: float) -> float:
-        alpha, w = self.alpha[self.rows], self._weights_of_rows()
-        shared = alpha if w is None else alpha / w
+        alpha = self.alpha[self.rows]
+        shared = alpha if self.kept_weights is None else alpha / self.kept_weights
         return -0.5 * (square + float(alpha @ shared) / self.C)
-
-    def _weights_of_rows(self) -> NDArray | None:
-        return None if self.weights is None else self.weights[self.rows]
 
     @property
     def master_gap(self) -> float:
@@ -247,14 +226,23 @@ class _Search:
     # ------------------------------------------------------------------ the programme over them
 
     def solve_with(self, found: Labelling) -> None:
-        """Take in a labelling, and solve over all that are kept."""
         self.n_labellings += 1
         self.kept.append(found)
         self.mu, self.idle = np.append(self.mu, 0.0), np.append(self.idle, 0)
         self.space.add(found.vector)
         Y = np.array([labelling.y for labelling in self.kept], dtype=np.float64)
         for _ in range(MAX_WIDENINGS):
-            self._take(self._programme(Y))
+            self._take(
+                solve_label_kernel_svm(
+                    self.space.features[self.rows],
+                    Y[:, self.rows],
+                    C=self.C,
+                    tol=IN_SUBSPACE * self.tol,
+                    weights=self.mu,
+                    alpha=self.alpha[self.rows],
+                    sample_weight=self.kept_weights,
+                )
+            )
             if self.master_gap <= OF_SUBSPACE * self.tol or not self._widen():
                 break
         self.history.append(self.upper)
@@ -262,17 +250,6 @@ class _Search:
         stays = self.idle < IDLE_ROUNDS
         self.kept = [self.kept[t] for t in np.flatnonzero(stays)]
         self.mu, self.idle = self.mu[stays], self.idle[stays]
-
-    def _programme(self, Y: NDArray) -> LabelKernelResult:
-        return solve_label_kernel_svm(
-            self.space.features[self.rows],
-            Y[:, self.rows],
-            C=self.C,
-            tol=IN_SUBSPACE * self.tol,
-            weights=self.mu,
-            alpha=self.alpha[self.rows],
-            sample_weight=self._weights_of_rows(),
-        )
 
     def _take(self, found: LabelKernelResult) -> None:
         self.mu, self.upper = found.weights, found.objective
@@ -327,7 +304,7 @@ class _Search:
         f = self.source.scores(w)
         square = float(self.source.inner(w, [w])[0])
         sizes = np.abs(f[self.rows]).astype(np.float64)
-        return w, f, *_own_margin(sizes, square, self.C, self._weights_of_rows())
+        return w, f, *_own_margin(sizes, square, self.C, self.kept_weights)
 
 
 def _rank_one(
