@@ -25,7 +25,7 @@ from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.base import Clusterer
 from volmar.distributed import checkpoint, report_passes
 from volmar.rows import as_beside, as_rows, as_table, constant_vector, standardized
-from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
+from volmar.separation.gep import exact_scan, histogram_scan, mean_difference
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -339,22 +339,20 @@ def test_histograms_find_nearly_the_best_cut(seed, weighted):
     weights = rng.integers(0, 3, 3000).astype(float) if weighted else None
     z = standardized(as_rows(X, sample_weight=weights))
     least = 0.02 * z.rows.total_weight
-    exact, binned = ExactScan(z, least), HistogramScan(z, least)
-    there = HistogramScan(
-        standardized(as_rows(in_blocks(X, (0, 999, 1)), sample_weight=weights)), least
-    )
+    there = standardized(as_rows(in_blocks(X, (0, 999, 1)), sample_weight=weights))
     before = rng.random(3000) < 0.5
     for _ in range(4):
         w = rng.normal(size=4)
         variance = float(w @ z.correlation @ w) + float(w @ w)
-        best, found = exact.cut(w, before, variance), binned.cut(w, before, variance)
+        best = exact_scan(z, w, before, variance, least)
+        found = histogram_scan(z, w, before, variance, least)
         assert 0.98 * best.kappa2 <= found.kappa2 <= best.kappa2 * (1 + 1e-9)
         np.testing.assert_allclose(
-            binned.difference(found), exact.difference(found), rtol=1e-8, atol=1e-10
+            found.difference, mean_difference(z, found.labels), rtol=1e-8, atol=1e-10
         )
         assert found.moves == np.mean(found.labels != before)
-        here = as_beside(there.z.rows.table, before, "labels")
-        lazy = there.cut(w, here, variance)
+        here = as_beside(there.rows.table, before, "labels")
+        lazy = histogram_scan(there, w, here, variance, least)
         assert lazy.threshold == pytest.approx(found.threshold, rel=1e-9)
         assert lazy.kappa2 == pytest.approx(found.kappa2, rel=1e-9)
         assert lazy.moves == found.moves
@@ -377,7 +375,7 @@ def test_labels_of_a_cut_are_those_that_were_counted(kind, dtype):
         before = rng.random(2 * len(half)) < 0.5
         for w in (np.array([1.0, 0.0]), np.array([1.0, 1.0]), np.array([-2.0, 1.0])):
             variance = float(w @ z.correlation @ w) + float(w @ w)
-            found = HistogramScan(z, 2.0).cut(w, before, variance)
+            found = histogram_scan(z, w, before, variance, 2.0)
             assert found.moves == np.mean(found.labels != before)
             expected = mean_difference(z, found.labels)
             np.testing.assert_allclose(found.difference, expected, atol=1e-4)
@@ -386,11 +384,10 @@ def test_labels_of_a_cut_are_those_that_were_counted(kind, dtype):
 def test_scans_without_a_cut():
     z = standardized(as_rows(X))
     labels = constant_vector(z.rows, False, bool)
-    scan = HistogramScan(z, 0.6 * len(X))
-    assert scan.cut(np.ones(4), labels, 1.0).kappa2 == -np.inf
-    assert scan.cut(np.zeros(4), labels, 1.0).kappa2 == -np.inf
-    with pytest.raises(ValueError, match="no difference of means"):
-        scan.difference(scan.cut(np.zeros(4), labels, 1.0))
+    assert histogram_scan(z, np.ones(4), labels, 1.0, 0.6 * len(X)).kappa2 == -np.inf
+    found = histogram_scan(z, np.zeros(4), labels, 1.0, 0.6 * len(X))
+    assert found.kappa2 == -np.inf
+    assert found.difference is None
 
 
 def test_given_tables_are_used_as_they_are():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask
 import pytest
 
-from volmar.rows.blocks import tile as tile_module
+from volmar.rows.blocks import recipes as recipes_module
 from volmar.rows.blocks.sums import Wanted
 
 
@@ -19,6 +19,6 @@ def _one_thread():
 def tiling(request, monkeypatch):
     """Run with tiles larger, and much smaller, than the blocks."""
     if request.param == "many tiles":
-        monkeypatch.setattr(tile_module, "LEAST_ROWS", 3)
+        monkeypatch.setattr(recipes_module, "LEAST_ROWS", 3)
         for wanted in (Wanted, *Wanted.__subclasses__()):
             monkeypatch.setattr(wanted, "tile_bytes", 1)

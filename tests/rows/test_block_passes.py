@@ -35,8 +35,7 @@ from volmar.rows import (
     mask_key,
     prefetch,
 )
-from volmar.rows.blocks.recipes import Apply
-from volmar.rows.blocks.tile import RowView
+from volmar.rows.blocks.recipes import Apply, RowView
 
 
 def test_one_pass_brings_everything_together():

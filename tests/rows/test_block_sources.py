@@ -33,8 +33,8 @@ from volmar.rows import (
     is_dask,
     mask_key,
 )
+from volmar.rows.blocks.recipes import tiles
 from volmar.rows.blocks.sums import MomentSum, Sum
-from volmar.rows.blocks.tile import tiles
 from volmar.separation.bound import edge_split
 
 

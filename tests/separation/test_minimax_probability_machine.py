@@ -265,8 +265,8 @@ def test_circles_by_landmarks_and_exactly(monkeypatch):
     again = clone(few).fit(X, y)
     assert again.kappa_ == pytest.approx(few.kappa_, rel=1e-10)
     # Beyond the size up to which a kernel is exact, landmarks are the default.
-    monkeypatch.setattr("volmar.separation.kernel_features.EXACT_KERNEL_UP_TO", 399)
-    monkeypatch.setattr("volmar.separation.kernel_features.N_LANDMARKS", 40)
+    monkeypatch.setattr("volmar.base.kernel.EXACT_KERNEL_UP_TO", 399)
+    monkeypatch.setattr("volmar.base.kernel.N_LANDMARKS", 40)
     np.testing.assert_array_equal(
         clone(exact).set_params(random_state=0).fit(X, y).decision_function(X_new),
         again.decision_function(X_new),

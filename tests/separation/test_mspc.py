@@ -17,10 +17,9 @@ from volmar.metrics.separation_bound import probability
 from volmar.rows import as_rows, standardized
 from volmar.separation import bound as bound_module
 from volmar.separation.bound import best_split, bound
-from volmar.separation.eig import separation_eig
-from volmar.separation.gep import RegularizedCorrelation, separation_gep
+from volmar.separation.gep import RegularizedCorrelation, mean_difference, separation_gep
 from volmar.separation.mpm import separation_machine, separation_mpm
-from volmar.separation.scan import mean_difference
+from volmar.separation.two_way import separation_eig
 from volmar.solvers import Status
 
 needs_data = pytest.mark.skipif(

@@ -12,9 +12,10 @@ from volmar import MSPC
 from volmar.base.recursion import RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
-from volmar.separation.discriminants import refine_clusters
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.pairwise_machines import least_scores, pairwise_machines
+from volmar.separation.multiway import refine_clusters
+from volmar.separation.pairwise_machines import pairwise_machines
+from volmar.separation.problem import least_scores
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.solvers import Status
 

@@ -24,21 +24,6 @@ from volmar.rows import (
 )
 from volmar.rows.blocks.sums import Squares
 
-__all__ = [
-    "check_block_labels",
-    "check_block_weights",
-    "check_blocks",
-    "check_entries",
-    "check_weights",
-    "given_start",
-    "is_dask_frame",
-    "lazily",
-    "refuse_blocks",
-    "require_in_memory",
-    "with_dask_vectors",
-    "without_vectors",
-]
-
 # Who takes rows in blocks; the rest would need all pairs of rows, or all rows at once.
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
 
@@ -74,15 +59,7 @@ def check_blocks(estimator: Any, X: Any, *, reset: bool) -> BlockTable:
 
 
 def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
-    """Refuse NaN, infinity and entries out of range, by a pass that brings other figures, too.
-
-    Parameters
-    ----------
-    table : BlockTable
-        The rows.
-    ask_more : callable
-        Asks for the other figures.
-    """
+    """Refuse NaN, infinity and entries out of range; the pass also answers `ask_more`."""
     BlockRows(table).first_guess()
 
     def ask() -> None:
@@ -190,7 +167,8 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
     is_light = getattr(estimator, "_takes_blocks", False)
     light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
-    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=_float(X.dtype)))
+    floating = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=floating))
     call = _BlockCall(light, method, few)
     if frame is not None:
         from dask.dataframe.utils import make_meta
@@ -253,10 +231,6 @@ def _copied(estimator: Any) -> Any:
     copied = object.__new__(type(estimator))
     vars(copied).update(vars(estimator))
     return copied
-
-
-def _float(dtype: Any) -> Any:
-    return dtype if dtype in (np.float32, np.float64) else np.float64
 
 
 def _shown(names: Any) -> str:

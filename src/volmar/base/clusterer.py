@@ -299,16 +299,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         kernel = getattr(self, "kernel", None)
         return isinstance(kernel, str) and kernel == "linear"
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
-        """Fit a clusterer for two to a part of the rows."""
-        return fit_in_two(self, X, weights, seed)
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
+        return fit_in_two(self, X, weights, seed, **params)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
         """Fit a clusterer for two that starts from given sides; None where it cannot."""
         if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
             return None
         try:
-            return fit_in_two(self, X, weights, seed, init=sides)
+            return self._fit_part(X, weights, seed, init=sides)
         except ValueError:
             return None
 
@@ -322,10 +321,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))
         model = silent_clone(self).set_params(random_state=seed)
         model._fit(X[chosen], None if weights is None else weights[chosen])
-        for name, value in vars(model).items():
-            if name.endswith("_") or name not in vars(self):
-                setattr(self, name, value)
+        self._take_over(model)
         self._set_lazy_labels(given)
+
+    def _take_over(self, model: Any) -> None:
+        """Take what was fitted to the same columns by a copy with other parameters."""
+        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}
+        for name, value in vars(model).items():
+            if name not in own and not name.startswith(("_skl_callback", "_callback")):
+                setattr(self, name, value)
 
     def _set_lazy_labels(self, X: Any) -> None:
         """Set the labels to the predictions for a dask collection, which are computed later."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._checks import check_symmetric
-from volmar.base.validation import check_number
-from volmar.rows import Kernel, as_rows, scale_gamma
+from volmar.base.validation import check_count, check_number
+from volmar.rows import Kernel, as_rows, counted_rows, scale_gamma
 
 # Up to this many rows methods on a feature map take a kernel exactly, at O(n^3) ...
 EXACT_KERNEL_UP_TO = 1000
@@ -28,14 +28,8 @@ KERNEL_BLOCK = 2**23
 class KernelExpansion:
     """Functions f(x) = sum_j c_j k(x_j, x) of the training rows x_j.
 
-    Attributes
-    ----------
-    kernel : Kernel
-        k.
-    rows : matrix or None
-        The x_j less `offset`; None where kernel values are given instead of rows.
-    offset : ndarray of shape (n_features,) or None
-        What is taken off new rows, too; None for nothing.
+    `rows` are the x_j less `offset`, which is taken off new rows, too; None where kernel values
+    are given instead of rows.
     """
 
     kernel: Kernel
@@ -76,6 +70,10 @@ class KernelMixin:
     degree: Any
     coef0: Any
     kernel_params: Any
+    random_state: Any
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _check_kernel(self) -> None:
         """Raise a clear error for parameters of the kernel that are wrong for any data."""
@@ -111,6 +109,28 @@ class KernelMixin:
             "coef0": self.coef0,
             "kernel_params": self.kernel_params,
         }
+
+    def _feature_map(self, X: Any, weights: Any, n_components: int | None = None) -> Any:
+        """Return a fitted map to features whose inner products are those of the kernel.
+
+        X are the rows or a precomputed kernel matrix; rows of weight 0 are left out, and weights
+        do not count otherwise but in gamma. `n_components` is the number of landmarks, or of
+        leading components of a precomputed kernel; None takes up to 1000 rows and a precomputed
+        kernel exactly, and 100 landmarks beyond.
+        """
+        from volmar.rows import KernelPCAMap, NystroemMap
+
+        arguments = self._kernel_arguments(X, weights)
+        is_precomputed = self.kernel == "precomputed"
+        points = X if is_precomputed else counted_rows(X, weights)
+        n = points.shape[0]
+        if n_components is not None:
+            n_components = check_count("n_components", n_components, high=n)
+        if is_precomputed or (n_components is None and n <= EXACT_KERNEL_UP_TO):
+            return KernelPCAMap(n_components, **arguments).fit(points)
+        count = N_LANDMARKS if n_components is None else n_components
+        landmarks = NystroemMap(**arguments, landmarks=count, random_state=self.random_state)
+        return landmarks.fit(points)
 
     def _kernel_matrix(
         self, X: Any, weights: NDArray | None = None

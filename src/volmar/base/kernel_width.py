@@ -19,8 +19,6 @@ from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
 
-__all__ = ["GammaWidth", "Trial", "first_good"]
-
 # Kernels that have a use for gamma.
 WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
 # Rows on which widths are compared, and the fewest different ones that a comparison needs.
@@ -68,24 +66,12 @@ def first_good(
 ) -> Trial | None:
     """Return the widest kernel whose clusters cut about as little as any that are known.
 
-    Every width is tried from the starts, the widest also from the method's own. The first whose
-    clusters cut at most `TIE` times as much as the lowest cut that is known ends the search. If
-    there is none, the first within `TIE` of the lowest cut of all trials is taken.
-
-    Parameters
-    ----------
-    widths : list of float
-        Widths, the widest first.
-    starts : list of ndarray
-        Labels to start from.
-    fit : callable
-        From a width and a start (None for the method's own) to a `Fitted` clusterer, or to None
-        where there are no such clusters.
-    cut : callable
-        From labels, and the fewest rows of a cluster as a share of n / n_clusters, to what is
-        compared; infinite for labels that have fewer.
-    lowest : float
-        Lowest cut that is known, of the clusters of a graph.
+    Every width, the widest first, is tried from the starts, the widest also from the method's own
+    (None). The first whose clusters cut at most `TIE` times as much as `lowest`, the lowest cut
+    that is known, ends the search. If there is none, the first within `TIE` of the lowest cut of
+    all trials is taken. `fit` returns None where there are no such clusters; `cut` takes labels
+    and the fewest rows of a cluster as a share of n / n_clusters, and is infinite for labels that
+    have fewer.
     """
     trials: list[Trial] = []
     for width in widths:
@@ -127,7 +113,6 @@ class GammaWidth:
     random_state: Any
 
     def _is_width_open(self) -> bool:
-        """Whether the width is left to the fit."""
         return isinstance(self.gamma, str) and self.gamma.strip() == "auto"
 
     def _chooses_width(self) -> bool:
@@ -150,7 +135,6 @@ class GammaWidth:
         return gamma
 
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
-        """Return the parameters of a fit at a width."""
         return {"gamma": gamma}
 
     def _adopts_trial(self) -> bool:
@@ -193,12 +177,8 @@ class GammaWidth:
         return worth / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
 
     def _adopt(self, fitted: Fitted, X: Any) -> None:
-        """Take over what was fitted to the same rows, with its warnings."""
-        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}  # type: ignore[attr-defined]
         for _ in fit_steps(self, X, 1):
-            for name, value in vars(fitted.model).items():
-                if name not in own and not name.startswith(("_skl_callback", "_callback")):
-                    setattr(self, name, value)
+            self._take_over(fitted.model)  # type: ignore[attr-defined]
         for warning in fitted.warnings:
             warn_user(str(warning.message), warning.category)
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from volmar.rows import cluster_sizes
 
-__all__ = ["cluster_order"]
-
 # Shares of the total weight that differ by less are equal: sums of the same weights in another
 # order differ by rounding. A power of two, so that no share of few rows lies between two steps.
 RESOLUTION = 2.0**-30
@@ -20,15 +18,7 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     """Return the numbers of k clusters, the largest cluster first.
 
     Of clusters of the same size that with the first row comes first; those without rows are last.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,) or RowVector
-        Clusters, 0 to k - 1. Rows in blocks have two.
-    weights : ndarray of shape (n,), RowVector or None
-        Sample weights: a row of weight 2 counts twice.
-    k : int
-        Number of clusters.
+    A row of weight 2 counts twice.
 
     Examples
     --------

@@ -17,8 +17,6 @@ from volmar.solvers import Result, Status
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
 
-__all__ = ["RecursiveResult", "grow_tree"]
-
 
 @dataclass(frozen=True, repr=False)
 class RecursiveResult(Result):
@@ -86,41 +84,15 @@ def grow_tree(
     weight and p what `probability` says of its split, or `worth`. The square root weighs how well
     a split separates against how much of the data it explains, as the error of a mean does.
 
-    Parameters
-    ----------
-    X : matrix of shape (n, d) or (n, n)
-        Rows, or a pairwise matrix.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    fit : callable
-        From rows of X, their weights and a seed to a fitted two-way clusterer. A
-        `ValueError` means that the part cannot be split; that of the whole is raised.
-    probability : callable
-        From a fitted clusterer, the rows it was fitted to and their weights to p.
-    worth : callable, optional
-        From a fitted clusterer and p to what takes the place of p in choosing the next split.
-    test : callable, optional
-        From rows of a part, their weights, a level and a seed to a test on held-out rows. A part
-        is split only if its p-value is at most the level, which is `alpha` times its share of the
-        rows.
-    make : callable, optional
-        Takes the place of `fit` for parts that are split after a `test`, whose outcome it gets.
-    alpha : float, default=1
-        Probability of any split too many. A part is tested only where all parts that it is in
-        were split, and levels go with sizes: the parts that are clusters are apart, their levels
-        sum up to `alpha` at most, and any split too many begins with one of them.
-    max_leaves : int, optional
-        Number of parts at which to stop, where others could be split. They are tested as well.
-    steps : iterable of int
-        0, 1 and so on, one for each split; those for which there is none to make are passed over.
-    seeds : RandomState
-        Draws a seed for each part.
-    pairwise : bool, default=False
-        Whether X is a pairwise matrix.
-    feature_names : sequence of str, optional
-        Names for printing.
-    tell : callable, optional
-        Called with the number of rows in parts that stay whole, and that of all rows.
+    `fit` makes a two-way clusterer of rows, weights and a seed; its `ValueError` means that the
+    part cannot be split, and that of the whole is raised. With a `test` on held-out rows a part is
+    split, by `make`, only if its p-value is at most the level, which is `alpha` times its share of
+    the rows. `alpha` is the probability of any split too many: a part is tested only where all
+    parts that it is in were split, and levels go with sizes, so that the parts that are clusters
+    are apart, their levels sum up to `alpha` at most, and any split too many begins with one of
+    them. At `max_leaves` parts it stops, and those that could be split are tested as well. `steps`
+    has a number for each split. `tell` gets the number of rows in parts that stay whole, and that
+    of all rows.
     """
     n = X.shape[0]
 

@@ -26,15 +26,6 @@ from volmar.evidence import (
 )
 from volmar.solvers import Result, Status
 
-__all__ = [
-    "CellSplit",
-    "confirmed_split",
-    "fit_in_two",
-    "groups_test",
-    "merge_leaves",
-    "warn_of_tree",
-]
-
 # Clusters with a p-value up to this may be several, and are not merged.
 ONE_GROUP = 0.5
 # Share of the smaller side in which a fit may differ from the valley that it started from.
@@ -44,16 +35,9 @@ NEAR = 0.1
 class CellSplit:
     """A node of a tree that was split by `volmar.evidence.LinearCells`.
 
-    Attributes
-    ----------
-    cells : LinearCells
-        The cells.
-    labels_ : ndarray of shape (n,)
-        Sides of the rows of the node, 0 or 1.
-    result_ : Result
-        That of a split without an objective.
-    coef_, intercept_ : ndarray of shape (1, d) and (1,)
-        The hyperplane; only where there are two cells.
+    `labels_` are the sides of the rows of the node, 0 or 1, and `result_` is that of a split
+    without an objective. Only where there are two cells `coef_` (1, d) and `intercept_` are the
+    hyperplane.
     """
 
     def __init__(self, cells: LinearCells, labels: NDArray[np.int64]):

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from volmar.evidence.wording import level_text, p_value_text
 
-__all__ = ["SplitNode", "SplitTree", "scores_in_graph"]
-
 # Features that a printed split names, and clusters whose sizes a note has.
 N_LEADING, MOST_SIZES = 3, 20
 
@@ -79,7 +77,6 @@ class SplitNode:
         return "" if np.isnan(self.p_value) else p_value_text(self.p_value, self.p_minimum)
 
     def __repr__(self) -> str:
-        """Name size and role; what is below it is not listed."""
         role = f"cluster {self.label}" if self.is_leaf else f"split {self.rank}"
         return f"SplitNode({role}, {self.n_rows} rows)"
 
@@ -270,7 +267,6 @@ class SplitTree:
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def __str__(self) -> str:
-        """Draw the tree, a line a node."""
         lines = []
         stack = [(self.root, "", "")]
         while stack:  # no function calls itself: a tree may be deeper than Python's stack
@@ -284,7 +280,6 @@ class SplitTree:
         return "\n".join([*lines, note] if note else lines)
 
     def __repr__(self) -> str:
-        """Count; ``print(tree)`` draws it."""
         n = len(self.splits())
         splits = f"{n} split" if n == 1 else f"{n} splits"
         clusters = "1 cluster" if self.n_leaves == 1 else f"{self.n_leaves} clusters"
@@ -337,7 +332,6 @@ class SplitTree:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the nodes again."""
         nodes = [SplitNode(**values) for values in state["nodes"]]
         for node, children in zip(nodes, state["children"], strict=True):
             node.children = tuple(nodes[i] for i in children)

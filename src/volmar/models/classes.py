@@ -67,7 +67,7 @@ CLASSES: dict[str, str] = {
     "Preparation/1": "volmar.tables.prepare",
     "Projection/1": "volmar.margin.feature_space.basis",
     "PyNNDescentBackend/1": "volmar.graphs.neighbor_backends",
-    "SeparatingPlanes/1": "volmar.separation.planes",
+    "SeparatingPlanes/1": "volmar.separation.problem",
     "SparseOperator/1": "volmar.operators.sparse",
     "SpectralGraph/1": "volmar.graphs.graph",
     "SplitNode/1": "volmar.base.tree",

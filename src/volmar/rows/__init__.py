@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
     from volmar.rows.anywhere import prefetch as prefetch
     from volmar.rows.anywhere import take_rows as take_rows
-    from volmar.rows.binned import BinSums as BinSums
     from volmar.rows.blocks import BlockRows as BlockRows
     from volmar.rows.blocks import BlockTable as BlockTable
     from volmar.rows.blocks import RowVector as RowVector
@@ -30,13 +29,11 @@ if TYPE_CHECKING:
     from volmar.rows.convert import mapped_rows as mapped_rows
     from volmar.rows.convert import mapped_scores as mapped_scores
     from volmar.rows.convert import scale_gamma as scale_gamma
-    from volmar.rows.dense import DenseRows as DenseRows
     from volmar.rows.draw import drawn_by_weight as drawn_by_weight
     from volmar.rows.draw import drawn_rows as drawn_rows
     from volmar.rows.draw import first_beyond as first_beyond
     from volmar.rows.kernel import Kernel as Kernel
     from volmar.rows.kernel_pca import KernelPCAMap as KernelPCAMap
-    from volmar.rows.mapped import MappedRows as MappedRows
     from volmar.rows.moments import Moments as Moments
     from volmar.rows.nystroem import NystroemMap as NystroemMap
     from volmar.rows.protocol import RowSource as RowSource
@@ -44,5 +41,8 @@ if TYPE_CHECKING:
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled
     from volmar.rows.standardized import standardized as standardized
+    from volmar.rows.tiled import BinSums as BinSums
+    from volmar.rows.tiled import DenseRows as DenseRows
+    from volmar.rows.tiled import MappedRows as MappedRows
 
 attach(__name__)

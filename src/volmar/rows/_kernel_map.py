@@ -112,23 +112,11 @@ def positive_part(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positive eigenvalues, largest first, and their eigenvectors.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (m, m)
-        A symmetric matrix.
-    tolerance : float
-        Eigenvalues below tolerance times the largest eigenvalue, the largest entry or `scale`,
-        whichever is most, are dropped: their inverse roots would be noise.
-    scale : float, default=0
-        The size of the numbers that the matrix was computed from, if larger than its own.
-    n_components : int, optional
-        The number of leading eigenvalues to compute; all when None.
-
-    Notes
-    -----
-    An eigenvector's entry of largest modulus is made positive, so that the answer does not depend
-    on LAPACK's signs. trace = Σ λ gives the weight of the negative eigenvalues without computing
-    them: it is at least Σ_{computed λ > 0} λ - trace.
+    Eigenvalues below tolerance times the largest eigenvalue, the largest entry or `scale` (the
+    size of the numbers that the matrix was computed from), whichever is most, are dropped: their
+    inverse roots would be noise. An eigenvector's entry of largest modulus is made positive, so
+    that the answer does not depend on LAPACK's signs. trace = Σ λ gives the weight of the negative
+    eigenvalues without computing them: it is at least Σ_{computed λ > 0} λ - trace.
     """
     m = matrix.shape[0]
     leading = None if n_components is None else [m - n_components, m - 1]

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import sparse
 
 from volmar.rows._validation import as_vector
-from volmar.rows.binned import BinSums, tiled_bin_sums
 from volmar.rows.blocks.recipes import Apply
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import Binned
@@ -18,23 +17,7 @@ from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
-from volmar.rows.tiled import TiledRows
-
-__all__ = [
-    "bin_sums",
-    "centered_with_moments",
-    "cluster_sizes",
-    "constant_vector",
-    "counted_rows",
-    "has_sparse_rows",
-    "in_one_pass",
-    "is_in_memory",
-    "lazy_vector",
-    "mask_key",
-    "moments_of_sides",
-    "prefetch",
-    "take_rows",
-]
+from volmar.rows.tiled import BinSums, TiledRows, tiled_bin_sums
 
 Values = TypeVar("Values")
 

@@ -11,12 +11,9 @@ from volmar._memory import require_memory
 from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.table import BlockTable
-from volmar.rows.dense import DenseRows
-from volmar.rows.mapped import MappedRows
 from volmar.rows.protocol import FeatureMap, RowSource
 from volmar.rows.sparse import SparseRows
-
-__all__ = ["as_rows", "features_of", "mapped_rows", "mapped_scores", "scale_gamma"]
+from volmar.rows.tiled import DenseRows, MappedRows
 
 # Features up to this size are held at once.
 FEATURE_BYTES = 2**28

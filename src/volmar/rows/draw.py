@@ -8,8 +8,6 @@ import numpy as np
 
 from volmar.rows.blocks.vector import RowVector
 
-__all__ = ["drawn_by_weight", "drawn_rows", "first_beyond"]
-
 
 def drawn_rows(n_rows: int, weights: Any, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw rows of positive weight without replacement.

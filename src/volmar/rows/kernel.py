@@ -10,8 +10,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import kernel_metrics
 
-__all__ = ["Kernel"]
-
 
 class Kernel:
     """A kernel k(x, y), evaluated between two sets of rows.

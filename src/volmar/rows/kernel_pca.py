@@ -12,8 +12,6 @@ from volmar.rows._kernel_map import KernelMap, positive_part
 from volmar.rows._validation import as_matrix
 from volmar.rows.blocks.table import BlockTable
 
-__all__ = ["KernelPCAMap"]
-
 
 class KernelPCAMap(KernelMap):
     """Features of the centred kernel in the basis of its principal components.

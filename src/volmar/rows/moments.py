@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Moments"]
-
 # What is left of a weight after subtracting all of it, relative to what it was.
 _WEIGHT_ROUNDING = 1e-9
 

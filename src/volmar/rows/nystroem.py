@@ -18,8 +18,6 @@ from volmar.rows._kernel_map import KernelMap, positive_part, rank_tolerance
 from volmar.rows._validation import as_matrix
 from volmar.rows.blocks.table import BlockTable
 
-__all__ = ["NystroemMap"]
-
 # k-means only has to spread the landmarks: twenty points for each and twenty rounds do.
 _POINTS_PER_LANDMARK = 20
 _KMEANS_ROUNDS = 20

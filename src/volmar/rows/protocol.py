@@ -10,8 +10,6 @@ import numpy as np
 
 from volmar.rows.moments import Moments
 
-__all__ = ["FeatureMap", "RowSource"]
-
 Values = TypeVar("Values")
 
 

@@ -1,5 +1,7 @@
 """Rows of a sparse matrix, centred without being filled in."""
 
+# ruff: noqa: D102 -- described at RowSource
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,8 +13,6 @@ from scipy import sparse
 from volmar.rows._validation import as_block, as_matrix, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.tiled import TiledRows
-
-__all__ = ["SparseRows"]
 
 # Above this share of non-zeros, products of filled-in tiles overtake the sparse product
 # (measured equal at 0.1 for d = 100, 784 and 3000).
@@ -45,12 +45,10 @@ class SparseRows(TiledRows):
         super().__init__(self.X.shape, self.X.dtype, sample_weight, offset)
 
     def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return Xw - offset'w, shape (n,) or (n, k), in the dtype of the data."""
         w = as_block(w, self.n_features, "w", "feature", self.dtype)
         return self._without_offset(self.X @ w, w)
 
     def combine(self, v: np.ndarray) -> np.ndarray:
-        """Return X'v - (Σv) offset, shape (d,) or (d, k), in float64."""
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((self.n_features, *v.shape[1:]))
         for rows, block in self._blocks(None):
@@ -58,7 +56,6 @@ class SparseRows(TiledRows):
         return self._without_offsets(total.T, v)
 
     def mean(self) -> np.ndarray:
-        """Return the weighted mean of the rows as seen, shape (d,), in float64."""
         if self._mean is None:
             zero = np.zeros(self.n_features)
             self._mean = self._sparse_moments(None, zero, second=False).mean
@@ -71,7 +68,6 @@ class SparseRows(TiledRows):
         center: np.ndarray | None = None,
         second: bool = True,
     ) -> Moments:
-        """Return the weighted moments of the rows as seen, about `center`."""
         if second and self.X.nnz >= _DENSE_PRODUCT * self.n_rows * self.n_features:
             return super().moments(mask, center=center, second=second)
         index = None if mask is None else selected_rows(mask, self.n_rows)

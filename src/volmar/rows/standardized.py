@@ -13,8 +13,6 @@ from volmar.rows.anywhere import centered_with_moments
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 
-__all__ = ["Standardized", "evenly_scaled", "standardized"]
-
 # A feature whose standard deviation is below this share of its largest magnitude is constant.
 CONSTANT = 1e-12
 

@@ -1,45 +1,35 @@
-"""Row sources that hand out dense tiles of rows: everything but where a tile comes from."""
+"""Row sources that hand out dense tiles of rows: of an array, or of features computed as read."""
+
+# ruff: noqa: D102 -- described at RowSource
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 
 from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
-from volmar.rows._validation import as_block, as_vector, selected_rows
+from volmar.rows._validation import as_block, as_matrix, as_vector, selected_rows
 from volmar.rows.moments import Moments
-from volmar.rows.protocol import RowSource
-
-__all__ = ["TILE_ROWS", "TiledRows"]
+from volmar.rows.protocol import FeatureMap, RowSource
 
 # Of 256 to 8192 rows, 4096 were fastest or within a tenth of it for d = 10 ... 784 in both
 # precisions; wide tiles are cut so that a tile stays of the order of the cache.
 TILE_ROWS = 4096
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
+# Rows that are summed into bins at a time: the sums are long, and made anew for each part.
+BINNED_ROWS = 2**16
 
 
 class TiledRows(RowSource):
     """A row source whose rows can be had as dense tiles, in the order of the rows.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        The shape (n, d) of the data.
-    dtype : numpy dtype
-        float32 or float64.
-    sample_weight : array of shape (n,), optional
-        Sample weights, not negative.
-    offset : array of shape (d,), optional
-        The rows are seen as x_i - offset.
-
-    Notes
-    -----
     Second moments subtract the centre from a tile in the data's precision, multiply the tile in
     that precision and accumulate the products in float64. x - c has one rounding error relative
     to |x - c|, not |x|, so float32 data with mean 1e3 and standard deviation 1 keep six digits.
@@ -64,7 +54,6 @@ class TiledRows(RowSource):
         """Return these rows, without the offset, as a dense array in `dtype`."""
 
     def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset') w, shape (n,) or (n, k), in the dtype of the data."""
         w = as_block(w, self.n_features, "w", "feature", self.dtype)
         scores = np.empty((self.n_rows, *w.shape[1:]), dtype=self.dtype)
         for rows in self._slices(self.n_rows):
@@ -72,7 +61,6 @@ class TiledRows(RowSource):
         return self._without_offset(scores, w)
 
     def combine(self, v: np.ndarray) -> np.ndarray:
-        """Return (X - 1 offset')' v, shape (d,) or (d, k), in float64."""
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((*v.shape[1:], self.n_features))
         for rows in self._slices(self.n_rows):
@@ -81,7 +69,6 @@ class TiledRows(RowSource):
         return self._without_offsets(total, v)
 
     def mean(self) -> np.ndarray:
-        """Return the weighted mean of the rows as seen, shape (d,), in float64."""
         if self._mean is None:
             # About the first tile's mean, float32 sums lose digits of the spread only.
             first = self._tile(slice(0, self._tile_rows)).mean(axis=0, dtype=np.float64)
@@ -96,7 +83,6 @@ class TiledRows(RowSource):
         center: np.ndarray | None = None,
         second: bool = True,
     ) -> Moments:
-        """Return the weighted moments of the rows as seen, about `center`."""
         d = self.n_features
         index = None if mask is None else selected_rows(mask, self.n_rows)
         center = self._center(center)
@@ -115,7 +101,6 @@ class TiledRows(RowSource):
         return Moments(seen, weight, total, products).shifted(center)
 
     def centered(self) -> Self:
-        """Return the same source with its offset at its weighted mean."""
         mean = self.mean()
         other = copy.copy(self)
         other.offset = mean if self.offset is None else self.offset + mean
@@ -123,7 +108,6 @@ class TiledRows(RowSource):
         return other
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of ``|x_i - offset|²``."""
         pivot = self._pivot(np.zeros(self.n_features))
         gap = np.zeros(self.n_features)
         if self.offset is not None:
@@ -200,3 +184,149 @@ class TiledRows(RowSource):
             "Reduce the features first, e.g. by a random projection or TruncatedSVD.",
         )
         return np.zeros((d, d))
+
+
+class DenseRows(TiledRows):
+    """The rows of a dense float32 or float64 array, in C or Fortran order, without a copy.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The data; integers become float64.
+    sample_weight : array of shape (n,), optional
+        Sample weights, not negative.
+    offset : array of shape (d,), optional
+        The rows are seen as x_i - offset.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import DenseRows
+    >>> rows = DenseRows(np.array([[1.0, 2.0], [3.0, 6.0]])).centered()
+    >>> rows.offset
+    array([2., 4.])
+    >>> rows.scores(np.array([1.0, 1.0]))
+    array([-3.,  3.])
+    >>> rows.combine(np.array([0.0, 1.0]))
+    array([1., 2.])
+    """
+
+    def __init__(self, X: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        if sparse.issparse(X):
+            raise TypeError(
+                f"X must be dense, got a sparse {X.format!r} matrix. Use SparseRows or as_rows."
+            )
+        self.X = as_matrix(X)
+        super().__init__(self.X.shape, self.X.dtype, sample_weight, offset)
+        self._order = "C" if self.X.flags.c_contiguous else "F"
+
+    def _tile(self, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, slice):
+            return self.X[rows]
+        # Gathering along the memory is four times faster than X[rows] in Fortran order.
+        if self._order == "F":
+            return self.X.T.take(rows, axis=1).T
+        return self.X.take(rows, axis=0)
+
+
+class MappedRows(TiledRows):
+    """The rows of ``feature_map.transform(X)``, computed tile by tile in every pass.
+
+    The n × D features are never held at once. Where they fit in memory,
+    ``DenseRows(feature_map.transform(X))`` computes them once and is much faster.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The points, dense or sparse.
+    feature_map : fitted feature map
+        Anything whose ``transform`` turns rows into rows of a dense array: `NystroemMap`,
+        `KernelPCAMap`, or a transformer of scikit-learn's.
+    sample_weight : array of shape (n,), optional
+        Sample weights, not negative.
+    offset : array of shape (D,), optional
+        The rows are seen as z(x_i) - offset.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import MappedRows, NystroemMap
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> feature_map = NystroemMap("rbf", landmarks=20, random_state=0).fit(X)
+    >>> MappedRows(X, feature_map).n_features
+    20
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        feature_map: FeatureMap,
+        *,
+        sample_weight: Any = None,
+        offset: Any = None,
+    ) -> None:
+        self.X = as_matrix(X)
+        self.feature_map = feature_map
+        first = feature_map.transform(self.X[:1])
+        if not isinstance(first, np.ndarray):
+            raise TypeError(
+                f"feature_map.transform must return a dense array, got {type(first).__name__}."
+            )
+        shape = (self.X.shape[0], first.shape[1])
+        super().__init__(shape, first.dtype, sample_weight, offset)
+
+    @property
+    def _widest(self) -> int:
+        return max(self.n_features, self.X.shape[1])
+
+    def _tile(self, rows: slice | np.ndarray) -> np.ndarray:
+        return self.feature_map.transform(self.X[rows])
+
+
+class BinSums(NamedTuple):
+    """Sums over the rows of each of some bins.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n_bins,)
+        Weight of the rows.
+    scores : ndarray of shape (n_bins,)
+        Weighted sum of their scores.
+    vectors : ndarray of shape (n_bins, d)
+        Weighted sum of the rows as seen.
+    rows, labelled : ndarray of shape (n_bins,)
+        Number of rows, and of those among the given ones.
+    """
+
+    weight: np.ndarray
+    scores: np.ndarray
+    vectors: np.ndarray
+    rows: np.ndarray
+    labelled: np.ndarray
+
+
+def tiled_bin_sums(
+    source: TiledRows, w: np.ndarray, low: float, high: float, n_bins: int, labels: Any = None
+) -> BinSums:
+    """Return the sums of rows in memory (see `volmar.rows.bin_sums`)."""
+    p = source.scores(w).astype(np.float64, copy=False)
+    bins = np.clip((p - low) * (n_bins / (high - low)), 0, n_bins - 1).astype(np.int32)
+    rows: Any = np.bincount(bins, None, n_bins)
+    labelled = rows if labels is None else np.bincount(bins, labels, n_bins).astype(np.int64)
+    weight: Any = rows.astype(np.float64)
+    weighted = p
+    if source.weights is not None:
+        weight, weighted = np.bincount(bins, source.weights, n_bins), source.weights * p
+    scores = np.bincount(bins, weighted, n_bins)
+    vectors: Any = 0.0
+    for start in range(0, source.n_rows, BINNED_ROWS):
+        part = slice(start, min(start + BINNED_ROWS, source.n_rows))
+        size = part.stop - part.start
+        ones = np.ones(size) if source.weights is None else source.weights[part]
+        # A column for each row, with its weight in the place of its bin.
+        places = sparse.csc_array((ones, bins[part], np.arange(size + 1)), (n_bins, size))
+        sums = places @ source._tile(part).astype(np.float64, copy=False)
+        vectors = sums if start == 0 else vectors + sums
+    if source.offset is not None:
+        vectors -= np.outer(weight, source.offset)
+    return BinSums(weight, scores, vectors, rows, labelled)

@@ -39,19 +39,8 @@ def best_split(
 ) -> Split:
     """Find the cut of a centred projection with the largest bound, among all cuts.
 
-    Parameters
-    ----------
-    projections : ndarray of shape (n,)
-        z'w of every row; their weighted mean is zero.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    variance : float
-        w'(R + reg I)w, the regularised variance along w.
-    min_weight : float
-        Least weight of a side.
+    `variance` is w'(R + reg I)w, `min_weight` the minimum weight of a side.
 
-    Notes
-    -----
     For a given w the best labels are contiguous along the projection. Up to 20,000 rows all cuts
     are tried after a sort. Beyond, sums over 4096 bins give the bound at the bins' edges exactly,
     and an upper bound of it inside each bin: the sum of a sorted side is concave in its size, so
@@ -69,25 +58,10 @@ def best_split(
 def best_splits(
     ordered: NDArray, variances: NDArray, min_share: float, ridge: NDArray | float | None = None
 ) -> tuple[NDArray, ...]:
-    """Find the best cut of many projections at once: `best_split` for each row of a matrix.
+    """Find the best cut of many projections, the sorted rows of `ordered` (k, n), at once.
 
-    Parameters
-    ----------
-    ordered : ndarray of shape (k, n)
-        Projections, each row sorted. They need not be centred.
-    variances : ndarray of shape (k,)
-        Regularised variance along each direction.
-    min_share : float
-        Minimum share of a side.
-    ridge : ndarray of shape (k,) or float, optional
-        Added to the variances for a second bound.
-
-    Returns
-    -------
-    thresholds, kappa2 : ndarray of shape (k,)
-        As in `Split`.
-    with_ridge : ndarray of shape (k,)
-        The largest bound with the ridge, where there is one.
+    They need not be centred. Returns thresholds and kappa2 (k,), as in `Split`, and with a `ridge`
+    also the largest bound where that is added to the variances.
     """
     k, n = ordered.shape
     fewest = max(1, int(np.ceil(min_share * n)))
@@ -117,28 +91,13 @@ def best_splits(
 
 
 def edge_split(bins: BinSums, edges: NDArray, variance: float, min_weight: float) -> Split:
-    """Find the best cut among the inner edges of bins: their bounds are exact.
-
-    Parameters
-    ----------
-    bins : BinSums
-        Sums of the bins of a centred projection.
-    edges : ndarray of shape (n_bins + 1,)
-        Where they begin and end.
-    variance : float
-        w'(R + reg I)w, the regularised variance along w.
-    min_weight : float
-        Least weight of a side.
-    """
+    """Find the best cut among the inner edges of the bins of a centred projection, exactly."""
     total = float(bins.weight.sum())
     below, sum_below = np.cumsum(bins.weight)[:-1], np.cumsum(bins.scores)[:-1]
-    floor = max(min_weight, 1e-12 * total)
-    allowed = (below >= floor) & (total - below >= floor)
-    if not allowed.any():
-        return Split(0.0, -np.inf)
-    values = np.full(below.size, -np.inf)
-    values[allowed] = _values(sum_below[allowed], below[allowed], total, variance)
+    values = _values(sum_below, below, total, variance, min_weight)
     best = int(np.argmax(values))
+    if not np.isfinite(values[best]):
+        return Split(0.0, -np.inf)
     # Over empty bins all cuts are the same: the middle one is as far from the rows as can be.
     last = int(np.searchsorted(below, below[best], side="right")) - 1
     return Split(float(edges[(best + last) // 2 + 1]), float(values[best]))
@@ -165,12 +124,10 @@ def _sorted_split(
         p = p[order]
         below = before + np.cumsum(weights[order])[:-1]
         sums = sum_before + np.cumsum(weights[order] * p)[:-1]
-    floor = max(min_weight, 1e-12 * total)
-    allowed = (np.diff(p) > 0) & (below >= floor) & (total - below >= floor)
-    if not allowed.any():
+    values = _values(sums, below, total, variance, min_weight)
+    values[~(np.diff(p) > 0)] = -np.inf
+    if not np.isfinite(values).any():
         return Split(0.0, -np.inf)
-    values = np.full(below.size, -np.inf)
-    values[allowed] = _values(sums[allowed], below[allowed], total, variance)
     best = int(np.argmax(values))
     middle = 0.5 * (p[best] + p[best + 1])
     # Between neighbouring floats the middle may round up to the upper one.
@@ -178,14 +135,19 @@ def _sorted_split(
     return Split(float(threshold), float(values[best]))
 
 
-def _values(sums: NDArray, below: NDArray, total: float, variance: float) -> NDArray:
+def _values(
+    sums: NDArray, below: NDArray, total: float, variance: float, min_weight: float
+) -> NDArray:
     """Bound of cuts with weight `below` and centred sum `sums` on the lower side.
 
-    With the whole centred, w'D = sums total / (below (total - below)), so that
-    R^2 = sums^2 / (below (total - below) variance).
+    -inf where a side has less than `min_weight`. With the whole centred, w'D = sums total /
+    (below (total - below)), so that R^2 = sums^2 / (below (total - below) variance).
     """
-    explained = sums**2 / (below * (total - below) * variance)
-    return bound(explained, below / total)
+    floor = max(min_weight, 1e-12 * total)
+    allowed = (below >= floor) & (total - below >= floor)
+    sums, below, values = sums[allowed], below[allowed], np.full(below.size, -np.inf)
+    values[allowed] = bound(sums**2 / (below * (total - below) * variance), below / total)
+    return values
 
 
 def _binned_split(
@@ -204,9 +166,7 @@ def _binned_split(
     floor = max(min_weight, 1e-12 * total)
 
     # 1. The edges, exactly. A cut at an edge lies between two bins that hold rows.
-    allowed = (after_mass >= floor) & (total - after_mass >= floor)
-    edge_values = np.full(N_BINS, -np.inf)
-    edge_values[allowed] = _values(after_sum[allowed], after_mass[allowed], total, variance)
+    edge_values = _values(after_sum, after_mass, total, variance, min_weight)
     edge = int(np.argmax(edge_values))
     best = Split(0.0, -np.inf)
     if np.isfinite(edge_values[edge]):

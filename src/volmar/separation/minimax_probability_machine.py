@@ -11,30 +11,37 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._checks import check_sample_weight
-from volmar.base.blocks import lazily, refuse_blocks
+from volmar.base.blocks import (
+    check_block_weights,
+    check_blocks,
+    check_entries,
+    lazily,
+    refuse_blocks,
+)
 from volmar.base.kernel import KernelMixin
 from volmar.base.validation import check_count, check_magnitude, check_number
 from volmar.rows import (
+    BlockTable,
     Kernel,
     MappedRows,
     RowSource,
+    RowVector,
     Standardized,
+    as_beside,
     as_rows,
     centered_with_moments,
     evenly_scaled,
+    in_one_pass,
     is_dask,
     mapped_rows,
     standardized,
 )
-from volmar.separation.class_blocks import check_classes, check_labelled_blocks, class_weights
-from volmar.separation.kernel_features import fit_kernel_map
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
-
-__all__ = ["MinimaxProbabilityMachine"]
 
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
 WORST_GAP = 1e-6
@@ -66,14 +73,7 @@ def separate(
 ) -> tuple[MinimaxProbabilityResult, NDArray, float]:
     """Return the certified result in z, and w and b of the plane in the coordinates of the rows.
 
-    Parameters
-    ----------
-    z : Standardized
-        Rows in units in which the regulariser is reg times the identity.
-    positive : bool vector over the rows
-        The class on the positive side.
-    reg : float
-        Regulariser.
+    z has units in which the regulariser is reg times the identity.
     """
     (mean1, S1), (mean2, S2) = class_moments(z, positive)
     difference = mean1 - mean2
@@ -271,13 +271,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             result, w, b = separate(z, positive, float(self.reg))
             self.coef_ = w[np.newaxis]
         else:
-            self.feature_map_ = fit_kernel_map(
-                X,
-                weights,
-                self._kernel_arguments(X, weights),
-                n_components=self.n_components,
-                random_state=self.random_state,
-            )
+            self.feature_map_ = self._feature_map(X, weights, self.n_components)
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
         self.classes_ = classes
@@ -341,9 +335,6 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self._is_precomputed()
         return tags
 
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
@@ -367,7 +358,10 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             name = f"{type(self).__name__}(kernel='precomputed')"
             refuse_blocks(name, "the kernel matrix has a column for each row")
         table, labels, weights = check_labelled_blocks(self, X, y, sample_weight, self._ask_first)
-        classes = check_classes(labels, self._check_binary)
+        classes = labels.distinct()[0]
+        assert_all_finite(classes, input_name="y")
+        # A label for each row would look like a regression: every one is shown twice.
+        self._check_binary(np.repeat(classes, 2))
         self._check_classes(classes)
         if weights is not None:
             self._check_mass(classes, class_weights(labels, weights, classes))
@@ -427,3 +421,61 @@ def _warn_of(result: MinimaxProbabilityResult) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+# ------------------------------------------------------------------------------ rows in blocks
+
+
+def check_labelled_blocks(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, ask_first: Callable[[RowSource], None]
+) -> tuple[BlockTable, RowVector, RowVector | None]:
+    """Return rows, labels and weights of dask collections, checked but for what the labels are.
+
+    One pass tells that the entries of X are finite, and brings the different labels and what
+    `ask_first` asks the row source for. With weights, another before it sees to these and to the
+    labels.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give "
+            "the labels of two classes."
+        )
+    table = check_blocks(estimator, X, reset=True)
+    labels = as_beside(table, y, "y")
+    weights = sample_weight
+    if np.ndim(weights) > 0 or is_dask(weights):
+        weights = as_beside(table, weights, "sample_weight")
+
+    def ask() -> None:
+        ask_first(as_rows(table, sample_weight=weights))
+        values = labels.distinct()[0]
+        if weights is not None:  # so that an earlier pass has brought the values
+            class_weights(labels, weights, values[:2])
+
+    try:
+        if weights is not None:
+            _, weights = in_one_pass(
+                lambda: (labels.distinct(), check_block_weights(table, sample_weight)), table
+            )
+        check_entries(table, ask)
+    except TypeError:
+        _check_order(labels)
+        raise
+    return table, labels, weights
+
+
+def _check_order(labels: RowVector) -> None:
+    """Say so if labels cannot be sorted."""
+    try:
+        labels.distinct()
+    except TypeError as error:
+        raise ValueError(
+            f"y holds labels that cannot be put in order ({error}): missing ones, or numbers "
+            "among strings. Drop rows without a label, and give all labels as strings or all as "
+            "integers."
+        ) from error
+
+
+def class_weights(labels: RowVector, weights: RowVector, classes: NDArray) -> NDArray:
+    """Return the weight of the rows of each class; `check_labelled_blocks` asked for it."""
+    return np.array([(weights * (labels == value)).sum() for value in classes])

@@ -21,38 +21,31 @@ def separation_machine(
 ) -> tuple[MinimaxProbabilityResult, NDArray, NDArray]:
     """Solve the minimax probability problem of a cluster against the rest (MSPC eq. 3).
 
-    Parameters
-    ----------
-    z : Standardized
-        All rows.
-    part : Moments
-        Moments of cluster 1 about z's centre; cluster 0 is what is left.
-    reg : float
-        Added to the diagonals of both covariances, in units of the features' variances.
-    t : float, default=0.5
-        Where to start.
-    tol : float, default=1e-9
-        Relative gap of kappa at which to stop.
-
-    Returns
-    -------
-    result : MinimaxProbabilityResult
-        The machine; cluster 1 is on its positive side.
-    mean1, mean0 : ndarray of shape (p,)
-        Means of the two clusters in z.
+    `part` are the moments of cluster 1 about z's centre. Returns the machine, with cluster 1 on
+    its positive side, and the means of cluster 1 and of the rest.
     """
-    mean1, S1 = z.mean_and_covariance(part)
-    mean0, S0 = z.mean_and_covariance(z.moments - part)
-    for S in (S1, S0):
-        S[np.diag_indices_from(S)] += reg
+    one, rest = regular_moments(z, part, reg), regular_moments(z, z.moments - part, reg)
+    return machine(one, rest, reg, t=t, tol=tol), one[0], rest[0]
+
+
+def regular_moments(z: Standardized, part: Moments, reg: float) -> tuple[NDArray, NDArray]:
+    """Return the mean of a cluster in z, and its covariance with reg added to the diagonal."""
+    mean, covariance = z.mean_and_covariance(part)
+    covariance[np.diag_indices_from(covariance)] += reg
+    return mean, covariance
+
+
+def machine(
+    one: tuple[NDArray, NDArray], other: tuple[NDArray, NDArray], reg: float, **options: float
+) -> MinimaxProbabilityResult:
+    """Return the machine of two clusters from their `regular_moments`, `one` positive."""
     try:
-        result = solve_minimax_probability(mean1 - mean0, S1, S0, t=t, tol=tol)
+        return solve_minimax_probability(one[0] - other[0], one[1], other[1], **options)
     except np.linalg.LinAlgError as error:
         raise ValueError(
             f"the covariance of a cluster is singular and reg={reg:g} is too small to fix it. Use "
             "reg=1, at least 0.1."
         ) from error
-    return result, mean1, mean0
 
 
 def separation_mpm(
@@ -70,22 +63,7 @@ def separation_mpm(
     fixed-point iteration and not an ascent of the separation probability (which usually falls),
     so that the last iterate is returned and not the one of the highest probability, which is
     nearly the start. A labelling that comes back ends the run as a cycle; one that would empty a
-    cluster ends it before, as degenerate.
-
-    Parameters
-    ----------
-    z : Standardized
-        The rows.
-    labels : bool ndarray of shape (n,)
-        Start.
-    reg : float
-        Regularisation.
-    min_weight : float
-        Least weight of a cluster.
-    max_iter : int, default=100
-        Most iterations.
-    tol : float, default=0
-        Share of switching rows at which to stop.
+    cluster ends it before, as degenerate. `tol` is the share of switching rows at which to stop.
     """
     rows, total = z.rows, z.rows.total_weight
     center = z.moments.center
@@ -100,12 +78,12 @@ def separation_mpm(
     w, threshold = np.zeros(z.kept.size), 0.0
     precision = ROUGH
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        machine, mean1, _ = separation_machine(z, part, reg, t, precision)
-        if machine.status is Status.DEGENERATE:
+        found, mean1, _ = separation_machine(z, part, reg, t, precision)
+        if found.status is Status.DEGENERATE:
             status = Status.DEGENERATE
             break
-        t, w, threshold = machine.t, machine.w, -machine.intercept(mean1)
-        history.append(-machine.probability)
+        t, w, threshold = found.t, found.w, -found.intercept(mean1)
+        history.append(-found.probability)
         proposed = z.scores(w) > threshold
         moves, mass, key, joined, left = rows.in_one_pass(
             partial(_changes, rows, center, labels, proposed)

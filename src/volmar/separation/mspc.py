@@ -16,8 +16,8 @@ from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import cluster_order
-from volmar.base.splitting import CellSplit, fit_in_two
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.splitting import CellSplit
+from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.evidence import HeldOutTest
 from volmar.rows import (
     RowSource,
@@ -28,7 +28,6 @@ from volmar.rows import (
     moments_of_sides,
     standardized,
 )
-from volmar.separation.description import describe_split
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.multiway import (
     hyperplane_in_valley,
@@ -36,10 +35,9 @@ from volmar.separation.multiway import (
     k_means_starts,
     refine_leaves,
 )
-from volmar.separation.planes import planes_of
-from volmar.separation.problem import SeparationRows
+from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
-from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
+from volmar.separation.two_way import TwoWaySolver, cross_fit_probability, describe_split
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
@@ -252,17 +250,11 @@ class MSPC(KernelMixin, WeightedClusterer):
         check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means"])
-        size = self.min_cluster_size
-        if isinstance(size, Integral):
-            check_count("min_cluster_size", size)
-        elif size is not None:
-            check_number("min_cluster_size", size, low=0.0, high=0.5, open_low=True)
+        if self.min_cluster_size is not None:
+            check_cluster_size(self.min_cluster_size)
 
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
-
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _solver(self) -> TwoWaySolver:
         """Return how two clusters are found, from the parameters of the same names."""
@@ -283,10 +275,7 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     # ------------------------------------------------------------------ two clusters
 
-    def _problem(self, X: Any, weights: Any) -> SeparationRows:
-        return self._rows(X, weights, int(self.n_clusters))
-
-    def _rows(self, X: Any, weights: Any, k: int) -> SeparationRows:
+    def _problem(self, X: Any, weights: Any, k: int | None = None) -> SeparationRows:
         """Return the rows, or their features under the kernel, standardised."""
         solver = self._solver()
         solver.check_rows(X)
@@ -298,10 +287,7 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
             )
         else:
-            arguments = self._kernel_arguments(X, weights)
-            from volmar.separation.kernel_features import fit_kernel_map
-
-            feature_map = fit_kernel_map(X, weights, arguments, random_state=self.random_state)
+            feature_map = self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
         z = standardized(rows) if feature_map is None else evenly_scaled(rows)
@@ -311,7 +297,9 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "that X was loaded correctly."
             )
         regularized = RegularizedCorrelation(z.correlation, solver.usual_reg)
-        min_weight = self._minimum_share(X.shape[0], k) * z.rows.total_weight
+        min_weight = (
+            self._minimum_share(X.shape[0], k or int(self.n_clusters)) * z.rows.total_weight
+        )
         return SeparationRows(X, z, regularized, feature_map, min_weight)
 
     def _ask_first(self, rows: RowSource) -> None:
@@ -372,7 +360,7 @@ class MSPC(KernelMixin, WeightedClusterer):
         is_tested = self.n_clusters == "auto"
         if k <= 2 or (is_tested and is_wide(X)):
             return
-        rows = self._rows(X, weights, k)
+        rows = self._problem(X, weights, k)
         models = [node.model for node in self.tree_.splits()]
         regs = [model.reg_ for model in models if hasattr(model, "reg_")]
         reg = min(regs, default=rows.regularized.reg)
@@ -397,7 +385,6 @@ class MSPC(KernelMixin, WeightedClusterer):
         return float(count) if weights is None else count / n * float(weights.sum())
 
     def _minimum_in_part(self, n: int, weights: NDArray | None) -> float | None:
-        """Return the minimum share of a cluster in a part of the rows."""
         if np.isnan(self.min_cluster_weight_):
             return None
         share = self.min_cluster_weight_ / float(n if weights is None else weights.sum())
@@ -408,18 +395,12 @@ class MSPC(KernelMixin, WeightedClusterer):
             )
         return share
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int) -> Any:
+    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
         size = self._minimum_in_part(X.shape[0], weights)
-        return fit_in_two(self, X, weights, seed, min_cluster_size=size)
+        return super()._fit_part(X, weights, seed, min_cluster_size=size, **params)
 
     def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        if np.ptp(sides) == 0 or is_wide(X):
-            return None
-        try:
-            size = self._minimum_in_part(X.shape[0], weights)
-            return fit_in_two(self, X, weights, seed, init=sides, min_cluster_size=size)
-        except ValueError:
-            return None
+        return None if is_wide(X) else super()._fit_from(X, weights, seed, sides)
 
     def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
         split = super()._make_split(X, weights, seed, outcome)

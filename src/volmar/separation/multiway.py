@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -16,20 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from volmar.base.splitting import CellSplit
 from volmar.metrics import separation_along
 from volmar.rows import Standardized, drawn_rows
-from volmar.separation.discriminants import pooled_separation, refine_clusters
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.problem import SeparationRows
-from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabel_until_settled
 from volmar.separation.starts import has_one_unit
-
-__all__ = [
-    "hyperplane_in_valley",
-    "is_wide",
-    "k_means_labels",
-    "k_means_starts",
-    "refine_leaves",
-    "scaled",
-]
 
 # Rows and restarts of k-means, a start of more than two clusters.
 MEANS_ROWS, MEANS_STARTS = 4000, 3
@@ -96,38 +86,19 @@ def refine_leaves(
     starts: Sequence[NDArray],
     k: int,
     *,
-    max_iter: int,
-    tol: float,
     keeps: bool,
+    **ends: Any,
 ) -> MultiwaySeparationResult | None:
     """Let all clusters compete for all rows by their discriminants, and take the best start.
 
-    Parameters
-    ----------
-    rows : SeparationRows
-        The rows.
-    reg : float
-        Regularisation of the discriminants.
-    starts : sequence of ndarray of shape (n,)
-        Labels 0 to k - 1, first those of the leaves of a tree, whose numbers the clusters get.
-    k : int
-        Number of clusters.
-    max_iter, tol
-        Of `refine_clusters`.
-    keeps : bool
-        Whether the leaves are the answer where one would lose many of its rows.
-
-    Returns
-    -------
-    MultiwaySeparationResult or None
-        None where the leaves themselves are the answer.
+    The first of `starts` are the leaves of a tree, whose numbers the clusters get. With `keeps`
+    the leaves are the answer where one would lose many of its rows; where they are, None is
+    returned.
     """
     z, leaves = rows.z, starts[0]
     regularized = RegularizedCorrelation(z.correlation, reg)
     found = [
-        refine_clusters(
-            z, regularized, labels, k, min_weight=rows.min_weight, max_iter=max_iter, tol=tol
-        )
+        refine_clusters(z, regularized, labels, k, min_weight=rows.min_weight, **ends)
         for labels in starts
     ]
     results = [result for result in found if result.history]
@@ -166,3 +137,78 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
         threshold=-float(split.intercept_[0]) - float(normal @ z.mean),
         reg=reg,
     )
+
+
+def cluster_means(z: Standardized, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
+    """Return shares (k,) and means (p, k) of clusters in z: one pass."""
+    membership = np.zeros((labels.size, k), dtype=z.rows.dtype)
+    weights = 1.0 if z.rows.weights is None else z.rows.weights
+    membership[np.arange(labels.size), labels] = weights
+    sizes = membership.sum(axis=0, dtype=np.float64)
+    return sizes / z.rows.total_weight, z.combine(membership) / sizes
+
+
+def refine_clusters(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    labels: NDArray,
+    k: int,
+    **ends: Any,
+) -> MultiwaySeparationResult:
+    r"""Alternate linear discriminants of k clusters and their labels.
+
+    For a pair of clusters, Theorem 2's bound is largest along :math:`(S + \lambda I)^{-1}
+    (\mu_i - \mu_j)`, S the covariance within them. Pooled over all clusters S is one matrix for
+    all pairs, and the side of a row that most pairs agree on is the largest of
+
+    .. math:: \delta_j(z) = \mu_j' (S + \lambda I)^{-1} (z - \tfrac12 \mu_j).
+
+    S is the correlation R less the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
+    r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
+    \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. Two passes over the
+    rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends.
+    """
+
+    def step(labels: NDArray) -> Step:
+        shares, means = cluster_means(z, labels, k)
+        directions, separation = _discriminants(regularized, shares, means)
+        offsets = -0.5 * np.einsum("pj,pj->j", means, directions)
+        proposed = np.argmax(z.scores(directions) + offsets, axis=1)
+        return Step(directions, offsets, separation, proposed)
+
+    return relabel_until_settled(step, labels, k, weights=z.rows.weights, **ends)
+
+
+def pooled_separation(
+    z: Standardized, regularized: RegularizedCorrelation, labels: NDArray, k: int
+) -> float:
+    r"""Return how well k clusters are separated, each from its worst rival.
+
+    `volmar.metrics.separation_score` with one covariance S within all clusters in place of one for
+    each pair: with :math:`\delta_{ij}^2 = (\mu_i - \mu_j)'(S + \lambda I)^{-1}(\mu_i - \mu_j)`
+    Theorem 2's bound of a pair is :math:`\kappa_{ij}^2 = \tfrac12 \delta_{ij}^2 \min(r_i, r_j) /
+    (r_i + r_j)`, and the mean over clusters, by size, of the smallest :math:`\kappa_{ij}^2 / (1 +
+    \kappa_{ij}^2)` is returned. One pass over the rows, whatever k is.
+    """
+    shares, means = cluster_means(z, labels, k)
+    directions, _ = _discriminants(regularized, shares, means)
+    inner = means.T @ directions
+    square = inner.diagonal()
+    distance = np.maximum(square[:, None] + square - inner - inner.T, 0.0)
+    smaller = np.minimum(shares[:, None], shares) / (shares[:, None] + shares)
+    kappa2 = 0.5 * distance * smaller
+    np.fill_diagonal(kappa2, np.inf)
+    worst = kappa2.min(axis=1)
+    return float(shares @ (worst / (1.0 + worst)))
+
+
+def _discriminants(
+    regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
+) -> tuple[NDArray, float]:
+    """Return (S + reg I)^-1 of the means, and the separation tr((R + reg I)^-1 B)."""
+    roots = np.sqrt(shares)
+    U = means * roots
+    image = regularized.solve(U)
+    inner = U.T @ image
+    inside = np.eye(shares.size) - inner
+    return linalg.solve(inside, image.T, assume_a="sym").T / roots, float(np.trace(inner))

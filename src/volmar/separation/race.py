@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,13 +12,19 @@ from numpy.typing import NDArray
 from volmar.metrics.separation_bound import probability
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.held_out import held_out_scores
-from volmar.separation.normal_groups import normal_group_directions
 from volmar.separation.problem import SeparationRows
-from volmar.separation.starts import StartRows, Starts, start_directions, start_rows
-from volmar.separation.two_means import both_sides, mean_differences
-
-__all__ = ["CLEAR", "REG", "SMALL_REG", "Winner", "is_lost", "race", "separation_by_race"]
+from volmar.separation.starts import (
+    StartRows,
+    Starts,
+    held_out_scores,
+    start_directions,
+    start_rows,
+)
+from volmar.separation.two_groups import (
+    both_sides,
+    mean_differences,
+    normal_group_directions,
+)
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
@@ -40,20 +46,10 @@ LEAST_REG = 1e-3
 
 
 class Winner(NamedTuple):
-    """The direction that held-out rows prefer.
+    """The direction w that held-out rows prefer, and the `reg` that it was found with.
 
-    Attributes
-    ----------
-    w : ndarray of shape (p,)
-        Direction in standardised coordinates.
-    reg : float
-        Regularisation it was found with.
-    score : float
-        What it was ranked by (see `held_out_scores`).
-    kappa2 : float
-        Theorem 2's bound on kappa^2 along it on held-out rows, not regularised.
-    depth : float
-        Depth of the valley at its cut there.
+    It was ranked by `score` (see `held_out_scores`); `kappa2` is Theorem 2's bound on kappa^2
+    along it on held-out rows, not regularised, and `depth` that of the valley at its cut there.
     """
 
     w: NDArray
@@ -92,27 +88,18 @@ def race(
     groups with one covariance are tried as well (`normal_group_directions`): groups beside each
     other in strongly correlated features are hidden from the others.
 
-    Parameters
-    ----------
-    rows : StartRows
-        Rows of the sample.
-    reg : float or None
-        Regularisation. None is 1, or 0.1 where only that finds a valley.
-    n_starts : int
-        Number of starts.
-    min_share : float
-        Minimum share of a cluster.
-    seed : int
-        Seed of the halves and of random directions.
-    numbers : ndarray of shape (n,), optional
-        Which row each row of the sample is; copies of a row go to the same half.
+    Without a `reg` it is 1, or 0.1 where only that finds a valley. `numbers` (n,) tells which row
+    each row of the sample is; copies of a row go to the same half.
     """
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
     halves, found = [], []
-    for parts in _halves(rows, rng, numbers):
-        halves.append(_half(*parts, first, n_starts, rng, min_share))
-        found.append(_best(halves[-1], halves[-1].starts.directions, first, min_share))
+    for learn, judge in _halves(rows, rng, numbers):
+        correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
+        regularized = RegularizedCorrelation(correlation, first)
+        starts = start_directions(learn, regularized, n_starts, rng, min_share)
+        halves.append(_Half(learn, judge.dithered, regularized, starts))
+        found.append(_best(halves[-1], starts.directions, first, min_share))
         if found[-1] is not None and found[-1].depth >= CLEAR:
             return found[-1]
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
@@ -121,7 +108,9 @@ def race(
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
-    return _largest(found, halves)
+    none = Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
+    winners = [one for one in found if one is not None]
+    return max(winners, key=lambda one: one.score, default=none)
 
 
 def separation_by_race(
@@ -133,18 +122,7 @@ def separation_by_race(
 ) -> SeparationResult:
     """Race directions on a sample of the rows; the best goes on with all of them.
 
-    Parameters
-    ----------
-    rows : SeparationRows
-        The rows.
-    gep : callable
-        `separation_gep` of all rows, from R + reg I and a direction.
-    reg : float or None
-        Regularisation, None for a choice between 1 and 0.1.
-    n_starts : int
-        Number of starts.
-    seed : int
-        Seed of the sample and of the race.
+    `gep` is `separation_gep` of all rows, from R + reg I and a direction.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share = rows.min_share
@@ -195,20 +173,6 @@ def _taken(rows: StartRows, mask: NDArray) -> StartRows:
     return StartRows(Z, dithered, rows.scale)
 
 
-def _half(
-    learn: StartRows,
-    judge: StartRows,
-    reg: float,
-    n_starts: int,
-    rng: np.random.Generator,
-    min_share: float,
-) -> _Half:
-    correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
-    regularized = RegularizedCorrelation(correlation, reg)
-    starts = start_directions(learn, regularized, n_starts, rng, min_share)
-    return _Half(learn, judge.dithered, regularized, starts)
-
-
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
     """Alternate on the half, rank on the other, and again with the better ones.
 
@@ -226,7 +190,9 @@ def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | Non
         best, _ = _ranked(half, alone, reg, min_share)
         best = None if best is None else best._replace(score=best.score / AS_IT_IS)
     for n_rounds in N_ROUNDS:
-        W = _alternated(Z, regularized, W, n_rounds, min_share)
+        for _ in range(n_rounds):
+            masks = _best_masks(Z, regularized, W, min_share)
+            W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
         first, order = _ranked(half, W, reg, min_share)
         if first is not None and (best is None or first.score > best.score):
             best = first
@@ -250,16 +216,6 @@ def _ranked(
     return Winner(W[:, order[0]], reg, *values), order
 
 
-def _alternated(
-    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, n_rounds: int, min_share: float
-) -> NDArray:
-    """Repeat the best labels along each direction and the best direction for the labels."""
-    for _ in range(n_rounds):
-        masks = _best_masks(Z, regularized, W, min_share)
-        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
-    return W
-
-
 def _best_masks(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
 ) -> NDArray:
@@ -279,10 +235,3 @@ def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:
     sides = Z @ np.hstack([starts, white]).astype(Z.dtype) > 0
     sides = sides[:, both_sides(sides)]
     return normal_group_directions(Z, regularized, sides, EM_STEPS)
-
-
-def _largest(found: Sequence[Winner | None], halves: Sequence[_Half]) -> Winner:
-    winners = [one for one in found if one is not None]
-    if not winners:
-        return Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
-    return max(winners, key=lambda one: one.score)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from volmar.solvers import Result, Status
 
-__all__ = ["MultiwaySeparationResult", "Step", "relabel_until_settled"]
-
 
 @dataclass(frozen=True, repr=False)
 class MultiwaySeparationResult(Result):
@@ -67,35 +65,16 @@ def relabel_until_settled(
     *,
     weights: NDArray | None,
     min_weight: float,
-    max_iter: int,
-    tol: float,
+    max_iter: int = 100,
+    tol: float = 1e-3,
     pairs: NDArray | None = None,
 ) -> MultiwaySeparationResult:
-    """Repeat a step from its own labels until they settle.
+    """Repeat a step from its own labels, 0 to k - 1 and none empty, until they settle.
 
     A fixed-point iteration, not a descent: labels that come back end it, and so does a step that
-    would leave a cluster with less than `min_weight`. The last labels that hold are returned, with
-    the directions that give them; without a step that holds, `history` is empty and the labels
-    are those of the start.
-
-    Parameters
-    ----------
-    step : callable
-        From labels to directions and their labels.
-    labels : ndarray of shape (n,)
-        Start: clusters 0 to k - 1, none empty.
-    k : int
-        Number of clusters.
-    weights : ndarray of shape (n,) or None
-        Sample weights.
-    min_weight : float
-        Least weight of a cluster.
-    max_iter : int
-        Most steps.
-    tol : float
-        Share of rows that a step relabels at which to stop.
-    pairs : ndarray of shape (m, 2), optional
-        The clusters that each direction parts.
+    would leave a cluster with less than `min_weight`. At most a share `tol` of the rows is
+    relabelled by the last step. The last labels that hold are returned, with the directions that
+    give them; without a step that holds, `history` is empty and the labels are those of the start.
     """
     seen: set[bytes] = set()
     history: list[float] = []

@@ -1,26 +1,34 @@
-"""The hyperplane of two clusters: where to start, and which solver goes on."""
+"""The hyperplane of two clusters: start, solver, and what the split is worth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
+from volmar._checks import fix_signs
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
-from volmar.rows import is_in_memory
-from volmar.separation.gep import RegularizedCorrelation, SeparationResult, separation_gep
-from volmar.separation.mpm import separation_mpm
+from volmar.metrics.separation_bound import probability
+from volmar.rows import Moments, Standardized, is_in_memory
+from volmar.separation.bound import bound
+from volmar.separation.gep import (
+    RegularizedCorrelation,
+    SeparationResult,
+    exact_scan,
+    histogram_scan,
+    mean_difference,
+    separation_gep,
+)
+from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.multiway import k_means_labels, scaled
-from volmar.separation.planes import planes_of
-from volmar.separation.problem import SeparationRows
+from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.race import REG, separation_by_race
-from volmar.separation.scan import ExactScan, HistogramScan, mean_difference
-
-__all__ = ["TwoWaySolver", "cross_fit_probability"]
+from volmar.solvers import Status
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,6 @@ class TwoWaySolver:
     def solve(self, rows: SeparationRows, seed: int) -> SeparationResult:
         """Return the hyperplane and its labels."""
         if self.solver == "eig":
-            from volmar.separation.eig import separation_eig
-
             found = separation_eig(rows.z, unscaled=self.mode == "paper")
             return replace(found, reg=self.usual_reg)
         if not self.races:
@@ -102,7 +108,7 @@ class TwoWaySolver:
             regularized,
             w,
             min_weight=rows.min_weight,
-            scan=ExactScan if is_exact else HistogramScan,
+            scan=exact_scan if is_exact else histogram_scan,
             momentum=0.0 if self.mode == "paper" else 1.0,
             **self.steps,
         )
@@ -119,20 +125,7 @@ def cross_fit_probability(
 ) -> float:
     """Return how well halves of the rows are separated, each by a hyperplane of the other.
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d) or (n, n)
-        Rows, or a pairwise matrix.
-    weights : ndarray of shape (n,) or None
-        Their weights.
-    prepare : callable
-        From rows and weights to what the solver takes.
-    solver : TwoWaySolver
-        Finds the hyperplanes.
-    seed : int
-        Seed of the halves and of the solver.
-    pairwise : bool
-        Whether X is a pairwise matrix.
+    `prepare` makes of rows and weights what the solver takes.
     """
     n = X.shape[0]
     order = np.random.default_rng(seed).permutation(n)
@@ -151,3 +144,80 @@ def cross_fit_probability(
         mass = None if weights is None else weights[unseen]
         found.append(separation_along(scores, scores > 0, mass))
     return float(np.mean(found))
+
+
+def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResult:
+    """Cut the first principal component of the standardised rows at zero (Theorem 3).
+
+    The relaxed q of MSPC eq. 6 is the leading left singular vector of X Lambda^-1/2 for *every*
+    reg > 0, because s / (s + reg) grows with s: the regularisation has no effect, and q is the
+    first principal component of the standardised rows. It costs one eigenvector of the correlation
+    matrix. `unscaled` thresholds XX'q as the paper did instead of q: the paper takes it for the
+    same; it is not, and it depends on the features' scales.
+    """
+    p = z.kept.size
+    values, vectors = linalg.eigh(z.correlation, subset_by_index=(max(p - 2, 0), p - 1))
+    w: NDArray = fix_signs(vectors[:, -1])
+    if unscaled:
+        q = z.scores(w)
+        v = q if z.rows.weights is None else z.rows.weights * q
+        scale = z.scale[z.kept]
+        # X'q in the features' own units, as a direction of z.
+        w = z.combine(v) * scale**2
+        w /= np.linalg.norm(w)
+    residual = float(np.linalg.norm(z.correlation @ vectors[:, -1] - values[-1] * vectors[:, -1]))
+    tied = p > 1 and values[-1] - values[0] < 1e-10 * values[-1]
+    return SeparationResult(
+        objective=-float(values[-1]),
+        residuals={"eigenvector": residual},
+        status=Status.DEGENERATE if tied else Status.CONVERGED,
+        n_iter=1,
+        history=(-float(values[-1]),),
+        labels=z.scores(w) > 0,
+        w=w,
+        threshold=0.0,
+    )
+
+
+class SplitDescription(NamedTuple):
+    """Probabilities of a split, and the distance of the means along w, `unit`.
+
+    `side_probability` (2,) is Chebyshev's bound on the probability that cluster 0, and cluster 1,
+    lies on its side, `msp` p of MSPC eq. 3 at the best direction for the labels, regularised, and
+    `msp_lower_bound` Theorem 2's lower bound of it.
+    """
+
+    unit: float
+    side_probability: NDArray
+    msp: float
+    msp_lower_bound: float
+
+
+def describe_split(
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    result: SeparationResult,
+    sides: tuple[Moments, Moments],
+) -> SplitDescription:
+    """Return the separation probabilities of a hyperplane and its labels.
+
+    `sides` are the moments of cluster 0 and of cluster 1, about z's centre.
+    """
+    w = result.w
+    means, variances = [], []
+    for side in sides:
+        mean, covariance = z.mean_and_covariance(side)
+        means.append(mean)
+        variances.append(float(w @ (covariance @ w)))
+    difference = means[1] - means[0]
+    gaps = np.array([result.threshold - w @ means[0], w @ means[1] - result.threshold])
+    gaps = np.maximum(gaps, 0.0)
+    spread = np.maximum(variances, 0.0) + gaps**2
+    share = sides[1].weight / z.rows.total_weight
+    explained = share * (1 - share) * difference @ regularized.solve(difference)
+    return SplitDescription(
+        unit=float(w @ difference) or 1.0,
+        side_probability=np.divide(gaps**2, spread, out=np.zeros(2), where=spread > 0),
+        msp=separation_machine(z, sides[1], result.reg)[0].probability,
+        msp_lower_bound=probability(float(bound(np.array(explained), np.array(share)))),
+    )

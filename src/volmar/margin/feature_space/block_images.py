@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from volmar.margin.feature_space.basis_search import rbf, shifted, squares
 from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
+from volmar.rows.blocks.recipes import Tile
 from volmar.rows.blocks.sums import Picked
-from volmar.rows.blocks.tile import Tile
 
 # Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
 # need, share the maps of all full groups.

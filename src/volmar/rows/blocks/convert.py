@@ -9,8 +9,6 @@ import numpy as np
 from volmar.rows.blocks.table import Blocks, BlockTable
 from volmar.rows.blocks.vector import RowVector
 
-__all__ = ["as_beside", "as_table", "is_dask"]
-
 
 def is_dask(X: Any) -> bool:
     """Tell whether X is a dask array or DataFrame, without importing dask."""

@@ -21,8 +21,6 @@ from volmar.rows.blocks.sums import Picked, Wanted
 if TYPE_CHECKING:
     from volmar.rows.blocks.table import Blocks
 
-__all__ = ["Journal", "PassReport", "checkpoint", "current_journal", "report_passes", "told"]
-
 _JOURNAL: ContextVar[Journal | None] = ContextVar("volmar_journal", default=None)
 _LISTENERS: ContextVar[tuple[Callable[[PassReport], None], ...]] = ContextVar(
     "volmar_listeners", default=()
@@ -139,13 +137,7 @@ def current_journal() -> Journal | None:
 
 
 class Journal:
-    """Figures in a folder, a file each, written whole or not at all.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    """
+    """Figures in a folder, a file each, written whole or not at all."""
 
     def __init__(self, folder: Path):
         if folder.exists() and not folder.is_dir():
@@ -207,6 +199,4 @@ class Journal:
 def _first(blocks: Blocks, given: Given | None) -> np.ndarray:
     """Return the first rows, or the first entries of an array that lies beside them."""
     few = Picked(np.arange(min(N_WITNESSES, int(blocks.bounds[-1]))), values=given)
-    ends = zip(blocks.bounds[:-1].tolist(), blocks.bounds[1:].tolist(), strict=True)
-    needed = [i for i, (start, stop) in enumerate(ends) if few.needs(start, stop)]
-    return few.finished(blocks._passes.run([few], needed, blocks.bounds)[0])
+    return few.finished(blocks.run([few])[0])

@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows.blocks.recipes import Recipe
+from volmar.rows.blocks.recipes import Recipe, tiles
 from volmar.rows.blocks.sums import Partial, Wanted
-from volmar.rows.blocks.tile import tiles
-
-__all__ = ["LostBlocksError", "Passes", "block_part", "block_values", "merged_parts"]
 
 # Parts that one task adds up.
 FAN_IN = 8
@@ -87,12 +84,7 @@ class Passes:
     Blocks that are held by workers are used where they lie: a task runs on the worker that holds
     its block, and nowhere else. When that worker is gone, the pass is made again, with the lost
     blocks where dask has computed them anew. Blocks that are not held are computed again in every
-    pass, and forgotten after it.
-
-    Parameters
-    ----------
-    X : dask array
-        The rows; arrays beside it follow by `add`.
+    pass, and forgotten after it. Arrays beside X follow by `add`.
     """
 
     def __init__(self, X: Any):
@@ -318,13 +310,7 @@ def _flat(keys: Any) -> list[Any]:
 
 
 class _Watch:
-    """Looks at a cluster while a pass runs, and gives up when there are no workers for long.
-
-    Attributes
-    ----------
-    workers : set of str
-        Those that were there at the last look.
-    """
+    """Looks at a cluster while a pass runs, and gives up when there are no workers for long."""
 
     def __init__(self, client: Any):
         self.client = client

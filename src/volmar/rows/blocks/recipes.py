@@ -1,24 +1,34 @@
-"""How an array with an entry for each row is computed from a tile of the rows."""
+"""How an array with an entry for each row is computed from a tile, a few of the rows."""
+
+# ruff: noqa: D102 -- `compute` is described at Recipe
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from volmar.rows.blocks.tile import RowView, Tile
+from volmar.rows._validation import as_matrix
+from volmar.rows.sparse import SparseRows
+from volmar.rows.tiled import TILE_ROWS, DenseRows
 
-__all__ = ["Apply", "Constant", "Given", "Recipe", "RowNumbers", "Scores", "digest"]
+# A tile is read from memory once and then used several times: it should stay in the cache. What
+# needs long arrays of its own takes larger ones, since workers of dask give such arrays back to
+# the system at once, and every new page costs.
+TILE_BYTES, LARGE_TILE_BYTES = 2 * 2**20, 16 * 2**20
+LEAST_ROWS = 256
 
 
 def digest(*parts: Any) -> bytes:
-    """Return a key that is the same for the same parts, in any process."""
+    """Return a key that is the same for the same parts (recipes and views too), in any process."""
     found = hashlib.blake2b(digest_size=16)
-    for part in parts:
+    for one in parts:
+        part = one.key if isinstance(one, (Recipe, RowView)) else one
         if isinstance(part, (np.ndarray, np.generic)):
             found.update(f"array {part.dtype.str} {part.shape} ".encode())
             # Bytes of objects are addresses, which tell nothing.
@@ -37,18 +47,9 @@ def digest(*parts: Any) -> bytes:
 class Recipe(ABC):
     """A way to compute, from a tile of rows, an array with an entry for each of them.
 
-    Recipes never change. They travel to the blocks in place of what they describe.
-
-    Attributes
-    ----------
-    key : bytes
-        The same for recipes that compute the same in the same way.
-    dtype : numpy.dtype
-        Of the entries.
-    tail : tuple of int
-        Shape of an entry: () for a vector, (k,) for k columns.
-    widening : float
-        That of the widest view of the rows that it needs.
+    Recipes never change. They travel to the blocks in place of what they describe. Those that
+    compute the same in the same way have the same `key`. `tail` is the shape of an entry: () for a
+    vector, (k,) for k columns; `widening` is that of the widest view of the rows that it needs.
     """
 
     widening: float = 1.0
@@ -71,10 +72,9 @@ class Scores(Recipe):
     def __init__(self, view: RowView, w: np.ndarray, dtype: np.dtype):
         self.view, self.w = view, w
         self.dtype, self.tail, self.widening = dtype, w.shape[1:], view.widening
-        self.key = digest("scores", view.key, w)
+        self.key = digest("scores", view, w)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Multiply the tile."""
         return tile.rows(self.view).scores(self.w)
 
 
@@ -86,7 +86,6 @@ class Given(Recipe):
         self.key = digest("given", name)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Return the tile's part."""
         return tile.given[self.place]
 
 
@@ -98,7 +97,6 @@ class Constant(Recipe):
         self.key = digest("constant", value, self.dtype.str)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Return it for each row of the tile."""
         return np.full(tile.n_rows, self.value, dtype=self.dtype)
 
 
@@ -110,7 +108,6 @@ class RowNumbers(Recipe):
         self.key = digest("row numbers")
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Count on from the tile's first row."""
         return np.arange(tile.start, tile.start + tile.n_rows, dtype=np.uint64)
 
 
@@ -118,16 +115,9 @@ class Apply(Recipe):
     """A function of arrays, row by row: a ufunc, `numpy.where`, a function of this room.
 
     What it returns for a few made-up rows tells the shape and dtype of what it returns for many:
-    more of them than anything else has entries, so that none of it is taken for rows.
-
-    Parameters
-    ----------
-    function : callable
-        Its name is part of the key, so that it must tell what it does.
-    arguments : sequence
-        Recipes, whose arrays take their places, and constants.
-    options : mapping, optional
-        Keyword arguments.
+    more of them than anything else has entries, so that none of it is taken for rows. The
+    arguments are recipes, whose arrays take their places, and constants. The function's name is
+    part of the key, so that it must tell what it does.
     """
 
     def __init__(
@@ -158,12 +148,10 @@ class Apply(Recipe):
         self.widening = max(
             (a.widening for a in self.arguments if isinstance(a, Recipe)), default=1.0
         )
-        parts = [a.key if isinstance(a, Recipe) else a for a in self.arguments]
         named = sorted((name, repr(value)) for name, value in self.options.items())
-        self.key = digest("apply", _name(function), *parts, named)
+        self.key = digest("apply", _name(function), *self.arguments, named)
 
     def compute(self, tile: Tile) -> np.ndarray:
-        """Compute the arguments, each once a tile, and apply the function."""
         values = [tile.value(a) if isinstance(a, Recipe) else a for a in self.arguments]
         return np.asarray(self.function(*values, **self.options))
 
@@ -172,3 +160,99 @@ def _name(function: Any) -> str:
     return (
         getattr(function, "__name__", None) or hashlib.blake2b(pickle.dumps(function)).hexdigest()
     )
+
+
+class RowView:
+    """How rows are seen: under a feature map (or not), less an offset (or not).
+
+    `widening` is the size of the features in units of the size of the rows, 1 at least: tiles are
+    cut to it. Views that are the same have the same `key`.
+    """
+
+    def __init__(
+        self, feature_map: Any = None, offset: np.ndarray | None = None, widening: float = 1.0
+    ):
+        self.feature_map, self.offset, self.widening = feature_map, offset, widening
+        self._map_key = b"" if feature_map is None else _digest(_pickled(feature_map))
+        self.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
+
+    def moved(self, offset: np.ndarray | None) -> RowView:
+        """Return the same view with another offset."""
+        other = copy.copy(self)
+        other.offset = offset
+        other.key = self._map_key + (b"" if offset is None else _digest(offset.tobytes()))
+        return other
+
+
+class Tile:
+    """Neighbouring rows of a block, from row `start` on, with what was computed of them so far.
+
+    `given` are the parts of the arrays that lie beside the rows.
+    """
+
+    def __init__(self, X: Any, given: Sequence[np.ndarray], start: int):
+        self.X, self.given, self.start = X, given, start
+        self.n_rows = X.shape[0]
+        self._values: dict[bytes, np.ndarray] = {}
+        self._features: dict[bytes, Any] = {}
+        self._rows: dict[Any, Any] = {}
+
+    def value(self, recipe: Recipe) -> np.ndarray:
+        """Return the array of a recipe, computed once."""
+        found = self._values.get(recipe.key)
+        if found is None:
+            found = self._values[recipe.key] = recipe.compute(self)
+        return found
+
+    def rows(self, view: RowView, weights: Recipe | None = None) -> Any:
+        """Return the rows as seen: a row source of this tile."""
+        key = view.key, weights and weights.key
+        if key not in self._rows:
+            X = self.features(view)
+            given = None if weights is None else self.value(weights)
+            kind = DenseRows if isinstance(X, np.ndarray) else SparseRows
+            self._rows[key] = kind(X, offset=view.offset, sample_weight=given)
+        return self._rows[key]
+
+    def features(self, view: RowView) -> Any:
+        """Return the rows under the view's map, without its offset."""
+        if view.feature_map is None:
+            return self.X
+        key = view._map_key
+        if key not in self._features:
+            self._features[key] = view.feature_map.transform(self.X)
+        return self._features[key]
+
+
+def tiles(
+    block: Any,
+    given: Sequence[Any],
+    start: int,
+    n_bytes: int = TILE_BYTES,
+    widening: float = 1.0,
+) -> Iterator[Tile]:
+    """Cut a block into tiles of about this size, features that are `widening` times as large."""
+    if block.shape[0] == 0:
+        return
+    X = as_matrix(block)
+    arrays = [np.asarray(one) for one in given]
+    fitting = int(n_bytes / (X.shape[1] * X.dtype.itemsize * widening))
+    step = max(LEAST_ROWS, fitting)
+    step -= step % TILE_ROWS if step > TILE_ROWS else 0
+    for first in range(0, X.shape[0], step):
+        rows = slice(first, min(first + step, X.shape[0]))
+        yield Tile(X[rows], [one[rows] for one in arrays], start + first)
+
+
+def _pickled(feature_map: Any) -> bytes:
+    try:
+        return pickle.dumps(feature_map)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"a feature map (or kernel) must be picklable to travel to the blocks: {error}. "
+            "Define its functions at the top of a module, not as a lambda or inside a function."
+        ) from error
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,5 +1,7 @@
 """The row source of a table in blocks."""
 
+# ruff: noqa: D102 -- described at RowSource
+
 from __future__ import annotations
 
 import copy
@@ -15,8 +17,6 @@ from volmar.rows.blocks.table import BlockTable
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
-
-__all__ = ["BlockRows"]
 
 # Rows whose mean is near enough that of all rows to sum about it; fewer, where they are wide.
 PIVOT_ROWS, LEAST_PIVOT_ROWS, PIVOT_BYTES = 4096, 256, 32 * 2**20
@@ -45,21 +45,17 @@ class BlockRows(RowSource):
 
     @property
     def total_weight(self) -> float:  # type: ignore[override]
-        """The sum of the weights."""
         return float(self.n_rows if self.weights is None else self.weights.sum())
 
     def scores(self, w: np.ndarray) -> Any:
-        """Return the recipe of (X - 1 offset') w."""
         w = as_block(w, self.n_features, "w", "feature", self.dtype)
         return RowVector(self.table, Scores(self.view, w, self.dtype))
 
     def combine(self, v: Any) -> np.ndarray:
-        """Return (X - 1 offset')' v by a pass."""
         coefficients = self.over_rows(v, "v").astype(self.dtype).recipe
         return self.table.ask(Combination(self.view, self.n_features, coefficients))
 
     def mean(self) -> np.ndarray:
-        """Return the weighted mean of the rows as seen."""
         if self._mean is not None:
             return self._mean.copy()
         mean = self.moments(center=self.first_guess(), second=False).mean
@@ -76,7 +72,6 @@ class BlockRows(RowSource):
     def moments(
         self, mask: Any = None, *, center: np.ndarray | None = None, second: bool = True
     ) -> Moments:
-        """Return the weighted moments of the rows as seen, about `center`."""
         if center is None:
             center = self.mean()
         center = as_vector(center, self.n_features, "center", "feature")
@@ -95,7 +90,6 @@ class BlockRows(RowSource):
         return self.table.ask(wanted)
 
     def centered(self) -> Self:
-        """Return the same source with its offset at its weighted mean."""
         mean = self.mean()
         other = copy.copy(self)
         other.offset = mean if self.offset is None else self.offset + mean
@@ -104,7 +98,6 @@ class BlockRows(RowSource):
         return other
 
     def mean_squared_norm(self) -> float:
-        """Return the weighted mean of ``|x_i - offset|²``."""
         weights = None if self.weights is None else self.weights.recipe
         return self.table.ask(SquaredNorm(self.view, weights)) / self.total_weight
 
@@ -136,5 +129,4 @@ class BlockRows(RowSource):
         return centred, Moments(zero, moved.weight, moved.sum, moved.second)
 
     def prefetch(self, f: Callable[[], Any]) -> None:
-        """Let one pass bring all that `f` asks for."""
         self.table.prefetch(f)

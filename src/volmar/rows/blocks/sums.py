@@ -1,5 +1,7 @@
 """What a pass can bring back: sums over the rows, and rows that were asked for by number."""
 
+# ruff: noqa: D102 -- what figures override is described at Wanted
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -7,37 +9,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from volmar.rows.binned import BinSums, tiled_bin_sums
-from volmar.rows.blocks.recipes import Recipe, digest
-from volmar.rows.blocks.tile import LARGE_TILE_BYTES, TILE_BYTES, RowView, Tile
+from volmar.rows.blocks.recipes import (
+    LARGE_TILE_BYTES,
+    TILE_BYTES,
+    Recipe,
+    RowView,
+    Tile,
+    digest,
+)
 from volmar.rows.moments import Moments
-
-__all__ = [
-    "Binned",
-    "BlockTotals",
-    "Combination",
-    "Distinct",
-    "Extremes",
-    "FirstBeyond",
-    "MomentSum",
-    "Picked",
-    "SquaredNorm",
-    "Squares",
-    "Sum",
-    "Wanted",
-]
+from volmar.rows.tiled import BinSums, tiled_bin_sums
 
 Partial = list[np.ndarray]
 
 
 class Wanted(ABC):
-    """A figure of all rows, made of parts that each block finds alone.
-
-    Attributes
-    ----------
-    key : bytes
-        The same for the same figure of the same rows.
-    """
+    """A figure of all rows, made of parts that each block finds alone, with a `key` of its own."""
 
     key: bytes
     #: Size of the tiles that it is best computed from.
@@ -71,26 +58,40 @@ class Wanted(ABC):
         return True
 
 
+class _Number(Wanted):
+    """A sum that is one float."""
+
+    def finished(self, whole: Partial | None) -> float:
+        return 0.0 if whole is None else float(whole[0])
+
+    def stand_in(self) -> float:
+        return float("nan")
+
+
+class _Listed(Wanted):
+    """Arrays with entries of the rows themselves, of which those of several blocks are joined."""
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+
 class Sum(Wanted):
-    """The sum of a vector over the rows, or of each of its columns."""
+    """The sum of a vector, or of each column: integers in 64 bits, numbers in float64."""
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("sum", values.key)
+        self.key = digest("sum", values)
         kinds = {"b": np.int64, "i": np.int64, "u": np.uint64}
         self._dtype = kinds.get(values.dtype.kind, np.float64)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Sum the tile, integers in 64 bits and numbers in float64."""
         return [np.asarray(np.sum(tile.value(self.values), axis=0, dtype=self._dtype))]
 
     def finished(self, whole: Partial | None) -> Any:
-        """Return a number, or one for each column."""
         total = np.zeros(self.values.tail, dtype=self._dtype) if whole is None else whole[0]
         return total[()] if np.ndim(total) == 0 else total
 
     def stand_in(self) -> Any:
-        """Return NaN, or 1 where a sum is of integers."""
         value = np.nan if self._dtype is np.float64 else 1
         return np.full(self.values.tail, value, dtype=self._dtype)[()]
 
@@ -101,18 +102,15 @@ class Combination(Wanted):
     def __init__(self, view: RowView, n_features: int, coefficients: Recipe):
         self.view, self.coefficients = view, coefficients
         self._shape = (n_features, *coefficients.tail)
-        self.key = digest("combination", view.key, coefficients.key)
+        self.key = digest("combination", view, coefficients)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Combine the tile."""
         return [tile.rows(self.view).combine(tile.value(self.coefficients))]
 
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the combination, shape (d,) or (d, k)."""
         return np.zeros(self._shape) if whole is None else whole[0]
 
     def stand_in(self) -> np.ndarray:
-        """Return NaN."""
         return np.full(self._shape, np.nan)
 
 
@@ -132,17 +130,9 @@ class MomentSum(Wanted):
     ):
         self.view, self.center, self.mask = view, center, mask
         self.weights, self.second = weights, second
-        self.key = digest(
-            "moments",
-            view.key,
-            center,
-            None if mask is None else mask.key,
-            None if weights is None else weights.key,
-            second,
-        )
+        self.key = digest("moments", view, center, mask, weights, second)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         mask = None if self.mask is None else tile.value(self.mask)
         if mask is not None and not mask.any():
             return None
@@ -156,7 +146,6 @@ class MomentSum(Wanted):
         return [*parts, np.array(found.second)] if self.second else parts
 
     def finished(self, whole: Partial | None) -> Moments:
-        """Return them."""
         d = self.center.size
         if whole is None:
             second = np.zeros((d, d)) if self.second else None
@@ -164,35 +153,25 @@ class MomentSum(Wanted):
         return Moments(self.center, float(whole[0]), whole[1], whole[2] if self.second else None)
 
     def stand_in(self) -> Moments:
-        """Return moments of one row at the centre."""
         d = self.center.size
         return Moments(self.center, 1.0, np.zeros(d), np.eye(d) if self.second else None)
 
 
-class SquaredNorm(Wanted):
+class SquaredNorm(_Number):
     """The (weighted) sum of the squared lengths of the rows as seen."""
 
     tile_bytes = LARGE_TILE_BYTES
 
     def __init__(self, view: RowView, weights: Recipe | None = None):
         self.view, self.weights = view, weights
-        self.key = digest("squares", view.key, None if weights is None else weights.key)
+        self.key = digest("squares", view, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         if self.weights is not None and not tile.value(self.weights).any():
             return None
         rows = tile.rows(self.view, self.weights)
         with np.errstate(all="ignore"):  # NaN and infinity are told by the sum
             return [np.array(rows.mean_squared_norm() * rows.total_weight)]
-
-    def finished(self, whole: Partial | None) -> float:
-        """Return it."""
-        return 0.0 if whole is None else float(whole[0])
-
-    def stand_in(self) -> float:
-        """Return NaN."""
-        return float("nan")
 
 
 class Binned(Wanted):
@@ -211,11 +190,9 @@ class Binned(Wanted):
     ):
         self.view, self.w, self.bins = view, w, bins
         self.labels, self.weights = labels, weights
-        keys = [None if one is None else one.key for one in (labels, weights)]
-        self.key = digest("binned", view.key, w, bins, *keys)
+        self.key = digest("binned", view, w, bins, labels, weights)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Sum the tile."""
         labels = None if self.labels is None else tile.value(self.labels)
         if self.weights is not None and not tile.value(self.weights).any():
             # Rows of weight 0 are counted all the same.
@@ -225,36 +202,25 @@ class Binned(Wanted):
         return list(tiled_bin_sums(rows, self.w, *self.bins, labels))
 
     def finished(self, whole: Partial | None) -> BinSums:
-        """Return the sums."""
         return self.stand_in() if whole is None else BinSums(*whole)
 
     def stand_in(self) -> BinSums:
-        """Return zeros."""
         n_bins = self.bins[2]
         zeros, none = np.zeros(n_bins), np.zeros(n_bins, dtype=np.int64)
         return BinSums(zeros, zeros, np.zeros((n_bins, self.w.size)), none, none)
 
 
-class Squares(Wanted):
+class Squares(_Number):
     """The sum of the squares of all entries as they lie there: NaN and infinity show in it."""
 
     def __init__(self) -> None:
         self.key = digest("squares of entries")
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Sum the tile."""
         entries = tile.X if isinstance(tile.X, np.ndarray) else tile.X.data
         flat = entries.ravel(order="K")
         with np.errstate(all="ignore"):
             return [np.array(flat @ flat, dtype=np.float64)]
-
-    def finished(self, whole: Partial | None) -> float:
-        """Return it."""
-        return 0.0 if whole is None else float(whole[0])
-
-    def stand_in(self) -> float:
-        """Return NaN."""
-        return float("nan")
 
 
 class Extremes(Wanted):
@@ -262,25 +228,21 @@ class Extremes(Wanted):
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("extremes", values.key)
+        self.key = digest("extremes", values)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Return those of the tile."""
         values = tile.value(self.values)
         return [np.array(values.min()), np.array(values.max())]
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Return those of both; NaN stays."""
         return [np.minimum(one[0], two[0]), np.maximum(one[1], two[1])]
 
     def finished(self, whole: Partial | None) -> tuple[Any, Any]:
-        """Return them."""
         if whole is None:
             raise ValueError("no rows have no least entry.")
         return whole[0][()], whole[1][()]
 
     def stand_in(self) -> tuple[Any, Any]:
-        """Return two numbers."""
         return self.values.dtype.type(0), self.values.dtype.type(1)
 
 
@@ -294,41 +256,30 @@ class Distinct(Wanted):
 
     def __init__(self, values: Recipe):
         self.values = values
-        self.key = digest("distinct", values.key)
+        self.key = digest("distinct", values)
 
     def of_tile(self, tile: Tile) -> Partial:
-        """Return those of the tile."""
         found, counts = np.unique(tile.value(self.values), return_counts=True)
         return [found[: self.most + 1], counts[: self.most + 1].astype(np.int64)]
 
     def merged(self, one: Partial, two: Partial) -> Partial:
-        """Return those of both."""
         found, where = np.unique(np.concatenate([one[0], two[0]]), return_inverse=True)
         counts = np.bincount(where, np.concatenate([one[1], two[1]])).astype(np.int64)
         return [found[: self.most + 1], counts[: self.most + 1]]
 
     def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return entries and counts."""
         if whole is None:
             return np.empty(0, dtype=self.values.dtype), np.empty(0, dtype=np.int64)
         return whole[0], whole[1]
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two entries."""
         return np.zeros(2, dtype=self.values.dtype), np.ones(2, dtype=np.int64)
 
 
-class Picked(Wanted):
-    """Rows by their numbers, or the entries of a vector there: few, for starts and pilots.
+class Picked(_Listed):
+    """Rows by their numbers, ascending, or the entries of a vector there: few, for starts.
 
-    Parameters
-    ----------
-    index : ndarray of int
-        Numbers of the rows, ascending, repeats allowed.
-    values : Recipe, optional
-        A vector, in place of the rows.
-    view : RowView, optional
-        How the rows are seen; the offset is left out.
+    The offset of the `view` of the rows is left out.
     """
 
     def __init__(
@@ -336,7 +287,7 @@ class Picked(Wanted):
     ):
         self.index, self.values = index, values
         self.view = RowView() if view is None else view
-        what = self.view.key if values is None else values.key
+        what = self.view if values is None else values
         self.key = digest("picked", index, values is None, what)
 
     def needs(self, start: int, stop: int) -> bool:
@@ -355,44 +306,26 @@ class Picked(Wanted):
         rows = few.features(self.view)
         return [np.arange(low, high), rows if isinstance(rows, np.ndarray) else rows.toarray()]
 
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
-
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the rows or entries in the order of `index`."""
         if whole is None:
             raise LookupError(f"none of the rows {self.index[:5]} are there.")
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
-        """Refuse: what is done with rows cannot be foreseen."""
         raise TypeError("rows cannot be picked while figures are only being asked for.")
 
 
-class BlockTotals(Wanted):
-    """The sum of a vector in each block, in the order of the blocks.
-
-    Parameters
-    ----------
-    values : Recipe
-        The vector.
-    bounds : ndarray
-        Numbers of the first rows of the blocks: other blocks have other sums.
-    """
+class BlockTotals(_Listed):
+    """The sum of a vector in each block, in order: other bounds have other sums."""
 
     def __init__(self, values: Recipe, bounds: np.ndarray):
         self.values = values
-        self.key = digest("block totals", values.key, bounds)
+        self.key = digest("block totals", values, bounds)
 
     def of_tile(self, tile: Tile) -> Partial:
         """Return the tile's first row and sum: tiles are as good as blocks."""
         total = np.sum(tile.value(self.values), dtype=np.float64)
         return [np.array([tile.start]), np.array([total])]
-
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
 
     def finished(self, whole: Partial | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the tiles' first rows, ascending, and the sums before each."""
@@ -403,21 +336,13 @@ class BlockTotals(Wanted):
         return whole[0][order], np.concatenate([[0.0], np.cumsum(totals)])
 
     def stand_in(self) -> tuple[np.ndarray, np.ndarray]:
-        """Refuse: which rows to look at next depends on it."""
         raise TypeError("rows cannot be looked for while figures are only being asked for.")
 
 
-class FirstBeyond(Wanted):
-    """Numbers of the first rows at which the running sum of a vector is beyond each target.
+class FirstBeyond(_Listed):
+    """Numbers of the first rows where the running sum of a vector is beyond each ascending target.
 
-    Parameters
-    ----------
-    values : Recipe
-        The vector, not negative.
-    targets : ndarray
-        Ascending.
-    starts, before : ndarray
-        Of `BlockTotals`.
+    `starts` and `before` are those of `BlockTotals`.
     """
 
     def __init__(
@@ -425,10 +350,9 @@ class FirstBeyond(Wanted):
     ):
         self.values, self.targets = values, targets
         self.starts, self.before = starts, before
-        self.key = digest("first beyond", values.key, targets, starts)
+        self.key = digest("first beyond", values, targets, starts)
 
     def of_tile(self, tile: Tile) -> Partial | None:
-        """Find the targets of this tile."""
         place = int(np.searchsorted(self.starts, tile.start))
         low, high = np.searchsorted(self.targets, self.before[place : place + 2], side="left")
         # Targets that the sum never gets beyond are for the last tile that adds to it.
@@ -442,16 +366,10 @@ class FirstBeyond(Wanted):
         last = int(np.flatnonzero(values)[-1])
         return [np.arange(low, high), tile.start + np.minimum(found, last)]
 
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        """Put both together."""
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
-
     def finished(self, whole: Partial | None) -> np.ndarray:
-        """Return the numbers in the order of the targets."""
         if whole is None:
             return np.empty(0, dtype=np.int64)
         return whole[1][np.argsort(whole[0])]
 
     def stand_in(self) -> np.ndarray:
-        """Return the first row for all."""
         return np.zeros(self.targets.size, dtype=np.int64)

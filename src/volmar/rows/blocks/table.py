@@ -8,14 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from volmar.rows.blocks.journal import current_journal, told
-from volmar.rows.blocks.passes import Passes, block_values
-from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers
+from volmar.rows.blocks.recipes import Constant, Given, Recipe, RowNumbers, RowView
 from volmar.rows.blocks.sums import Picked, Wanted
-from volmar.rows.blocks.tile import RowView
 from volmar.rows.blocks.vector import RowVector, row_numbers
-
-__all__ = ["BlockTable", "CountedTable"]
 
 # Figures of earlier passes that are kept, at most, since algorithms ask for some of them again.
 KEPT_BYTES = 64 * 2**20
@@ -24,13 +19,12 @@ KEPT_BYTES = 64 * 2**20
 class Blocks:
     """The blocks themselves, with the arrays that lie beside them and the figures known so far.
 
-    Parameters
-    ----------
-    X : dask array of shape (n, d)
-        With known chunk sizes, and one chunk of columns.
+    Chunk sizes of X are known, and there is one chunk of columns.
     """
 
     def __init__(self, X: Any):
+        from volmar.rows.blocks.passes import Passes
+
         self.X = X
         self.given: list[Any] = []
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64)
@@ -79,6 +73,8 @@ class Blocks:
         return self._asked is not None
 
     def _answer(self, asked: Sequence[Wanted]) -> None:
+        from volmar.rows.blocks.journal import current_journal, told
+
         journal = current_journal()
         if journal is not None:
             journal.check(self)
@@ -92,17 +88,18 @@ class Blocks:
         if not open_ones:
             return
         with told(self.n_passes, open_ones, self.X):
-            needed = [
-                i
-                for i in range(len(self.bounds) - 1)
-                if any(w.needs(int(self.bounds[i]), int(self.bounds[i + 1])) for w in open_ones)
-            ]
-            parts = self._passes.run(open_ones, needed, self.bounds)
+            parts = self.run(open_ones)
             self.n_passes += 1
             for wanted, part in zip(open_ones, parts, strict=True):
                 self._keep(wanted, part)
             if journal is not None:
                 journal.write({w.key: p for w, p in zip(open_ones, parts, strict=True)})
+
+    def run(self, wanted: Sequence[Wanted]) -> list[Any]:
+        """Return the part of all blocks in each figure by a pass over those that have any."""
+        ends = zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)
+        needed = [i for i, end in enumerate(ends) if any(one.needs(*end) for one in wanted)]
+        return self._passes.run(wanted, needed, self.bounds)
 
     def _keep(self, wanted: Wanted, whole: Any) -> None:
         self._known[wanted.key] = whole
@@ -117,6 +114,8 @@ class Blocks:
         import dask.array as da
         from dask import delayed
         from dask.highlevelgraph import HighLevelGraph
+
+        from volmar.rows.blocks.passes import block_values
 
         blocks, beside = self._passes.delayed()
         compute = delayed(block_values, pure=True)
@@ -218,10 +217,6 @@ class BlockTable:
     def row_numbers(self) -> RowVector:
         """Return the number of each row."""
         return RowVector(self, RowNumbers())
-
-    def as_dask(self, recipe: Recipe) -> Any:
-        """Return what a recipe computes as a dask array."""
-        return self.rows_of.as_dask(recipe)
 
 
 class CountedTable(BlockTable):

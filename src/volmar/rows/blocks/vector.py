@@ -20,8 +20,6 @@ from volmar.rows.blocks.sums import (
 if TYPE_CHECKING:
     from volmar.rows.blocks.table import BlockTable
 
-__all__ = ["RowVector", "row_numbers"]
-
 
 class RowVector(NDArrayOperatorsMixin):
     """An array with an entry (or a row of k) for each row of a table, known by its recipe.
@@ -164,7 +162,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     def to_dask(self) -> Any:
         """Return the vector as a dask array in the blocks of the rows."""
-        return self.table.as_dask(self.recipe)
+        return self.table.rows_of.as_dask(self.recipe)
 
     # ------------------------------------------------------------------ numpy's protocols
 
@@ -218,12 +216,10 @@ class RowVector(NDArrayOperatorsMixin):
         return handler(*args, **kwargs)
 
     def _inner(self, one: Any, two: Any) -> Any:
-        """Return the inner product of two vectors over the rows."""
         for vector in (one, two):
             if not isinstance(vector, RowVector) or vector.ndim != 1:
                 return NotImplemented
-        product = one.astype(np.float64) * two
-        return product.sum()
+        return (one.astype(np.float64) * two).sum()
 
 
 _TOO_MANY = (
