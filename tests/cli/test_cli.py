@@ -178,4 +178,3 @@ def test_stages_are_numbered_with_an_estimate(monkeypatch):
         *("stage 1 of 2: reading", "end", "stage 2 of 2: fitting", (0, 0), (1, 2), "end"),
         *("more", (0, 0), "end"),
     ]
-    assert stages.seconds["reading"] >= 0

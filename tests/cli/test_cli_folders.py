@@ -15,9 +15,16 @@ from volmar.cli.console import UsageError
 from volmar.cli.score import score_file
 from volmar.models import save_model
 from volmar.table_clusterer import compare_methods, comparison
-from volmar.tables import Preparation, TableError, read_folder, read_table, sample_rows
+from volmar.tables import (
+    Preparation,
+    PreparedTable,
+    TableError,
+    match_labels,
+    read_folder,
+    read_table,
+    sample_rows,
+)
 from volmar.tables.folder import computed
-from volmar.tables.match_labels import _alike
 
 
 @pytest.fixture(autouse=True)
@@ -377,6 +384,6 @@ class TestCompare:
 
 
 def test_ids_of_either_kind_match():
-    known, wanted = _alike(np.array([3.0, 4.0]), np.array([4, 3]))
-    assert known.tolist() == ["3", "4"]
-    assert wanted.tolist() == ["4", "3"]
+    table = pd.DataFrame({"id": [3.0, 4.0], "label": ["a", "b"]})
+    rows = PreparedTable(np.zeros((2, 1)), np.array([4, 3]), "id", ["x"], np.ones(2, bool), [])
+    assert match_labels(table, rows).tolist() == ["b", "a"]

@@ -70,23 +70,8 @@ app = typer.Typer(
 WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
-class Scale(StrEnum):
-    """How columns are scaled."""
-
-    none = "none"
-    standard = "standard"
-    minmax = "minmax"
-    auto = "auto"
-
-
-class Missing(StrEnum):
-    """How to handle missing values."""
-
-    error = "error"
-    drop = "drop"
-    impute = "impute"
-    indicator = "indicator"
-
+Scale = StrEnum("Scale", ["none", "standard", "minmax", "auto"])
+Missing = StrEnum("Missing", ["error", "drop", "impute", "indicator"])
 
 # Flags take no value, and the help should not look as if they did.
 FLAG = " "

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,7 +113,7 @@ class ClusterFiles:
             write_report(outcome, self.report, force=self.force)
             self.done(self.report)
         if self.pictures is not None:
-            with silent(), stages.watching() as progress:
+            with warnings.catch_warnings(action="ignore"), stages.watching() as progress:
                 outcome = with_joins(outcome, StageTimes(progress))
             names = save_pictures(self.pictures, outcome, force=self.force)
             self.complete.extend(names)
@@ -175,8 +173,11 @@ def _cluster(
 
 
 def fitted(clusterer: TableClusterer, fit: Any, stages: Stages, split_anyway: bool) -> None:
-    """Fit the estimator; split in two where that is asked for in any case."""
-    with silent(), stages.watching() as progress:
+    """Fit the estimator; split in two where that is asked for in any case.
+
+    It keeps its warnings, which the command prints.
+    """
+    with warnings.catch_warnings(action="ignore"), stages.watching() as progress:
         fit(progress)
         if clusterer.n_clusters_ == 1 and split_anyway and clusterer.n_clusters == "auto":
             clusterer.set_params(n_clusters=2)
@@ -186,17 +187,9 @@ def fitted(clusterer: TableClusterer, fit: Any, stages: Stages, split_anyway: bo
             )
 
 
-@contextmanager
-def silent() -> Iterator[None]:
-    """Leave it to the command to print what the estimator warns of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def outcome_of(source: str, clusterer: TableClusterer, stages: Stages, command: str) -> Outcome:
     """Return what the report shows, with options in place of parameters."""
-    with silent(), stages.watching() as progress:
+    with warnings.catch_warnings(action="ignore"), stages.watching() as progress:
         outcome = clusterer.outcome(
             command=command,
             command_for_two=command_for_two(source, clusterer),
@@ -225,18 +218,10 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
         rows.ids,
         rows.id_name,
         labels,
-        one_score(clusterer.label_prepared(rows.X)[1]),
+        clusterer.label_prepared(rows.X)[1],
         confidence=clusterer.confidence_[rows.kept],
         force=files.force,
     )
-
-
-def one_score(scores: NDArray) -> NDArray:
-    """Return a number a row: the score of two clusters, or the best less the second best."""
-    if scores.ndim == 1:
-        return scores
-    two = np.partition(scores, scores.shape[1] - 2, axis=1)[:, -2:]
-    return two[:, 1] - two[:, 0]
 
 
 # ---------------------------------------------------------------------- what is shown

@@ -18,11 +18,11 @@ from volmar.cli.console import (
     say,
     written,
 )
-from volmar.cli.methods import check_names, parse_number
+from volmar.cli.methods import parse_number
 from volmar.cli.rows import TableRows, read_rows
 from volmar.cli.score import score_text
 from volmar.table_clusterer import Comparison, compare_methods
-from volmar.table_clusterer.comparison import DEFAULT_METHODS
+from volmar.table_clusterer.comparison import DEFAULT_METHODS, spelled
 
 __all__ = ["compare_file", "print_comparison"]
 
@@ -41,7 +41,7 @@ def compare_file(
     """Cluster a table by several methods, and print how they compare, as tables or JSON."""
     from volmar.tables import Preparation, written_kind
 
-    names = check_names(methods or DEFAULT_METHODS)
+    names = spelled(methods or DEFAULT_METHODS, "--method ")
     number = parse_number(n_clusters, minimum=2)
     refuse_files({"-o": out}, source, force=force)
     if out is not None:

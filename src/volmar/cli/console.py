@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def _real(path: str | Path) -> Path:
 
 
 class Stages:
-    """The stages of a command: a line that moves while one runs, and how long each took.
+    """The stages of a command: a line that moves while one runs.
 
     Nothing moves where the error stream is no terminal, nor for less than a moment. Of the
     `planned` stages, for "stage 2 of 5", some may be left out on the way.
@@ -129,15 +128,10 @@ class Stages:
 
     def __init__(self, planned: Sequence[str] = ()) -> None:
         self.planned = list(planned)
-        self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Callable[[int, int], None]]:
+    def stage(self, name: str) -> AbstractContextManager[Callable[..., None]]:
         """Run a stage; what it yields can be told (done, wanted)."""
-        start = time.perf_counter()
-        with counted(self._numbered(name)) as tell:
-            yield tell
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        return counted(self._numbered(name))
 
     @contextmanager
     def watching(self) -> Iterator[Callable[[str, int, int], None]]:

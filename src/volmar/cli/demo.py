@@ -133,8 +133,8 @@ def _methods(seed: int) -> Iterator[tuple[str, Any]]:
 
 def _fit(estimator: Any, X: np.ndarray) -> tuple[Any, float]:
     start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the status column says what they say
+    # The status column says what they say.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         model = estimator.fit(X)
     return model, time.perf_counter() - start
 

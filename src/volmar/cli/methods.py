@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from volmar.cli.console import UsageError
-from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
+from volmar.table_clusterer.names import new_clusterer
 
-__all__ = ["DEFAULT", "check_names", "make_method", "parse_number", "parse_settings"]
+__all__ = ["DEFAULT", "make_method", "parse_number", "parse_settings"]
 
 # Does not depend on the units of the columns, is linear in the rows, and tests every split.
 DEFAULT = "MSPC"
@@ -54,12 +54,6 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-def check_names(methods: Sequence[str]) -> list[str]:
-    """Return methods to compare, as the library spells them."""
-    known = [*clusterer_names(), "KMeans"]
-    return [find_name(one, known, "--method ") for one in methods]
 
 
 def make_method(name: str, n_clusters: Any, seed: int, settings: dict[str, Any]) -> Any:

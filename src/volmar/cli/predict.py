@@ -33,8 +33,7 @@ def predict_file(
     if out is not None:
         written_kind(out)
     stages = Stages()
-    with stages.stage("reading"), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with stages.stage("reading"), warnings.catch_warnings(record=True, action="always") as caught:
         saved = load_model(model)
         name, blocks = _blocks(source, saved.preparation, id_column)
     if saved.preparation is not None and id_column is not None:

@@ -60,6 +60,6 @@ def hide_spines(ax: Any, *sides: str) -> None:
         ax.spines[side].set_visible(False)
 
 
-def shortened(text: str, longest: int) -> str:
-    """Return a text that fits."""
+def shortened(text: str, longest: int = 120) -> str:
+    """Return a text that no picture or page breaks on."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

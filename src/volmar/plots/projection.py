@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ DARK = "0.15"
 ROOM_ABOVE = 0.25
 
 
+@dataclass(eq=False, repr=False)
 class ProjectionDisplay(Display):
     """Histogram of the decision scores of rows, stacked by cluster.
 
@@ -66,24 +68,14 @@ class ProjectionDisplay(Display):
     (200, (-1.0, 1.0))
     """
 
-    def __init__(
-        self,
-        scores: NDArray,
-        labels: NDArray,
-        *,
-        marks: Sequence[float] = (),
-        mark_name: str = "margin",
-        means: tuple[float, float] | None = None,
-        probability: float | None = None,
-        axis_name: str = "decision score",
-    ):
-        self.scores = scores
-        self.labels = labels
-        self.marks = marks
-        self.mark_name = mark_name
-        self.means = means
-        self.probability = probability
-        self.axis_name = axis_name
+    scores: NDArray
+    labels: NDArray
+    _: KW_ONLY
+    marks: Sequence[float] = ()
+    mark_name: str = "margin"
+    means: tuple[float, float] | None = None
+    probability: float | None = None
+    axis_name: str = "decision score"
 
     @classmethod
     def from_estimator(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ GAP, MOST_LETTERS = 0.02, 24
 MOST_NAMED = 30
 
 
+@dataclass(eq=False, repr=False)
 class SilhouetteDisplay(Display):
     """Silhouettes of rows as sorted bars, one block a cluster.
 
@@ -53,11 +55,10 @@ class SilhouetteDisplay(Display):
     'silhouette'
     """
 
-    def __init__(self, clusters: list[Any], values: list[NDArray], shares: NDArray, mean: float):
-        self.clusters = clusters
-        self.values = values
-        self.shares = shares
-        self.mean = mean
+    clusters: list[Any]
+    values: list[NDArray]
+    shares: NDArray
+    mean: float
 
     @classmethod
     def from_estimator(

@@ -176,18 +176,14 @@ def _positions(tree: SplitTree) -> tuple[dict[int, tuple[float, float]], int]:
     Clusters stand in a row, splits above the middle of their sides. No function calls itself: a
     tree may be deeper than Python's stack.
     """
-    order: list[tuple[SplitNode, int]] = []
-    stack = [(tree.root, 0)]
-    while stack:
-        node, level = stack.pop()
-        order.append((node, level))
-        stack.extend((child, level + 1) for child in reversed(node.children))
-    depth = max(level for _, level in order)
-    places: dict[int, tuple[float, float]] = {}
-    for x, leaf in enumerate(tree.leaves()):
-        places[id(leaf)] = (float(x), -float(depth))
-    for node, level in reversed(order):  # sides come before their split
+    order = list(tree.nodes())
+    level = {id(tree.root): 0}
+    for node in order:
+        level.update({id(child): level[id(node)] + 1 for child in node.children})
+    depth = max(level.values())
+    places = {id(leaf): (float(x), -float(depth)) for x, leaf in enumerate(tree.leaves())}
+    for node in reversed(order):  # sides come before their split
         if node.children:
             middle = sum(places[id(child)][0] for child in node.children) / len(node.children)
-            places[id(node)] = (middle, -float(level))
+            places[id(node)] = (middle, -float(level[id(node)]))
     return places, depth

@@ -103,13 +103,7 @@ def evidence_of(
 
 
 def sentences_of(evidence: list[Evidence]) -> list[str]:
-    """Return what a terminal prints: borders without a gap are listed, those with one counted.
-
-    Parameters
-    ----------
-    evidence : list of Evidence
-        Of `evidence_of`.
-    """
+    """Return what a terminal prints of `evidence_of`: borders without a gap, others counted."""
     joins = [one for one in evidence if one.kind == "join"]
     missing = [one for one in joins if not one.is_supported]
     # Of one join there is no summary.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +14,7 @@ from volmar.evidence import LabelJoin, LabelTestResult, label_test, split_test
 from volmar.evidence.labels.label_result import named_pair
 from volmar.evidence.splits.split_test import FEWEST_ROWS, UNSETTLED
 from volmar.evidence.wording import HINT, p_value_text
+from volmar.report.evidence import Progress
 from volmar.report.outcome import LEVEL, Evidence, too_few_rows
 from volmar.rows import drawn_rows
 
@@ -26,8 +26,6 @@ MOST_ROWS = 100_000
 MOST_CLUSTERS = 50
 # Clusters that a sentence lists.
 MOST_LISTED = 8
-
-Progress = Callable[[int, int], None]
 
 
 def evidence_of_number(

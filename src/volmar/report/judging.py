@@ -80,8 +80,7 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:
     """Return other numbers of clusters, None where the method takes none."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return compare_numbers(
                 outcome.fit_rows,
                 clone(outcome.clusterer),
@@ -99,8 +98,7 @@ def quality_scores(X: Any, labels: NDArray) -> list[LabelScore]:
     n, n_clusters = X.shape[0], np.unique(labels).size
     if n_clusters < 2:
         return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         scores = [
             LabelScore(
                 "separation score",
@@ -137,8 +135,7 @@ def _silhouette(X: Any, labels: NDArray, size: int) -> float | None:
 
 def _stability(outcome: Outcome, tell: Any) -> list[Evidence]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             result = stability(
                 outcome.fit_rows,
                 outcome.clusterer,
@@ -170,8 +167,7 @@ def described(outcome: Outcome, tell: Any = None) -> ClusterDescription:
         "random_state": outcome.seed,
     }
     shown = outcome.columns if in_own_units else outcome.X
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             again = outcome.clusterer if is_quick else None
             result = describe_clusters(shown, outcome.labels, estimator=again, **options)
@@ -193,8 +189,7 @@ def best_split_of(outcome: Outcome, times: StageTimes, command: str) -> BestSpli
     if outcome.fit_seconds > QUICK_SEARCH or X.shape[0] > MOST_ROWS:
         return None
     model = clone(outcome.clusterer).set_params(n_clusters=2)
-    with times.stage("splitting in two"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with times.stage("splitting in two"), warnings.catch_warnings(action="ignore"):
         try:
             model.fit(rows)
             scores = model.decision_function(X)

@@ -101,8 +101,7 @@ def silhouette_blocks(outcome: Outcome) -> dict[str, Any] | None:
     """Return the silhouettes of a sample of the rows as outlines, one block a cluster."""
     if outcome.k < 2:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             found = silhouettes(outcome.X, outcome.codes, random_state=outcome.seed)
         except ValueError:  # a cluster for each row

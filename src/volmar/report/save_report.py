@@ -115,8 +115,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         )
     n_found = np.unique(labels).size
     asked = estimator.get_params(deep=False).get("n_clusters", n_found)
-    with times.stage("testing") as tell, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with times.stage("testing") as tell, warnings.catch_warnings(action="ignore"):
         evidence = evidence_of(
             estimator, X, labels, n_clusters=asked, random_state=seed, progress=tell
         )
@@ -232,8 +231,7 @@ def _fit_seconds(estimator: Any, X: Any) -> float:
         return float("inf")
     times = StageTimes()
     try:
-        with times.stage("fit"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with times.stage("fit"), warnings.catch_warnings(action="ignore"):
             clone(estimator).fit(X)
     except ValueError:
         return float("inf")

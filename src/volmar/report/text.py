@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["as_count", "as_mean", "as_number", "as_percent", "listed", "shortened", "signed"]
+from volmar.plots.display import shortened
 
-# Longest name or id that is shown whole.
-LONGEST = 120
+__all__ = ["as_count", "as_mean", "as_number", "as_percent", "listed", "shortened", "signed"]
 
 
 def as_count(value: float) -> str:
@@ -41,11 +40,6 @@ def as_mean(value: float, spread: float) -> str:
     places = int(np.clip(2 - np.floor(np.log10(1.5 * spread)), 0, 9))
     # Adding 0 turns -0.0 into 0.0.
     return f"{round(value, places) + 0.0:,.{places}f}".replace("-", "−")
-
-
-def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return a text that no page breaks on."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def listed(words: list[str]) -> str:

@@ -18,7 +18,7 @@ from volmar.report.drivers import sampled
 from volmar.report.stages import Progress
 from volmar.table_clusterer.names import clusterer_names, find_name, new_clusterer
 
-__all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods"]
+__all__ = ["DEFAULT_METHODS", "Comparison", "MethodRun", "compare_methods", "spelled"]
 
 # One of each family, and the method that everybody has.
 DEFAULT_METHODS = ("MSPC", "CPMMC", "SoftLabelMVC", "KMeans")
@@ -170,7 +170,7 @@ def compare_methods(
     >>> found.n_clusters, [run.method for run in found.runs]
     (3, ['MSPC', 'KMeans'])
     """
-    names = _spelled(methods)
+    names = spelled(methods, "methods: ")
     found = Comparison() if into is None else into
     found.n_rows, found.n_columns = X.shape
     rows = X if fit_rows is None else fit_rows
@@ -201,10 +201,10 @@ def compare_methods(
     return found
 
 
-def _spelled(methods: Sequence[str]) -> list[str]:
+def spelled(methods: Sequence[str], argument: str) -> list[str]:
     """Return the names of methods as the library spells them, each once."""
     known = [*clusterer_names(), "KMeans"]
-    return list(dict.fromkeys(find_name(one, known, "methods: ") for one in methods))
+    return list(dict.fromkeys(find_name(one, known, argument) for one in methods))
 
 
 def _fit(
@@ -216,8 +216,7 @@ def _fit(
     if size < n:
         rows = rows[sampled(n, size, seed)]
     estimator = _estimator(name, n_clusters, seed)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         start = time.perf_counter()
         estimator.fit(rows)
         labels = estimator.labels_ if rows is X else _predicted(estimator, X)

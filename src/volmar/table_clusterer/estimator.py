@@ -254,8 +254,7 @@ class TableClusterer(ClusterMixin, TableReports):
             )
         # Gaps that the preparation makes are filled with noise for the fit, not for the labels.
         X = rows.dithered(seed)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             with times.stage("looking for groups") as tell:
                 _fit(model, X, tell)
                 labels = model.labels_ if X is rows.X else model.predict(rows.X)
