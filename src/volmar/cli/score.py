@@ -70,7 +70,7 @@ def score_file(
     that of a built-in set or of a libsvm file, where there is one.
     """
     from volmar.metrics import agreement_scores, label_free_scores
-    from volmar.tables import Preparation
+    from volmar.tables import Preparation, match_labels
 
     with counted("reading"):
         given = _read_labels("--labels", labels)
@@ -78,10 +78,10 @@ def score_file(
     table = read_rows(source, Preparation(**preparation), seed=seed)
     rows = table.rows
     notes = [*rows.notes, *rows.warnings]
-    found = _matched("--labels", labels, given, rows, notes)
+    found = match_labels(given, rows, name=f"--labels {Path(labels).name}", notes=notes)
     classes = None
     if true is not None and truth is not None:
-        classes = _matched("--truth", truth, true, rows, notes)
+        classes = match_labels(true, rows, name=f"--truth {Path(truth).name}", notes=notes)
     elif table.truth is not None:
         classes = np.asarray(table.truth)[rows.kept]
         notes.append(f"the truth is that of {table.name} itself")
@@ -123,12 +123,6 @@ def _read_labels(option: str, path: Path) -> Any:
         what = "that is a folder" if path.is_dir() else "there is no such file"
         raise UsageError(f"{option} {path}: {what}. Check the path.")
     return read_table(path).data
-
-
-def _matched(option: str, path: Path, given: Any, rows: Any, notes: list[str]) -> NDArray:
-    from volmar.tables import match_labels
-
-    return match_labels(given, rows, name=f"{option} {Path(path).name}", notes=notes)
 
 
 def _check_clusters(path: Path, n_clusters: int, n_rows: int, n_noise: int) -> None:

@@ -158,8 +158,9 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
     start = np.concatenate([[0.0], np.cumsum(shares)])
     order = [j for j in np.argsort(-shares, kind="stable") if one.levels[j] != OTHER]
     listed = [j for j in order[:N_LISTED] if shares[j] > 0]
+    rest = [OTHER]  # what the other levels leave
     if one.kind == "boolean":
-        listed = [0]  # True, or the only value there is
+        listed, rest = [0], [OTHER, "False"]  # True, or the only value there is
     if one.kind == "ordinal":
         listed.sort()
     return cell | {
@@ -169,7 +170,7 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
                 "x": round(100 * float(start[j]), 2),
                 "width": round(100 * float(shares[j]), 2),
                 # The first level is darkest; what is left is grey.
-                "tone": "other" if _is_rest(one, j) else min(j, 6),
+                "tone": "other" if one.levels[j] in rest else min(j, 6),
                 "title": f"{shortened(one.levels[j], 40)} {as_percent(float(shares[j]))}",
             }
             for j in range(shares.size)
@@ -177,11 +178,6 @@ def _cell(one: ColumnProfile, i: int, top: float) -> dict[str, Any]:
         ],
         "listed": [(shortened(one.levels[j], 40), as_percent(float(shares[j]))) for j in listed],
     }
-
-
-def _is_rest(one: ColumnProfile, j: int) -> bool:
-    """Whether a level is what the others leave: "other", and the "no" of "yes or no"."""
-    return one.levels[j] == OTHER or (one.kind == "boolean" and one.levels[j] == "False")
 
 
 def _marks(edges: Any, low: float, middle: float, high: float) -> dict[str, float]:

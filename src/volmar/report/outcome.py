@@ -336,11 +336,8 @@ class Outcome:
         Signed for two clusters (positive for the second), not negative for more; zeros for one.
         """
         scores = np.asarray(self.scores, dtype=np.float64)
-        if scores.ndim == 1:
-            return scores
-        if scores.shape[1] == 1:
-            return scores[:, 0]
+        if scores.ndim == 1 or scores.shape[1] == 1:
+            return scores.ravel()
         if scores.shape[1] == 2:
             return scores[:, 1] - scores[:, 0]
-        two = np.partition(scores, -2, axis=1)[:, -2:]
-        return two[:, 1] - two[:, 0]
+        return np.diff(np.partition(scores, -2, axis=1)[:, -2:]).ravel()

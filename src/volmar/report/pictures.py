@@ -84,11 +84,10 @@ def save_pictures(
             f"{folder} is a file: give the name of a folder for the pictures."
         )
     pictures = dict(_pictures(outcome))
-    names = [folder / f"{name}.{suffix}" for name in pictures for suffix in wanted]
-    for path in names:
+    written = [folder / f"{name}.{suffix}" for name in pictures for suffix in wanted]
+    for path in written:
         refuse_existing(path, force)
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for name, display in pictures.items():
         figure = figure_class(layout="constrained")
         with warnings.catch_warnings():
@@ -96,9 +95,7 @@ def save_pictures(
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             _draw(name, display, figure)
             for suffix in wanted:
-                path = folder / f"{name}.{suffix}"
-                _save(figure, path, suffix)
-                written.append(path)
+                _save(figure, folder / f"{name}.{suffix}", suffix)
     return written
 
 

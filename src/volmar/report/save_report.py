@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.report.cluster_page import write_report
+from volmar.report.drivers import dense
 from volmar.report.evidence import evidence_of
 from volmar.report.judging import MOST_ROWS, judged
 from volmar.report.outcome import Outcome
@@ -216,9 +217,9 @@ def _scores(estimator: Any, X: Any, labels: NDArray) -> tuple[NDArray, bool]:
     clusters, codes = np.unique(labels, return_inverse=True)
     if clusters.size == 1:
         return np.zeros(X.shape[0]), True
-    dense = X.toarray() if hasattr(X, "toarray") else np.asarray(X, dtype=np.float64)
-    spread = dense.std(axis=0)
-    scaled = dense / np.where(spread > 0, spread, 1.0)
+    rows = dense(X)
+    spread = rows.std(axis=0)
+    scaled = rows / np.where(spread > 0, spread, 1.0)
     means = np.stack([scaled[codes == i].mean(axis=0) for i in range(clusters.size)])
     # The squared norm of a row is the same for all clusters, and is left out.
     scores = 2 * scaled @ means.T - (means**2).sum(axis=1)

@@ -211,11 +211,14 @@ def _fit(
     X: Any, rows: Any, name: str, n_clusters: int | str, seed: int
 ) -> tuple[MethodRun, list[str]]:
     """Return the clusters of a method, without scores, and what the fit warned of."""
+    from sklearn.cluster import KMeans
+
     n = X.shape[0]
     size = min(MOST_FITTED.get(name, n), n)
     if size < n:
         rows = rows[sampled(n, size, seed)]
-    estimator = _estimator(name, n_clusters, seed)
+    given = KMeans(n_init=10) if name == "KMeans" else name
+    estimator = new_clusterer(given, n_clusters=n_clusters, random_state=seed)
     with warnings.catch_warnings(record=True, action="always") as caught:
         start = time.perf_counter()
         estimator.fit(rows)
@@ -224,14 +227,6 @@ def _fit(
     texts = list(dict.fromkeys(_one_line(one.message) for one in caught))
     codes = np.unique(labels, return_inverse=True)[1]
     return MethodRun(name, codes, seconds, [], size), texts
-
-
-def _estimator(name: str, n_clusters: int | str, seed: int) -> Any:
-    if name == "KMeans":
-        from sklearn.cluster import KMeans
-
-        return KMeans(n_clusters, n_init=10, random_state=seed)
-    return new_clusterer(name, n_clusters=n_clusters, random_state=seed)
 
 
 def _predicted(estimator: Any, X: Any) -> NDArray:
