@@ -345,7 +345,7 @@ def test_compare_leaves_out_what_cannot_be(blobs, monkeypatch):
             raise MemoryError("a matrix needs 9 GiB.")
 
     made = {"LDAKMeans": Warns(), "IterSVR": Large()}
-    monkeypatch.setattr(comparison, "_estimator", lambda name, *_: made[name])
+    monkeypatch.setattr(comparison, "new_clusterer", lambda name, **_: made[name])
     found = compare_methods(X, ["LDAKMeans", "IterSVR"], n_clusters=2)
     assert list(found.left_out) == ["IterSVR"]
     assert found.left_out["IterSVR"] == "a matrix needs 9 GiB."
@@ -418,14 +418,14 @@ def test_compare_file_refuses_in_a_line(table):
 
 
 def test_compare_stopped_keeps_what_is_complete(table, monkeypatch, capsys):
-    ended = comparison._run
+    ended = comparison._fit
 
-    def stop_at_the_second(X, name, *rest):
+    def stop_at_the_second(X, rows, name, *rest):
         if name == "CPMMC":
             raise KeyboardInterrupt
-        return ended(X, name, *rest)
+        return ended(X, rows, name, *rest)
 
-    monkeypatch.setattr(comparison, "_run", stop_at_the_second)
+    monkeypatch.setattr(comparison, "_fit", stop_at_the_second)
     out = table / "labels.csv"
     # Printed once, by what catches it: "volmar compare: stopped; complete: MSPC."
     with pytest.raises(KeyboardInterrupt, match=r"^; complete: MSPC$"):

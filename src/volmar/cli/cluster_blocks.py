@@ -125,7 +125,7 @@ def _fit_all(clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> 
 
     try:
         with stages.stage("clustering"), report_passes(tell_pass):
-            model = clone(clusterer.clusterer).set_params(n_clusters=2).fit(X)
+            model = _in_two(clusterer).fit(X)
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
     is_tested = clusterer.n_clusters == "auto"
@@ -134,6 +134,10 @@ def _fit_all(clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> 
         say("All rows give another split than the one that was tested, which is kept.")
         return
     clusterer.adopt(model)
+
+
+def _in_two(clusterer: TableClusterer) -> Any:
+    return clone(clusterer.clusterer).set_params(n_clusters=2)
 
 
 def _labelled(
