@@ -12,7 +12,8 @@ from volmar.diagnostics import (
     describe_clusters,
     suggested_names,
 )
-from volmar.diagnostics.column_profiles import day_text, sampled_rows
+from volmar.diagnostics.column_profiles import day_text
+from volmar.metrics.contingency import sampled_rows
 from volmar.report.column_profiles import all_columns
 from volmar.report.outcome import Outcome
 from volmar.report.profiles import border_rows, profiles
@@ -192,7 +193,7 @@ def test_a_far_outlier_does_not_set_the_axis():
 
 def test_a_sample_keeps_small_clusters():
     codes = np.repeat([0, 1, 2], [100_000, 60, 5])
-    rows = sampled_rows(codes, 1000, np.random.RandomState(0))
+    rows = sampled_rows(codes, 1000, np.random.RandomState(0), 50)
     np.testing.assert_array_equal(np.bincount(codes[rows]), [999 + 1, 50, 5])
     X = np.arange(codes.size, dtype=float)[:, None]
     found = column_profiles(X, codes, max_rows=1000, random_state=0)

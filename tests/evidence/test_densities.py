@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from volmar.evidence.modes import densities, humps
-from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.valleys import grid_shares, valleys_at
+from volmar.evidence.modes.densities import GRID, grid_shares
+from volmar.evidence.modes.valleys import valleys_at
 
 # ---------------------------------------------------------------------- filling the valleys
 
@@ -60,7 +60,7 @@ def test_without_a_valley_the_mean_is_taken():
 @settings(max_examples=60, deadline=None)
 def test_bins_keep_the_mass_and_the_mean(u):
     u = np.array([u, u[::-1]])
-    shares = grid_shares(u, np.ones(u.shape))
+    shares = grid_shares(u, np.ones(u.shape), GRID)
     assert shares.shape == (2, GRID)
     assert shares.min() >= 0
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.valleys import grid_shares
+from volmar.evidence.modes.densities import GRID, grid_shares
 
 
 def known_samples():
@@ -23,7 +22,7 @@ def binned(*samples):
         low, high = np.quantile(x, [0.05, 0.95])
         u = ((x - low) / (high - low) + 0.6) / 2.2
         u = u[(u >= 0) & (u <= 1)] * (GRID - 1)
-        found.append(grid_shares(u[None, :], np.ones((1, u.size)))[0])
+        found.append(grid_shares(u[None, :], np.ones((1, u.size)), GRID)[0])
     return np.array(found)
 
 

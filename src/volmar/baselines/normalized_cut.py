@@ -77,7 +77,7 @@ def _share(cut: NDArray, volume: NDArray) -> NDArray:
 
 
 def normalized_cut_search(problem: SpectralGraph, min_size: int) -> CutResult:
-    """Cut the second generalised eigenvector of (D - W, D) where the normalised cut is least.
+    """Cut the second generalised eigenvector of (D - W, D) where the normalised cut is lowest.
 
     Every threshold between different values with at least `min_size` rows on both sides is
     tried. No two-way cut is below the second eigenvalue of L_sym: the difference is the gap.

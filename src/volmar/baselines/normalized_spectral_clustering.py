@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.preprocessing import normalize
 
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
@@ -34,7 +35,8 @@ def spectral_clustering(problem: SpectralGraph, *, n_init: int, seed: int) -> Sp
     L_sym (Ky Fan), so that the cut found less that sum is a certified gap.
     """
     n_clusters = problem.n_clusters
-    embedding = unit_rows(problem.pairs.vectors[:, :n_clusters])
+    # A zero row (an isolated node) stays zero.
+    embedding = normalize(problem.pairs.vectors[:, :n_clusters])
     kmeans = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(embedding)
     # Fewer different rows than clusters leave numbers out.
     present, labels = np.unique(kmeans.labels_, return_inverse=True)
@@ -50,12 +52,6 @@ def spectral_clustering(problem: SpectralGraph, *, n_init: int, seed: int) -> Sp
         embedding=embedding,
         centers=kmeans.cluster_centers_[present],
     )
-
-
-def unit_rows(vectors: NDArray) -> NDArray:
-    """Rows scaled to unit length; a zero row (an isolated node) stays zero."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
 class NormalizedSpectralClustering(Clusterer):
@@ -166,7 +162,7 @@ class NormalizedSpectralClustering(Clusterer):
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
-        rows = unit_rows(self._spectral_graph.extended(X))
+        rows = normalize(self._spectral_graph.extended(X))
         centers = self.result_.centers
         # Squared distances less |row|^2, which is the same for all centres.
         return two_column_scores(2 * rows @ centers.T - (centers**2).sum(axis=1))

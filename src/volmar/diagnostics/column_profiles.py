@@ -19,7 +19,7 @@ from volmar.diagnostics.column_features import (
     n_rows_of,
     table_columns,
 )
-from volmar.metrics.contingency import labels_of_rows, random_ranks
+from volmar.metrics.contingency import labels_of_rows, sampled_rows
 
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
@@ -240,7 +240,7 @@ def column_profiles(
         raise ValueError("X has no rows. Pass at least one.")
     clusters, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
     sizes = np.bincount(codes)
-    rows = sampled_rows(codes, max_rows, check_random_state(random_state))
+    rows = sampled_rows(codes, max_rows, check_random_state(random_state), 50)
     if rows.size < n:
         X, codes = take_rows(X, rows), codes[rows]
     names, columns = table_columns(X, None if feature_names is None else list(feature_names))
@@ -261,21 +261,6 @@ def column_profiles(
 def day_text(days: float) -> str:
     """Return a number of days since 1970 as an ISO date; empty for NaN."""
     return "" if np.isnan(days) else str(np.datetime64("1970-01-01") + int(np.floor(days)))
-
-
-def sampled_rows(
-    codes: NDArray, count: int, rng: np.random.RandomState, at_least: int = 50
-) -> NDArray:
-    """Return about `count` row numbers in order, drawn from each cluster in proportion.
-
-    A cluster has `at_least` of its rows, or all, so that small ones are seen.
-    """
-    n = codes.size
-    if n <= count:
-        return np.arange(n)
-    order, ranks = random_ranks(codes, rng)
-    wanted = np.maximum(at_least, np.ceil(count * np.bincount(codes) / n))
-    return np.sort(order[ranks < wanted[codes[order]]])
 
 
 def take_rows(X: Any, rows: NDArray) -> Any:

@@ -265,18 +265,13 @@ def _tied_by_theorem_10(
     Each sets one row apart. Of two rows both partitions are the same one, which the theorem and
     its proof overlook.
     """
+    apart = 1 - 2 * np.eye(n, dtype=np.int8)
     if isolated.size:
-        return np.ones(n, dtype=np.int8), _apart(n, int(isolated[0]))
+        return np.ones(n, dtype=np.int8), apart[isolated[0]]
     if axis is not None and n > 2:
-        i = int(np.flatnonzero(axis != np.arange(n))[0])
-        return _apart(n, i), _apart(n, int(axis[i]))
+        i = np.flatnonzero(axis != np.arange(n))[0]
+        return apart[i], apart[axis[i]]
     return None
-
-
-def _apart(n: int, i: int) -> NDArray[np.int8]:
-    y = np.ones(n, dtype=np.int8)
-    y[i] = -1
-    return y
 
 
 def _closest_partitions(Q: NDArray) -> tuple[float, tuple[NDArray[np.int8], NDArray[np.int8]]]:

@@ -11,8 +11,7 @@ from sklearn.metrics import silhouette_samples
 from sklearn.utils import check_array, check_random_state
 
 from volmar._checks import check_count
-from volmar.diagnostics.column_profiles import sampled_rows
-from volmar.metrics.contingency import labels_of_rows
+from volmar.metrics.contingency import labels_of_rows, sampled_rows
 
 __all__ = ["Silhouettes", "silhouettes"]
 

@@ -160,11 +160,9 @@ class LocalScales:
 class DensityScalingExtension(ExponentialExtension):
     """Density-scaled similarities of new points to the training points.
 
-    A new point's scale is the distance within which it has k training points; where k of them
-    coincide with it, it takes theirs. (A training point passed as new counts itself as the first
-    of its neighbours.) Copies of a training point count as often as there are, and stand at the
-    first of them. The density at the new point itself is left out: it is the same for all its
-    similarities.
+    A new point's scale is as in `LocalScalingExtension`, where copies of a training point count as
+    often as there are; their similarities stand at the first of them. The density at the new point
+    itself is left out: it is the same for all its similarities.
     """
 
     search: NeighborSearch

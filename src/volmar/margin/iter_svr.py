@@ -110,7 +110,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression keeps to the labels that it is given, start included. The paper has 500.
     bias : {"gap", "balance"}, default="gap"
-        How scores are cut. "gap": in the widest gap. "balance": at the least L1 loss, the
+        How scores are cut. "gap": in the widest gap. "balance": at the lowest L1 loss, the
         paper's rule; for small C that is always the most uneven cut which `min_cluster_size`
         allows.
     min_cluster_size : int or float, optional

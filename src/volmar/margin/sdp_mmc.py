@@ -32,7 +32,7 @@ class SDPMMCProblem:
 
     For labels y the machine is
     :math:`\min_w \|w\|^2 + C \sum_i \max(0, 1 - y_i \langle w, \phi(x_i) \rangle)`. Its Lagrangian
-    is least at :math:`w = \frac12 \sum_i \lambda_i y_i \phi(x_i)` with
+    is minimal at :math:`w = \frac12 \sum_i \lambda_i y_i \phi(x_i)` with
     :math:`0 \le \lambda \le C`; with :math:`\lambda = 2a` the dual is
 
     .. math:: \max_{0 \le a \le C/2} \; 2 \cdot 1'a - a'(K \circ yy')a,
@@ -90,8 +90,8 @@ class SDPMMCResult(RoundedResult):
 class SDPMMCInputs(NamedTuple):
     """The problem of a fit, with what new rows need to be compared with its rows.
 
-    `means` are the row means (by the shares q) that were taken off the kernel matrix, None for
-    none; `bound` is b, and `sides` are the shares of two sides that it allows for.
+    `means` are the row means (by the shares q) that were subtracted from the kernel matrix, or
+    None; `bound` is b, and `sides` are the shares of two sides that it allows for.
     """
 
     problem: SDPMMCProblem

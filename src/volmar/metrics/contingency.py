@@ -16,6 +16,7 @@ __all__ = [
     "is_missing",
     "labels_of_rows",
     "random_ranks",
+    "sampled_rows",
 ]
 
 
@@ -86,3 +87,16 @@ def random_ranks(codes: NDArray, rng: Any) -> tuple[NDArray, NDArray]:
     order = order[np.argsort(codes[order], kind="stable")]
     sizes = np.bincount(codes)
     return order, np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def sampled_rows(codes: NDArray, count: int, rng: Any, at_least: int) -> NDArray:
+    """Return about `count` row numbers in order, drawn from each cluster in proportion.
+
+    A cluster has `at_least` of its rows, or all, so that small ones are seen.
+    """
+    n = codes.size
+    if n <= count:
+        return np.arange(n)
+    order, ranks = random_ranks(codes, rng)
+    wanted = np.maximum(at_least, np.ceil(count * np.bincount(codes) / n))
+    return np.sort(order[ranks < wanted[codes[order]]])

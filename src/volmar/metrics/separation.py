@@ -291,12 +291,13 @@ def _score(
     for i, j in combinations(range(k), 2):
         if cross_fit:
             first, second = (parts[2 * i], parts[2 * j]), (parts[2 * i + 1], parts[2 * j + 1])
-            p = 0.5 * (
-                _held_out(criterion, first, second, reg, varying)
-                + _held_out(criterion, second, first, reg, varying)
+            halves = (first, second), (second, first)
+            p = 0.5 * sum(
+                _probability(criterion, _pair(*learn, reg, varying), judge)
+                for learn, judge in halves
             )
         else:
-            p = _plug_in(criterion, _pair(parts[i], parts[j], reg, varying))
+            p = _probability(criterion, _pair(parts[i], parts[j], reg, varying))
         worst[[i, j]] = np.minimum(worst[[i, j]], p)
     return float(sizes @ worst / sizes.sum())
 
@@ -400,41 +401,26 @@ def _refuse_singular(within: NDArray) -> None:
         raise ValueError(_SINGULAR)
 
 
-def _direction(criterion: _Criterion, pair: _Pair) -> NDArray:
+def _probability(
+    criterion: _Criterion, pair: _Pair, judge: tuple[_Part, _Part] | None = None
+) -> float:
+    """Return kappa² / (1 + kappa²) along the direction of a pair, by it or by held-out parts.
+
+    It is 0 where the means are in the wrong order.
+    """
+    if not pair.difference.any():
+        return 0.0
     try:
-        return criterion.direction(pair)
+        w = criterion.direction(pair)
     except linalg.LinAlgError as error:
         raise ValueError(_SINGULAR) from error
-
-
-def _plug_in(criterion: _Criterion, pair: _Pair) -> float:
-    if not pair.difference.any():
-        return 0.0
-    w = _direction(criterion, pair)
-    return _along(criterion, w, pair.difference, pair.covariance1, pair.covariance2, pair.r1)
-
-
-def _held_out(
-    criterion: _Criterion,
-    learn: tuple[_Part, _Part],
-    judge: tuple[_Part, _Part],
-    reg: float,
-    varying: _Varying,
-) -> float:
-    pair = _pair(*learn, reg, varying)
-    if not pair.difference.any():
-        return 0.0
-    w = np.zeros(learn[0].mean.size)
-    w[pair.kept] = _direction(criterion, pair) / pair.scale
-    one, two = judge
-    r1 = one.size / (one.size + two.size)
-    return _along(criterion, w, one.mean - two.mean, one.covariance, two.covariance, r1)
-
-
-def _along(
-    criterion: _Criterion, w: NDArray, difference: NDArray, S1: NDArray, S2: NDArray, r1: float
-) -> float:
-    """Return kappa² / (1 + kappa²) along w; 0 where the means are in the wrong order."""
+    difference, S1, S2, r1 = pair.difference, pair.covariance1, pair.covariance2, pair.r1
+    if judge is not None:
+        one, two = judge
+        difference, S1, S2 = one.mean - two.mean, one.covariance, two.covariance
+        r1 = one.size / (one.size + two.size)
+        scaled, w = w / pair.scale, np.zeros(difference.size)
+        w[pair.kept] = scaled
     gap = float(w @ difference)
     if gap <= 0:
         return 0.0

@@ -11,12 +11,10 @@ __all__ = ["kappa2_bound", "probability", "separation_along"]
 def kappa2_bound(
     between: NDArray | float, within: NDArray | float, share: NDArray | float
 ) -> NDArray:
-    r"""Theorem 2's bound on kappa^2 of two clusters along a direction (MSPC eq. 4).
+    """Theorem 2's bound on kappa^2 of two clusters along a direction (MSPC eq. 4).
 
-    With the shares :math:`r_1 + r_2 = 1` of the clusters and the share :math:`R^2` of the variance
-    that they explain it is :math:`\kappa^2 = R^2 / (2 \max(r_1, r_2) (1 - R^2))`. `between` and
-    `within` are the variances between and within the clusters, in any unit, `share` is
-    :math:`r_1`.
+    The formula is that of `separation_along`, with the variances between and within the clusters
+    in any unit for R^2 and 1 - R^2, and the share r_1.
     """
     with np.errstate(divide="ignore"):
         return np.divide(between, 2.0 * np.maximum(share, 1.0 - share) * within)

@@ -41,7 +41,7 @@ SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, 
 class TriangleResult(ElliptopeResult):
     """Solution of the saddle problem with triangle constraints; `gap` is certified.
 
-    `residuals` has "triangle" besides: the most that a constraint is broken by.
+    `residuals` has "triangle" besides: the largest violation of a constraint.
 
     Attributes
     ----------

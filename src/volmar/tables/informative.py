@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.tables.errors import quoted_names
 from volmar.tables.notes import note_left_out, note_same
 
 __all__ = ["CodedColumn", "chosen", "distinct_categories", "informative_numbers", "range_of"]
@@ -17,8 +16,6 @@ FEWEST_KNOWN = 1 / 3
 # Rows by which columns are compared first, digits of them, and rows that a comparison needs: of
 # two rows, all columns are copies.
 N_COMPARED, DIGITS, FEWEST_ROWS = 64, 7, 10
-
-ONE_VALUE = "one value only"
 
 #: Name, codes (-1 for missing) and values of a column of categories.
 CodedColumn = tuple[str, NDArray[np.intp], list[str]]
@@ -45,18 +42,15 @@ def informative_numbers(
     counts = np.isnan(X).sum(axis=0)
     low, high = range_of(X)
     varies = low < high
-    empty, constant = chosen(names, counts == n), chosen(names, ~varies & (counts < n))
-    note_left_out(notes, empty, constant)
-    left_out = dict.fromkeys(empty, "without any value") | dict.fromkeys(constant, ONE_VALUE)
+    no_value = "without any value"
+    left_out = note_left_out(notes, chosen(names, counts == n), no_value, no_value)
+    left_out |= note_left_out(notes, chosen(names, ~varies & (counts < n)))
     keep = varies.copy()
     if fills:
         keep &= counts <= (1 - FEWEST_KNOWN) * n
-        if gone := chosen(names, varies & ~keep):
-            notes.append(
-                "columns that miss more than two thirds of their values were left out: "
-                f"{quoted_names(gone)}"
-            )
-            left_out |= dict.fromkeys(gone, "misses most of its values")
+        which = "that miss more than two thirds of their values"
+        gone = chosen(names, varies & ~keep)
+        left_out |= note_left_out(notes, gone, which, "misses most of its values")
     for copy, first in copies_of(X, np.flatnonzero(keep)):
         keep[copy] = False
         left_out[names[copy]] = f"a copy of {names[first]}"
@@ -68,9 +62,7 @@ def distinct_categories(
     coded: list[CodedColumn], notes: list[str]
 ) -> tuple[list[CodedColumn], dict[str, str]]:
     """Return columns of at least two categories, no two alike, and why others are left out."""
-    single = [name for name, _, values in coded if len(values) < 2]
-    note_left_out(notes, [], single)
-    left_out = dict.fromkeys(single, ONE_VALUE)
+    left_out = note_left_out(notes, [name for name, _, values in coded if len(values) < 2])
     kept: list[CodedColumn] = []
     names: dict[bytes, str] = {}
     for name, code, values in coded:

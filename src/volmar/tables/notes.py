@@ -25,6 +25,7 @@ __all__ = [
 
 # Share of the values of a column that is worth a warning if they are filled in.
 MANY_MISSING = 0.2
+ONE_VALUE = "one value only"
 USES_ONE = "kinds={'NAME': 'numeric'} or kinds={'NAME': 'categorical'} uses one"
 
 
@@ -65,12 +66,13 @@ def missing_refused(
     )
 
 
-def note_left_out(notes: list[str], empty: list[str], constant: list[str]) -> None:
-    """Say which columns were left out, because they are empty or constant."""
-    if empty:
-        notes.append(f"columns without any value were left out: {quoted_names(empty)}")
-    if constant:
-        notes.append(f"columns with one value only were left out: {quoted_names(constant)}")
+def note_left_out(
+    notes: list[str], names: list[str], which: str = "with one value only", why: str = ONE_VALUE
+) -> dict[str, str]:
+    """Say which columns were left out, and return why."""
+    if names:
+        notes.append(f"columns {which} were left out: {quoted_names(names)}")
+    return dict.fromkeys(names, why)
 
 
 def note_same(notes: list[str], name: str, first: str) -> None:

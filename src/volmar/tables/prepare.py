@@ -16,7 +16,6 @@ from volmar.tables.columns import Columns, as_columns, check_table, chosen_place
 from volmar.tables.errors import TableError
 from volmar.tables.fitted_columns import FittedColumns, KeptRows
 from volmar.tables.informative import (
-    ONE_VALUE,
     CodedColumn,
     chosen,
     distinct_categories,
@@ -25,12 +24,7 @@ from volmar.tables.informative import (
 )
 from volmar.tables.kinds import ColumnKind, check_kinds
 from volmar.tables.missing import fits_dense, without_missing, without_missing_sparse
-from volmar.tables.notes import (
-    all_alike,
-    note_huge,
-    note_kinds,
-    note_left_out,
-)
+from volmar.tables.notes import all_alike, note_huge, note_kinds, note_left_out
 from volmar.tables.number_features import NumberFeatures, learn_features
 from volmar.tables.prepared_table import PreparedTable
 
@@ -430,9 +424,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         return X if keep.all() else X[:, keep]
 
     def _keep_numbers(self, keep: NDArray[np.bool_], notes: list[str]) -> None:
-        constant = chosen(self.numbers_, ~keep)
-        note_left_out(notes, [], constant)
-        self.left_out_ |= dict.fromkeys(constant, ONE_VALUE)
+        self.left_out_ |= note_left_out(notes, chosen(self.numbers_, ~keep))
         self.numbers_ = chosen(self.numbers_, keep)
         self.number_kinds_ = chosen(self.number_kinds_, keep)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from volmar.tables.columns import as_columns, fitted_places
 from volmar.tables.dates import as_dates, date_parts
 from volmar.tables.kinds import ColumnKind
+from volmar.tables.notes import ONE_VALUE
 from volmar.tables.prepare import Preparation
 
 __all__ = ["source_columns"]
@@ -60,7 +61,7 @@ def source_columns(
         for name, kind_name in preparation.kinds_.items():
             if name in found or kind_name in ("id", "text") or name not in table.names:
                 continue
-            if preparation.left_out_.get(name) in ("not chosen", "one value only"):
+            if preparation.left_out_.get(name) in ("not chosen", ONE_VALUE):
                 continue
             j = table.names.index(name)
             kind = table.kind(j, (preparation.kinds or {}).get(name))

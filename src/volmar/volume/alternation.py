@@ -45,12 +45,19 @@ class _Secular:
     total^2/n`; without it g = h and r = 1. As a function of eta below the first pole, 1/|g| is
     concave and falls (to zero at the pole, outside the hard case), so that Newton's method on
     1/|g| = 1/r converges monotonically from the side of the pole; from the other side one step
-    crosses the root, and halving brings it back where it crosses the pole too.
+    crosses the root, and halving brings it back where it crosses the pole too. The search starts
+    at `highest` or below.
     """
 
     def __init__(
-        self, problem: VolumeProblem, y: NDArray, total: float | None, eigenvalues: NDArray
+        self,
+        problem: VolumeProblem,
+        y: NDArray,
+        total: float | None,
+        eigenvalues: NDArray,
+        highest: float = np.inf,
     ):
+        self.highest = highest
         self.problem = problem
         self.y = y
         self.total = total
@@ -60,7 +67,7 @@ class _Secular:
     def solve(self, tol: float) -> Minimiser:
         """Find eta by a safeguarded Newton method and return h(eta)."""
         low, high = self._below(), np.inf
-        eta = self._guess()
+        eta = min(self._guess(), self.highest)
         width = max(abs(low), self.problem.reg * self.problem.operator.bounds[1])
         first = low
         for _ in range(MAX_NEWTON):

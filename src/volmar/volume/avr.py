@@ -283,25 +283,13 @@ def _at_the_pole(problem: AVRProblem, pairs: EigenPairs) -> _Found | float:
     return x + fill * direction, eta, Status.CONVERGED if leans else Status.DEGENERATE
 
 
-class _OffPole(_Secular):
-    """The search for the multiplier, never started nearer to the pole than the minimum can be.
-
-    The closed-form start is at the pole itself where ``strength = |y|`` and no two labelled rows
-    are neighbours: the diagonal of a normalised Laplacian is 1.
-    """
-
-    highest: float = np.inf
-
-    def _guess(self) -> float:
-        return min(super()._guess(), self.highest)
-
-
 def _below_the_pole(problem: AVRProblem, pairs: EigenPairs, distance: float, tol: float) -> _Found:
     """Minimiser on the unit sphere where the multiplier is at least this far from the pole."""
     unit = VolumeProblem(problem.operator, problem.strength, balance=np.inf)
-    secular = _OffPole(unit, problem.y, None, pairs.values)
-    secular.highest = problem.strength * float(pairs.values[0]) - distance
-    best = secular.solve(tol)
+    # The closed-form start is at the pole itself where strength = |y| and no two labelled rows are
+    # neighbours: the diagonal of a normalised Laplacian is 1.
+    highest = problem.strength * float(pairs.values[0]) - distance
+    best = _Secular(unit, problem.y, None, pairs.values, highest).solve(tol)
     # Far from the labels responses are small, and their signs must not be those of the error of
     # an iterative solve: one more, for what the equation lacks.
     rho, u = problem.strength, best.h

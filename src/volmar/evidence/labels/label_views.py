@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from volmar.evidence.dither import dithered_scores
-from volmar.metrics.contingency import random_ranks
+from volmar.metrics.contingency import sampled_rows
 from volmar.rows.standardized import CONSTANT
 
 __all__ = [
@@ -241,23 +241,11 @@ def split_view(
     d = X.shape[1]
     learnt = seen_rows[codes[seen_rows] >= 0]
     most = min(MOST_LEARNT, max(MOST_ENTRIES // d, 1)) if d <= WIDE else MOST_LEARNT_WIDE
-    learnt = _of_every_cluster(learnt, codes, max(most, 2 * k), rng)
+    learnt = learnt[sampled_rows(codes[learnt], max(most, 2 * k), rng, 10)]
     rows, given = X[learnt], codes[learnt]
     score, shares, inner = _learn(rows, given, k)
     held_out = dithered_scores(score, X[held_out_rows], resolutions, rng)
     return SplitView(shares, inner, score(rows), held_out, given, learnt, held_out_rows)
-
-
-def _of_every_cluster(
-    rows: NDArray, codes: NDArray, most: int, rng: np.random.Generator
-) -> NDArray:
-    """Return at most about so many rows, of every cluster a share and ten at least."""
-    if rows.size <= most:
-        return rows
-    codes = codes[rows]
-    order, ranks = random_ranks(codes, rng)
-    wanted = np.maximum(np.ceil(np.bincount(codes) * (most / rows.size)), 10.0)
-    return np.sort(rows[order[ranks < wanted[codes[order]]]])
 
 
 def _learn(rows: Any, codes: NDArray, k: int) -> tuple[Callable[[Any], NDArray], NDArray, NDArray]:

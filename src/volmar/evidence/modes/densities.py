@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
-__all__ = ["GRID", "checked_sample", "fill", "missing_mass", "smoothed"]
+__all__ = ["GRID", "checked_sample", "fill", "grid_shares", "missing_mass", "smoothed"]
 
 # Points of the grid, in which samples of any size are binned.
 GRID = 256
@@ -34,6 +34,20 @@ def checked_sample(x: ArrayLike) -> NDArray[np.float64]:
             "impute such values."
         )
     return sample
+
+
+def grid_shares(u: NDArray, counted: NDArray, size: int) -> NDArray:
+    """Return the shares (m, size) of the `counted` points of samples (m, n) on a grid.
+
+    Points are in steps of the grid; a point is shared by the two places around it.
+    """
+    m = len(u)
+    below = np.minimum(u.astype(np.int64), size - 2)
+    above_share = (u - below) * counted
+    place = (below + size * np.arange(m)[:, None]).ravel()
+    counts = np.bincount(place, (counted - above_share).ravel(), m * size)
+    counts += np.bincount(place + 1, above_share.ravel(), m * size)[: m * size]
+    return counts.reshape(m, size) / np.maximum(counted.sum(axis=1, keepdims=True), 1)
 
 
 def smoothed(shares: NDArray, bandwidth: NDArray | float) -> NDArray:

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.modes.densities import grid_shares
+
 __all__ = ["FoldedSample", "folded_sample"]
 
 # The grid covers the middle nine tenths and this much of their width on either side ...
@@ -107,11 +109,8 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     size = int(np.ceil((end - start) * RESOLUTION)) + 1
     step = (end - start) / (size - 1)
     place = (values - start) / step
-    left = np.clip(place.astype(np.int64), 0, size - 2)
-    counts = np.bincount(left, 1.0 - (place - left), size)
-    counts += np.bincount(left + 1, place - left, size)
     return FoldedSample(
-        shares=counts / values.size,
+        shares=grid_shares(place[None, :], np.ones((1, place.size)), size)[0],
         n=values.size,
         step=step,
         start=start,

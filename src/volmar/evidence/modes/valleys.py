@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.evidence.modes.densities import GRID, missing_mass, smoothed
+from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
 from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = ["Valley", "Valleys", "binned", "deepest_valleys", "valleys_at", "valleys_of"]
@@ -113,7 +113,7 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     length = np.where(usable, length, 1.0)
     u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
     inside = (u >= 0.0) & (u <= GRID - 1)
-    shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside)
+    shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside, GRID)
     density = smoothed(shares, BANDWIDTH * (300.0 / n) ** 0.2 * (GRID - 1))
     missing = missing_mass(density)
     place = np.clip(np.rint((cuts - start) / length * (GRID - 1)), 0, GRID - 1).astype(np.int64)
@@ -121,20 +121,6 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     peak = there + lack
     depth = 1.0 - np.divide(there, peak, out=np.ones(k), where=peak > 0)
     return Valleys(np.where(usable, missing.sum(axis=1), 0.0), np.where(usable, depth, 0.0))
-
-
-def grid_shares(u: NDArray, counted: NDArray) -> NDArray:
-    """Return the shares (m, GRID) of the `counted` points of samples (m, n) in steps of the grid.
-
-    A point is shared by the two places around it.
-    """
-    m = len(u)
-    below = np.minimum(u.astype(np.int64), GRID - 2)
-    above_share = (u - below) * counted
-    place = (below + GRID * np.arange(m)[:, None]).ravel()
-    counts = np.bincount(place, (counted - above_share).ravel(), m * GRID)
-    counts += np.bincount(place + 1, above_share.ravel(), m * GRID)[: m * GRID]
-    return counts.reshape(m, GRID) / np.maximum(counted.sum(axis=1, keepdims=True), 1)
 
 
 def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:

@@ -166,14 +166,9 @@ def held_out_test(
 ) -> HeldOutTest:
     r"""Test whether rows have more than one mode along scores learnt from other rows.
 
-    The rows are split at random into halves. Each candidate learns a split on either half, and
-    the scores of the other half are tested (`volmar.evidence.hump_test`). Where both halves have
-    found the same split, the scores of all rows are tested together, each by what the other half
-    has learnt. This is repeated. With three repetitions and shares :math:`s_c` of the level
-    (0.7 for the direction, 0.3 for the pair) the p-value is :math:`\min_c p_c / s_c`, where
-    :math:`p_c` combines the p-values of one candidate (`volmar.evidence.combine_p_values`).
-
-    A split that has a way around its valley (`volmar.evidence.has_way_around`) is not counted.
+    The test of `split_test`, which describes it, for any candidates. With the shares :math:`s_c`
+    of the level (0.7 for the direction, 0.3 for the pair) the p-value is :math:`\min_c p_c / s_c`,
+    where :math:`p_c` combines the p-values of one candidate (`volmar.evidence.combine_p_values`).
 
     Parameters
     ----------

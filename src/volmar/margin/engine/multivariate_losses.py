@@ -131,9 +131,9 @@ class _ContingencyLoss(ABC):
               + t \big(g(s_b, d_b) + g'_b (d - d_b)\big),
 
     up to terms of second order in :math:`b - a`. With :math:`O(\sqrt n)` such knots the bounds
-    leave about as many diagonals to be searched: exact, and as a rule hardly dearer than sorting
-    the margins. Where the best cuts of all r are about equally good (NMI, all scores 0) nothing is
-    left out, which takes :math:`O(n \log n)` time and O(n) memory. The paper scans all
+    leave about as many diagonals to be searched: exact, and as a rule hardly more expensive than
+    sorting the margins. Where the best cuts of all r are about equally good (NMI, all scores 0)
+    nothing is left out, which takes :math:`O(n \log n)` time and O(n) memory. The paper scans all
     :math:`(n_+ + 1) (n_- + 1)` tables.
     """
 

@@ -74,7 +74,7 @@ class NearestMean:
     def in_margins(self, C: float) -> NDArray:
         """Return the offsets in units of the margin that the rule has at C.
 
-        J is least in rho where 1/C of the rows are inside the margin. The offsets are 0 where
+        J is minimal in rho where 1/C of the rows are inside the margin. The offsets are 0 where
         that many are on the wrong side.
         """
         order = np.argsort(self.margins)

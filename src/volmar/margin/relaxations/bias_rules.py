@@ -1,4 +1,4 @@
-"""Where to cut a line of scores in two: at the least L1 loss, or in the widest gap."""
+"""Where to cut a line of scores in two: at the lowest L1 loss, or in the widest gap."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def least_loss_cut(
     """
     line = SortedScores(scores, weights, floor)
     candidates = np.concatenate([1.0 - line.values, -1.0 - line.values])
-    cuts = _nearest(line.cuts, np.searchsorted(line.values, -candidates, side="right"))
+    # Allowed cuts are all places between different scores from the lowest to the highest of them,
+    # and so are the signs' own: where one is not allowed, the next inwards is the best.
+    cuts = np.searchsorted(line.values, -candidates, side="right")
+    cuts = np.clip(cuts, line.cuts[0], line.cuts[-1])
     losses = line.distances(1.0 - candidates, cuts, line.values.size)
     losses += line.distances(-1.0 - candidates, 0, cuts)
     good = np.flatnonzero(losses <= losses.min() + 1e-12 * line.total)
@@ -96,12 +99,3 @@ def widest_gap_cut(
     good = line.cuts[gaps >= gaps.max() * (1 - 1e-12)]
     middles = 0.5 * (line.values[good] + line.values[good - 1])
     return line.split(int(good[np.abs(middles + bias).argmin()]))
-
-
-def _nearest(allowed: NDArray, wanted: NDArray) -> NDArray:
-    """Return for each wanted cut the allowed one that is best: itself, or the next inwards.
-
-    Allowed cuts are all places between different scores from the lowest to the highest of them,
-    and wanted ones are such places too, so that only the ends matter.
-    """
-    return np.clip(wanted, allowed[0], allowed[-1])
