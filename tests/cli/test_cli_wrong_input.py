@@ -10,13 +10,13 @@ pandas = pytest.importorskip("pandas")
 
 
 def test_settings():
-    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "each_row=true"]
+    given = ["C=2", "kernel=rbf", "anneal=[1.2, 3]", "init=none", "row_balance=true"]
     assert parse_settings(given) == {
         "C": 2,
         "kernel": "rbf",
         "anneal": (1.2, 3),
         "init": None,
-        "each_row": True,
+        "row_balance": True,
     }
 
 

@@ -150,7 +150,7 @@ def test_margin_and_value_of_the_labels_with_weights(rng):
     weights = rng.integers(0, 4, 40)
     written = np.repeat(np.arange(40), weights)
     X = rng.standard_normal((40, 4))
-    model = LGMMC(kernel="linear", C=10.0, max_label_mean=0.5, random_state=0)
+    model = LGMMC(kernel="linear", C=10.0, balance=0.5, random_state=0)
     one = model.fit(X, sample_weight=weights)
     Z = X - np.average(X, axis=0, weights=weights)
     f, w = (Z @ one.result_.normal)[written], one.result_.normal

@@ -30,7 +30,7 @@ TRUTH = np.arange(60) < 25
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
 def test_groups(groups, options):
-    model = LGMMC(max_label_mean=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
+    model = LGMMC(balance=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
     assert model.status_ is Status.CONVERGED
     assert clustering_error(TRUTH, model.labels_) <= 0.02
     np.testing.assert_array_equal(model.predict(groups), model.labels_)
@@ -54,7 +54,7 @@ def test_a_small_price_is_the_largest_distance_of_means(rng):
     X = rng.standard_normal((10, 2))
     Y = all_labellings(10, 5)
     best = Y[np.linalg.norm(Y @ (X - X.mean(axis=0)), axis=1).argmax()]
-    model = LGMMC(kernel="linear", C=1e-3, max_label_mean=0.5, n_init=30, random_state=0).fit(X)
+    model = LGMMC(kernel="linear", C=1e-3, balance=0.5, n_init=30, random_state=0).fit(X)
     assert model.result_.n_labellings == 1
     np.testing.assert_allclose(model.result_.alpha, 0.1, rtol=1e-2)
     assert clustering_error(best > 0, model.labels_) <= 0.1
@@ -169,7 +169,7 @@ def test_small_and_degenerate_shapes(rng, kernel, case, C):
 @pytest.mark.parametrize("n", [9, 10])
 def test_balance_0_is_halves_as_near_as_may_be(rng, n):
     X = rng.standard_normal((n, 2))
-    model = LGMMC(kernel="linear", max_label_mean=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
+    model = LGMMC(kernel="linear", balance=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
     found = model.set_params(random_state=0).fit(X).result_
     Z = X - X.mean(axis=0)
     C = 5.0 / np.square(Z).sum()
@@ -184,15 +184,13 @@ def test_balance_allows_what_it_says():
     """0.58 times 100 is a rounding below 58: the labels of 79 rows and 21 have that sum."""
     X = np.repeat([[0.0], [1.0]], [79, 21], axis=0)
     allowed, refused = (
-        LGMMC(kernel="linear", max_label_mean=balance, max_iter=300, random_state=0).fit(X).result_
+        LGMMC(kernel="linear", balance=balance, max_iter=300, random_state=0).fit(X).result_
         for balance in (0.58, 0.57)
     )
     assert allowed.n_labellings == 1
     assert allowed.objective == pytest.approx(allowed.labelled_objective)
     assert refused.objective > 1.01 * refused.labelled_objective
-    nearly_one = LGMMC(kernel="linear", max_label_mean=np.nextafter(1.0, 0.0), random_state=0).fit(
-        X
-    )
+    nearly_one = LGMMC(kernel="linear", balance=np.nextafter(1.0, 0.0), random_state=0).fit(X)
     assert nearly_one.objective_ == pytest.approx(allowed.objective)
 
 
@@ -227,8 +225,8 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"C": 0.0}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 0"),
         ({"C": 1e300}, ValueError, "C must be at least 1e-10 and at most 1e[+]10, got 1e[+]300"),
         ({"C": "high"}, TypeError, "C must be a number"),
-        ({"max_label_mean": 1.0}, ValueError, "max_label_mean=1 .* below 1"),
-        ({"max_label_mean": -0.1}, ValueError, "max_label_mean must be at least 0"),
+        ({"balance": 1.0}, ValueError, "balance=1 .* below 1"),
+        ({"balance": -0.1}, ValueError, "balance must be at least 0"),
         ({"n_init": 0}, ValueError, "n_init must be at least 1"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),

@@ -24,7 +24,7 @@ TRUTH = np.arange(60) < 25
 TIGHT = {"tol": 1e-6, "n_init": 20, "C": 10.0, "max_iter": 300, "random_state": 0}
 
 
-KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "max_label_mean": 0.1}]
+KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "balance": 0.1}]
 
 
 @pytest.mark.parametrize("options", KINDS)
@@ -36,7 +36,7 @@ def test_weight_two_is_a_row_written_twice(groups, rng, options):
     assert clustering_error(one.labels_[written], often.labels_) == 0.0
     np.testing.assert_array_equal(one.predict(groups), one.labels_)
     # Where the balance binds, copies of rows written twice part.
-    binds = "max_label_mean" in options
+    binds = "balance" in options
     assert one.objective_ == pytest.approx(often.objective_, rel=5e-3 if binds else 1e-6)
     assert one.objective_ >= often.objective_ * (1 + 1e-6)
     assert one.result_.bound == pytest.approx(often.result_.bound, rel=3e-2 if binds else 2e-3)
@@ -112,7 +112,7 @@ def test_weights_of_any_size(groups):
 def test_a_row_heavier_than_the_balance_allows_is_alone_at_most():
     X = np.array([[0.0], [9.0], [10.0], [11.0]])
     for balance in (0.0, 0.3, 0.99):
-        model = LGMMC(kernel="linear", max_label_mean=balance, random_state=0)
+        model = LGMMC(kernel="linear", balance=balance, random_state=0)
         model.fit(X, sample_weight=[20.0, 1.0, 1.0, 1.0])
         assert clustering_error([0, 1, 1, 1], model.labels_) == 0.0
         assert model.status_ is Status.CONVERGED
@@ -126,7 +126,7 @@ def test_balance_0_is_halves_to_within_the_heaviest_row(seed):
     Z = weighted_rows(rng, 8, 2, weights)
     C = 5.0 / (weights @ np.square(Z).sum(axis=1))
     truth = saddle_by_cvxpy(Z, all_labellings(8, weights.max(), weights), C, weights)
-    model = LGMMC(kernel="linear", max_label_mean=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
+    model = LGMMC(kernel="linear", balance=0.0, C=5.0, tol=1e-5, n_init=30, max_iter=200)
     found = model.set_params(random_state=0).fit(Z, sample_weight=weights).result_
     assert found.objective == pytest.approx(truth, rel=1e-5)
     # The wider set has a lower value.
@@ -136,7 +136,7 @@ def test_balance_0_is_halves_to_within_the_heaviest_row(seed):
 def test_weights_move_the_balance():
     """Nine rows on one side and one on the other are halves where that one has a weight of 9."""
     X = np.repeat([[0.0], [1.0]], [9, 1], axis=0)
-    options = {"kernel": "linear", "max_label_mean": 0.0, "random_state": 0, "max_iter": 300}
+    options = {"kernel": "linear", "balance": 0.0, "random_state": 0, "max_iter": 300}
     plain = LGMMC(**options).fit(X).result_
     assert plain.objective > 1.01 * plain.labelled_objective
     halves = LGMMC(**options).fit(X, sample_weight=[*[1.0] * 9, 9.0])

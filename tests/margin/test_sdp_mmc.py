@@ -56,7 +56,7 @@ def test_no_labels_are_below_the_bound(C, apart, rng):
     problem = SDPMMCProblem(K, C / 2)
     for y, value in values.items():
         assert problem.machine(np.array(y)).value == pytest.approx(value, rel=1e-5)
-    relaxed = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, max_row_sum=1.0, max_iter=3000)
+    relaxed = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=1.0, max_iter=3000)
     assert relaxed.lower_bound <= min(values.values()) * (1 + 1e-7)
     assert relaxed.gap <= 1e-3 * relaxed.objective
     model = quietly(
@@ -75,9 +75,9 @@ def test_the_bound_is_tight_and_the_printed_scale_is_not_one():
     K = rbf_kernel(X, gamma=1.0) + 0.01 * np.eye(6)
     C = 0.1
     best = min(machines(K, C, balance=0.0).values())
-    right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, max_row_sum=0.0)
+    right = solve_elliptope_saddle(K, C=C / 2, unit_norm=False, balance=0.0)
     assert right.objective == pytest.approx(best, rel=1e-5)
-    printed = solve_elliptope_saddle(K, C=C, unit_norm=False, max_row_sum=0.0)
+    printed = solve_elliptope_saddle(K, C=C, unit_norm=False, balance=0.0)
     assert printed.lower_bound > 1.2 * best  # no bound at all
     doubled = min(machines(K, 2 * C, balance=0.0).values())
     assert printed.objective == pytest.approx(doubled, rel=1e-5)
@@ -100,8 +100,8 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
         K,
         C=box,
         unit_norm=False,
-        max_row_sum=balance,
-        each_row=row_balance,
+        balance=balance,
+        row_balance=row_balance,
         tol=1e-6,
         max_iter=3000,
     )
@@ -111,8 +111,8 @@ def test_equation_22_against_clarabel(make, box, balance, row_balance, center):
     model = SDPMMC(
         kernel="precomputed",
         C=2 * box,
-        max_row_sum=balance,
-        each_row=row_balance,
+        balance=balance,
+        row_balance=row_balance,
         center=center,
         tol=1e-6,
         random_state=0,
@@ -132,8 +132,8 @@ def test_few_rows_and_many_with_triangles(rng):
         assert model.result_.gap <= 1e-3
     with pytest.raises(ValueError, match="at most 60 rows, got 61"):
         SDPMMC(triangle=True).fit(groups(rng, 61)[0])
-    with pytest.raises(ValueError, match="max_row_sum=0 contradicts the triangle constraints"):
-        SDPMMC(triangle=True, max_row_sum=0.0).fit(groups(rng, 3)[0])
+    with pytest.raises(ValueError, match="balance=0 contradicts the triangle constraints"):
+        SDPMMC(triangle=True, balance=0.0).fit(groups(rng, 3)[0])
 
 
 def test_margin_clustering_is_hard_label_volume_clustering_with_eta_zero():
@@ -264,7 +264,7 @@ def test_a_far_from_two_groups_matrix_is_warned_of_but_certified():
     X = np.repeat([[0.0, 0.0], [4.0, 0.0], [2.0, 3.4]], 10, axis=0)
     X = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
     with pytest.warns(UserWarning, match=r"far from two groups.*may be one choice of several"):
-        model = SDPMMC(max_row_sum=1.0, random_state=0).fit(X)
+        model = SDPMMC(balance=1.0, random_state=0).fit(X)
     assert model.result_.spread > 0.5
     assert model.result_.status is Status.CONVERGED
     assert model.result_.is_certified(1e-5)
@@ -281,7 +281,7 @@ def unequal(name):
 def test_balance_closes_the_gap_on_unequal_groups(name):
     """Of iris the last digit depends on the seed: there the gap, not the status, is asked for."""
     X = unequal(name)
-    model = quietly(SDPMMC(max_row_sum=1.0, random_state=0), X)
+    model = quietly(SDPMMC(balance=1.0, random_state=0), X)
     result = model.result_
     assert result.gap <= 5e-4 * result.objective
     if name != "iris":
@@ -289,7 +289,7 @@ def test_balance_closes_the_gap_on_unequal_groups(name):
         assert result.is_certified(1e-5)
     V = result.factor
     assert np.sum(V.sum(axis=0) ** 2) <= len(X) * (1 + 1e-5 * len(X))
-    free = quietly(SDPMMC(max_row_sum=None, random_state=0), X).result_
+    free = quietly(SDPMMC(balance=None, random_state=0), X).result_
     assert free.lower_bound <= result.objective * (1 + 1e-9)
     problem, rng = model._problem(X, None).problem, np.random.default_rng(0)
     for _ in range(5):
@@ -309,8 +309,8 @@ def test_the_defaults_close_the_gap_on_unequal_groups(name):
 def test_a_bound_is_never_below_that_without_balance():
     """Few iterations: the problem without balance comes first, and its bound is kept."""
     X = load_iris().data
-    free = SDPMMC(max_row_sum=None, random_state=0).fit(X).result_
-    few = quietly(SDPMMC(max_row_sum=1.0, max_iter=400, random_state=0), X).result_
+    free = SDPMMC(balance=None, random_state=0).fit(X).result_
+    few = quietly(SDPMMC(balance=1.0, max_iter=400, random_state=0), X).result_
     assert few.status is Status.MAX_ITER
     assert few.lower_bound >= free.lower_bound * (1 - 1e-5)
     assert few.gap <= 0.01 * few.objective
@@ -332,8 +332,8 @@ def test_random_rounding_keeps_the_balance_of_the_centred_one():
         sizes = [
             abs(np.diff(np.bincount(quietly(model, X).labels_))[0])
             for model in (
-                SDPMMC(max_row_sum=balance, random_state=0),
-                SDPMMC(max_row_sum=balance, rounding="random", random_state=0),
+                SDPMMC(balance=balance, random_state=0),
+                SDPMMC(balance=balance, rounding="random", random_state=0),
             )
         ]
         assert sizes[1] <= sizes[0]
@@ -351,7 +351,7 @@ def test_rounding_is_not_taken_for_an_indefinite_kernel(shift, rng):
 def test_an_iteration_limit_keeps_the_certificate(rng):
     X, _ = groups(rng)
     with pytest.warns(
-        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol, or max_row_sum"
+        ConvergenceWarning, match="after 2 iterations.*Raise max_iter or tol, or balance"
     ) as seen:
         model = SDPMMC(max_iter=2, random_state=0).fit(X)
     assert seen[0].filename == __file__
@@ -365,7 +365,7 @@ def test_unequal_groups_without_balance(rng):
     """Centring alone keeps the rows from one cluster, where the printed problem does not."""
     X = np.vstack([rng.normal(-2, 1, (40, 3)), rng.normal(2, 1, (30, 3))])
     y = np.repeat([0, 1], [40, 30])
-    model = SDPMMC(max_row_sum=None, random_state=0).fit(X)
+    model = SDPMMC(balance=None, random_state=0).fit(X)
     assert clustering_error(y, model.labels_) == 0.0
     assert model.result_.is_certified(1e-5)
     # With the default balance, which has one multiplier, no warning and no gap either.
@@ -380,14 +380,14 @@ def test_unequal_groups_without_balance(rng):
     ("parameters", "error", "message"),
     [
         ({"C": 0.0}, ValueError, "C must be greater than 0, got 0.0"),
-        ({"max_row_sum": -1.0}, ValueError, "max_row_sum must be at least 0"),
+        ({"balance": -1.0}, ValueError, "balance must be at least 0"),
         ({"gamma": "auto"}, ValueError, "gamma must be a positive number"),
         ({"tol": 0.0}, ValueError, "tol must be greater than 0"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"mode": "printed"}, ValueError, "mode must be one of"),
         ({"rounding": "best"}, ValueError, "rounding must be one of"),
         ({"triangle": "yes"}, TypeError, "triangle must be True or False, got 'yes'"),
-        ({"each_row": None}, TypeError, "each_row must be True or False, got None"),
+        ({"row_balance": None}, TypeError, "row_balance must be True or False, got None"),
         ({"kernel_params": 3}, TypeError, "kernel_params must be a dict.*or None, got 3"),
         ({"center": 1}, TypeError, "center must be True or False, got 1"),
         ({"kernel": "nonsense"}, ValueError, "kernel='nonsense' is not known"),

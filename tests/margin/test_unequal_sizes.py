@@ -46,10 +46,10 @@ HALVED = {
     KernelCPMMC: {"balance": 0.05},
     SKMMC: {"balance": 0.05},
     MultivariateMMC: {"balance": 0.05},
-    LGMMC: {"max_label_mean": 0.5},
+    LGMMC: {"balance": 0.5},
     IterSVR: {"min_cluster_size": 0.3},
     GMMC: {"balance_weight": 1e4},
-    SDPMMC: {"max_row_sum": 1.0},
+    SDPMMC: {"balance": 1.0},
 }
 WEIGHTED = [CPMMC, KernelCPMMC, SKMMC, LGMMC, IterSVR]
 
@@ -366,9 +366,9 @@ def test_bad_balance():
             kind(balance=-0.1).fit(X)
         with pytest.raises(ValueError, match="balance=1 allows all"):
             kind(balance=1.0).fit(X)
-    with pytest.raises(ValueError, match="max_label_mean=1 allows all"):
-        LGMMC(max_label_mean=1.0).fit(X)
-    with pytest.raises(ValueError, match="max_row_sum must be one of 'auto'"):
-        SDPMMC(max_row_sum="even").fit(X)
+    with pytest.raises(ValueError, match="balance=1 allows all"):
+        LGMMC(balance=1.0).fit(X)
+    with pytest.raises(ValueError, match="balance must be one of 'auto'"):
+        SDPMMC(balance="even").fit(X)
     with pytest.raises(ValueError, match="Leave it out; min_cluster_size"):
         CPMMC(3, balance=0.05).fit(X)

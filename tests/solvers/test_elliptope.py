@@ -78,8 +78,8 @@ def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance, of):
         reg=reg,
         C=C,
         unit_norm=unit_norm,
-        max_row_sum=balance,
-        each_row=of == "rows",
+        balance=balance,
+        row_balance=of == "rows",
         max_iter=2000,
     )
     value, _ = printed_program(Q, reg, C, unit_norm, balance, of)
@@ -104,16 +104,16 @@ def test_value_agrees_with_clarabel(name, n, reg, C, unit_norm, balance, of):
 def test_no_balance_at_all_is_the_same_of_rows_and_of_their_mean(unit_norm):
     """M is positive semi-definite: 1'M1 <= 0 is M1 = 0."""
     Q = similarity("moons", 20) + np.eye(20) / 20
-    settings = {"max_row_sum": 0.0, "unit_norm": unit_norm, "max_iter": 3000}
-    mean = solve_elliptope_saddle(Q, each_row=False, **settings)
-    rows = solve_elliptope_saddle(Q, each_row=True, **settings)
+    settings = {"balance": 0.0, "unit_norm": unit_norm, "max_iter": 3000}
+    mean = solve_elliptope_saddle(Q, row_balance=False, **settings)
+    rows = solve_elliptope_saddle(Q, row_balance=True, **settings)
     value, _ = printed_program(Q, 1.0, 1.0, unit_norm, 0.0, "rows")
     for found in (mean, rows):
         assert found.status is Status.CONVERGED
         assert found.objective == pytest.approx(value, rel=1e-4)  # Clarabel's last digits
     assert mean.objective == pytest.approx(rows.objective, rel=1e-5)
     # A hair of freedom for the mean is next to none: |M1|^2 <= n 1'M1.
-    near = solve_elliptope_saddle(Q, **{**settings, "max_row_sum": 1e-4}).objective
+    near = solve_elliptope_saddle(Q, **{**settings, "balance": 1e-4}).objective
     assert near == pytest.approx(mean.objective, rel=1e-3)
     assert near <= mean.objective
 
@@ -123,7 +123,7 @@ def test_the_lower_bound_holds_for_every_labelling(rng):
     n = 30
     Q = similarity("moons", n) + np.eye(n) / n
     for balance, of in ((None, "mean"), (2.0, "mean"), (2.0, "rows")):
-        found = solve_elliptope_saddle(Q, max_row_sum=balance, each_row=of == "rows", max_iter=150)
+        found = solve_elliptope_saddle(Q, balance=balance, row_balance=of == "rows", max_iter=150)
         inner = BoxQP(n, 1.0, unit_norm=True)
         for _ in range(50):
             y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
@@ -185,8 +185,8 @@ def test_sparse_and_dense_agree():
     X, _ = make_two_moons(120, random_state=0)
     W = local_scaling_similarity(X, n_neighbors=6, graph="knn")
     Q = sparse.csr_matrix(W + sparse.identity(120) / 120)
-    one = solve_elliptope_saddle(Q, max_row_sum=1.0, tol=1e-5)
-    two = solve_elliptope_saddle(Q.toarray(), max_row_sum=1.0, tol=1e-5)
+    one = solve_elliptope_saddle(Q, balance=1.0, tol=1e-5)
+    two = solve_elliptope_saddle(Q.toarray(), balance=1.0, tol=1e-5)
     assert one.objective == pytest.approx(two.objective, rel=1e-4)
     assert one.lower_bound <= two.objective * (1 + 1e-9)
     assert two.lower_bound <= one.objective * (1 + 1e-9)
@@ -203,10 +203,10 @@ def test_the_large_certificate_is_the_small_one(monkeypatch):
 
 
 @pytest.mark.parametrize("unit_norm", [True, False])
-@pytest.mark.parametrize(("max_row_sum", "each_row"), [(None, False), (1.0, False), (2.0, True)])
-def test_the_problem_itself_certifies_the_result(rng, unit_norm, max_row_sum, each_row):
+@pytest.mark.parametrize(("balance", "row_balance"), [(None, False), (1.0, False), (2.0, True)])
+def test_the_problem_itself_certifies_the_result(rng, unit_norm, balance, row_balance):
     Q = similarity("moons", 30) + np.eye(30) / 30
-    options = {"unit_norm": unit_norm, "max_row_sum": max_row_sum, "each_row": each_row}
+    options = {"unit_norm": unit_norm, "balance": balance, "row_balance": row_balance}
     found = solve_elliptope_saddle(Q, max_iter=400, **options)
     again = found.check(ElliptopeProblem(Q, **options))
     assert again.objective == pytest.approx(found.objective, rel=1e-9)
@@ -222,15 +222,15 @@ def test_the_problem_itself_certifies_the_result(rng, unit_norm, max_row_sum, ea
 
 def test_spent_iterations_and_history_are_told():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    found = solve_elliptope_saddle(Q, max_row_sum=1.0)
+    found = solve_elliptope_saddle(Q, balance=1.0)
     assert 0 < found.n_iter <= 1000
     assert found.history[-1] == pytest.approx(found.objective, abs=found.gap)
-    assert len(solve_elliptope_saddle(Q, max_row_sum=1.0, max_iter=10).history) == 1
+    assert len(solve_elliptope_saddle(Q, balance=1.0, max_iter=10).history) == 1
 
 
 def test_a_box_beyond_one_is_the_box_of_one():
     Q = similarity("moons", 20) + np.eye(20) / 20
-    one, huge = (solve_elliptope_saddle(Q, C=C, max_row_sum=1.0) for C in (1.0, 1e300))
+    one, huge = (solve_elliptope_saddle(Q, C=C, balance=1.0) for C in (1.0, 1e300))
     assert huge.objective == one.objective
     np.testing.assert_array_equal(huge.a, one.a)
 
@@ -253,7 +253,7 @@ def test_what_is_refused_has_no_negative_eta(balance):
     Q = gaussian_similarity(X, sigma="mean", self_loops=True) + np.eye(10) / 10
     weights = np.geomspace(0.3, 30, 40)
     refused = [
-        solve_elliptope_saddle(Q, reg=reg, max_row_sum=balance).status is Status.DEGENERATE
+        solve_elliptope_saddle(Q, reg=reg, balance=balance).status is Status.DEGENERATE
         for reg in weights
     ]
     first = int(np.argmax(refused))
@@ -282,11 +282,11 @@ def test_random_rounding_passes_over_what_is_less_balanced(rng):
 @pytest.mark.parametrize("reg", [1.0, 1e-3])
 def test_the_relative_gap_is_of_what_the_matrix_can_change(reg):
     Q = similarity("moons", 20) + np.eye(20) / 20
-    found = solve_elliptope_saddle(Q, reg=reg, max_row_sum=1.0, tol=1e-5)
+    found = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5)
     reference = min(found.objective, reg * found.a @ np.abs(Q) @ found.a)
     assert found.residuals["relative gap"] == pytest.approx(found.gap / reference)
     assert found.is_certified(1e-5)
-    short = solve_elliptope_saddle(Q, reg=reg, max_row_sum=1.0, tol=1e-5, max_iter=20)
+    short = solve_elliptope_saddle(Q, reg=reg, balance=1.0, tol=1e-5, max_iter=20)
     assert not short.is_certified(0.5 * short.residuals["relative gap"])
 
 
@@ -298,7 +298,7 @@ def test_a_smoothed_singular_problem_against_clarabel():
     K = H @ gaussian_similarity(X, sigma="mean", self_loops=True) @ H
     for balance in (0.3, 1.0):
         found = solve_elliptope_saddle(
-            K, C=0.5, unit_norm=False, max_row_sum=balance, tol=1e-5, max_iter=3000
+            K, C=0.5, unit_norm=False, balance=balance, tol=1e-5, max_iter=3000
         )
         value, _ = printed_program(K, 1.0, 0.5, False, balance, "mean")
         assert found.status is Status.CONVERGED
@@ -308,7 +308,7 @@ def test_a_smoothed_singular_problem_against_clarabel():
             sparse.csr_matrix(K),
             C=0.5,
             unit_norm=False,
-            max_row_sum=balance,
+            balance=balance,
             tol=1e-5,
             max_iter=3000,
         )

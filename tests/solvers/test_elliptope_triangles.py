@@ -26,7 +26,7 @@ from volmar.solvers import solve_elliptope_saddle, solve_elliptope_triangles
 def test_triangles_against_clarabel(make, n, balance, row_balance, center):
     K = kernel(make, n, center=center)
     of = "rows" if row_balance else "mean"
-    found = solve_elliptope_triangles(K, C=0.5, max_row_sum=balance, each_row=of == "rows")
+    found = solve_elliptope_triangles(K, C=0.5, balance=balance, row_balance=of == "rows")
     value = equation_22(K, 0.5, balance, row_balance=row_balance, triangle=True)
     assert found.objective == pytest.approx(value, rel=1e-5)
     assert found.gap <= 1e-5 * value
@@ -43,11 +43,9 @@ def test_the_bound_with_triangles_is_what_its_multipliers_say(of):
     """The dual value from the published multipliers alone, and at labels that obey them."""
     K = kernel(make_two_moons, 12, center=True)
     found = solve_elliptope_triangles(
-        K, C=0.5, max_row_sum=1.0, each_row=of == "rows", max_iter=400
+        K, C=0.5, balance=1.0, row_balance=of == "rows", max_iter=400
     )
-    free = solve_elliptope_saddle(
-        K, C=0.5, unit_norm=False, max_row_sum=1.0, each_row=of == "rows"
-    )
+    free = solve_elliptope_saddle(K, C=0.5, unit_norm=False, balance=1.0, row_balance=of == "rows")
     assert found.triangle_multipliers.min() >= 0
     assert found.triangle_multipliers.max() > 1e-3
     assert found.lower_bound > free.objective  # the constraints count here

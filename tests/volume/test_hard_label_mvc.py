@@ -76,8 +76,8 @@ def test_sparse_similarities_are_taken():
 def test_an_undetermined_matrix_is_warned_of():
     """Without balance and with similarities everywhere, the best M is all ones."""
     X, _ = make_two_moons(40, random_state=0)
-    with pytest.warns(UserWarning, match=r"does not determine two clusters.*Use max_row_sum, or"):
-        HardLabelMVC(max_row_sum=None, sigma="2*mean", reg=0.05, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match=r"does not determine two clusters.*Use balance, or"):
+        HardLabelMVC(balance=None, sigma="2*mean", reg=0.05, random_state=0).fit(X)
     # Single points: balanced, too, M is anything.
     with pytest.warns(UserWarning, match=r"does not determine.*Use a wider similarity") as seen:
         HardLabelMVC(sigma="mean/200", random_state=0).fit(X)
@@ -124,7 +124,7 @@ def test_a_pickle_has_no_similarities_in_it():
 def test_too_few_iterations_are_warned_of():
     X, _ = make_two_moons(40, random_state=0)
     with pytest.warns(
-        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol, or max_row_sum"
+        ConvergenceWarning, match="after 30 iterations.*Raise max_iter or tol, or balance"
     ) as seen:
         model = HardLabelMVC(max_iter=30, tol=1e-9, random_state=0).fit(X)
     assert seen[0].filename == __file__
@@ -198,7 +198,7 @@ def test_indefinite_similarities_are_made_definite():
     value = 2 * a.sum() - model.reg_ * a @ (Q * (V @ V.T)) @ a
     assert model.objective_ == pytest.approx(value)
     assert model.result_.lower_bound == pytest.approx(value, abs=2 * model.result_.gap)
-    raised = solve_elliptope_saddle(Q + 5 * np.eye(60), reg=model.reg_, max_row_sum=1.0, tol=1e-5)
+    raised = solve_elliptope_saddle(Q + 5 * np.eye(60), reg=model.reg_, balance=1.0, tol=1e-5)
     assert raised.objective + 5 * model.reg_ == pytest.approx(model.objective_, rel=1e-4)
 
 
@@ -219,8 +219,8 @@ def test_large_spectra_are_bounded_as_small_ones(make, monkeypatch):
 
 def test_balance_of_rows_and_of_their_mean():
     X, _ = make_two_moons(40, random_state=0)
-    rows = HardLabelMVC(each_row=True, max_row_sum=0.2, tol=1e-4, max_iter=3000, random_state=0)
-    mean = HardLabelMVC(max_row_sum=0.2, tol=1e-4, random_state=0).fit(X)
+    rows = HardLabelMVC(row_balance=True, balance=0.2, tol=1e-4, max_iter=3000, random_state=0)
+    mean = HardLabelMVC(balance=0.2, tol=1e-4, random_state=0).fit(X)
     for model, size in ((rows.fit(X), np.abs), (mean, np.mean)):
         V = model.result_.factor
         assert np.max(size(V @ V.sum(axis=0))) <= 0.2 + 40 * 1e-4
@@ -233,8 +233,8 @@ def test_balance_of_rows_and_of_their_mean():
         ({"reg": 1e4}, "reg=10000 is too large"),
         ({"reg": -1.0}, "reg must be"),
         ({"C": 0.01}, "C=0.01 leaves no point"),
-        ({"max_row_sum": -1.0}, "max_row_sum must be"),
-        ({"max_row_sum": np.inf}, "max_row_sum must be"),
+        ({"balance": -1.0}, "balance must be"),
+        ({"balance": np.inf}, "balance must be"),
         ({"mode": "printed"}, "mode must be one of"),
         ({"rounding": "best"}, "rounding must be one of"),
         ({"n_neighbors": 3}, "n_neighbors=3 has no meaning"),
@@ -244,5 +244,5 @@ def test_bad_parameters_are_named(settings, message):
     X, _ = make_two_moons(40, random_state=0)
     with pytest.raises(ValueError, match=message):
         HardLabelMVC(**settings).fit(X)
-    with pytest.raises(TypeError, match="each_row must be True or False, got 1"):
-        HardLabelMVC(each_row=1).fit(X)
+    with pytest.raises(TypeError, match="row_balance must be True or False, got 1"):
+        HardLabelMVC(row_balance=1).fit(X)

@@ -28,8 +28,8 @@ class RelaxationMixin:
     """The parameters of a relaxation of labels y to a correlation matrix M in place of yy'."""
 
     C: Any
-    max_row_sum: Any
-    each_row: Any
+    balance: Any
+    row_balance: Any
     rounding: Any
     mode: Any
     tol: Any
@@ -40,9 +40,9 @@ class RelaxationMixin:
         check_choice("rounding", self.rounding, ("centred", "random"))
         for name in ("C", "tol"):
             check_number(name, getattr(self, name), low=0.0, open_low=True)
-        if self.max_row_sum is not None and not isinstance(self.max_row_sum, str):
-            check_number("max_row_sum", self.max_row_sum, low=0.0)
-        check_flag("each_row", self.each_row)
+        if self.balance is not None and not isinstance(self.balance, str):
+            check_number("balance", self.balance, low=0.0)
+        check_flag("row_balance", self.row_balance)
         check_count("max_iter", self.max_iter)
 
     def _rounded(self, V: NDArray, value: Callable[[NDArray], float], seed: int) -> Rounded:

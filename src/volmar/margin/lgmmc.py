@@ -64,7 +64,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     r"""Maximum margin clustering by label generation (Li, Tsang, Kwok and Zhou).
 
     The margin with squared errors over all labellings B with :math:`|\mathrm{mean}(y)|` at most
-    `max_label_mean`, of centred rows :math:`z_i = \phi(x_i) - \bar\phi`,
+    `balance`, of centred rows :math:`z_i = \phi(x_i) - \bar\phi`,
 
     .. math:: \min_{y \in B} \min_{w, \rho, \xi} \; \tfrac12 \|w\|^2 - \rho
               + \frac{C}{2 n s} \sum_i \xi_i^2 \quad\text{s.t.}\quad
@@ -111,7 +111,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
         variance in the leading direction.
-    max_label_mean : float, optional
+    balance : float, optional
         Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 asks for
         halves, as near as an odd number of rows allows. If not given it is 0.5, sides of at least
         a quarter of the weight, and clusters of unequal size may count as balanced (see Notes and
@@ -150,7 +150,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         Constant of the decision function.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
-        the sizes that ``max_label_mean=None`` took from two-means.
+        the sizes that ``balance=None`` took from two-means.
     gamma_ : float
         Kernel coefficient taken; not for kernels without one.
     cut_ : float
@@ -190,7 +190,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     *Labels.* Of the normals :math:`v_t = \sum_i \alpha_i y_{ti} z_i` of the labellings in use, and
     that of the leading eigenvector of :math:`\sum_t \mu_t y_t y_t'`, the one with the lowest value
     of the problem before its relaxation (``labelled_objective``) is kept, and labels are the signs
-    of its scores. Their mean is 0, whatever the labels': `max_label_mean` is not imposed on them.
+    of its scores. Their mean is 0, whatever the labels': `balance` is not imposed on them.
     `predict` returns `labels_` for the training rows, but for rows whose score is rounding.
 
     *Weights.* A row of weight 2 counts as one written twice, in the mean that centres, in s, in
@@ -199,17 +199,17 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     weight stands for stay together, while rows written twice may part. Over labellings that keep
     them together both have the same relaxation; over all labellings the rows written twice have
     the same value or a lower one, and ``result_.bound`` is below that, too. From given labels the
-    search takes the same steps, unless `max_label_mean` binds: rows then change sides whole, and
+    search takes the same steps, unless `balance` binds: rows then change sides whole, and
     which of them should is a knapsack problem, of which the relaxation is solved, by sorting. Its
     rest can leave a labelling unfound, and no bound wrong. Where the heaviest row has a larger
-    share of the weight than `max_label_mean`, labellings as uneven as that share are allowed, for
+    share of the weight than `balance`, labellings as uneven as that share are allowed, for
     there may be none that are more even (of the rows written twice there are, so that the values
     then differ). Starts are drawn, and not as they are for rows written twice: labels are the same
     where they do not depend on `random_state`. Rows of weight 0 get the label of their score, and
     nothing depends on them.
 
     *Unequal sizes.* Scores have the mean 0, and so halves, unless rows weigh differently. With
-    ``max_label_mean=None`` both sides of two-means (of the rows, or in the feature space of a
+    ``balance=None`` both sides of two-means (of the rows, or in the feature space of a
     precomputed kernel) get the same weight where they are unequal and have the wider margin, by
     the rule of `CPMMC`; the problem is then that of these weights.
 
@@ -251,7 +251,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         method: str = "exact",
         n_landmarks: int = N_LANDMARKS,
         C: float = 30.0,
-        max_label_mean: float | None = None,
+        balance: float | None = None,
         init: str | ArrayLike = "auto",
         n_init: int = 10,
         tol: float = 0.01,
@@ -269,7 +269,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.method = method
         self.n_landmarks = n_landmarks
         self.C = C
-        self.max_label_mean = max_label_mean
+        self.balance = balance
         self.init = init
         self.n_init = n_init
         self.tol = tol
@@ -287,16 +287,16 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     def _check_parameters(self) -> None:
         self._check_representation()
         check_number("C", self.C, low=LEAST_C, high=MOST_C)
-        if self.max_label_mean is not None:
-            check_number("max_label_mean", self.max_label_mean, low=0.0)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto"])
         check_count("n_init", self.n_init)
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         check_count("max_iter", self.max_iter)
-        if self.max_label_mean is not None and self.max_label_mean >= 1.0:
+        if self.balance is not None and self.balance >= 1.0:
             raise ValueError(
-                f"max_label_mean={self.max_label_mean:g} allows all rows on one side. Use a value "
+                f"balance={self.balance:g} allows all rows on one side. Use a value "
                 "below 1, or leave it out."
             )
 
@@ -322,7 +322,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
         w = row_weights(space)
-        mean = MAX_MEAN if self.max_label_mean is None else self.max_label_mean
+        mean = MAX_MEAN if self.balance is None else self.balance
         limit = _largest_sum(mean, np.ones(n) if w is None else w)
         return float(self.C) / (n * spread), limit
 
@@ -341,7 +341,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         try:
-            if self.max_label_mean is None:
+            if self.balance is None:
                 self._take_sizes(prepared)
             C, limit = self._formula(prepared)
             result = generate_labels(
@@ -390,7 +390,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             warn_user(
                 f"A labelling is still violated by {result.residuals['violation']:.1e} of the "
                 f"objective after {result.n_iter} of them. Raise max_iter or tol, lower C, or "
-                "raise max_label_mean.",
+                "raise balance.",
                 ConvergenceWarning,
             )
         elif not result.status.ok:

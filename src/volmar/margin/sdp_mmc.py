@@ -141,13 +141,13 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     C : float, default=1.0
         Penalty on a row inside the margin. As for `sklearn.svm.SVC` (whose regulariser has a
         factor of 1/2) its effect depends on the size of the kernel.
-    max_row_sum : float, None or "auto", default="auto"
+    balance : float, None or "auto", default="auto"
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint. Where clusters do differ by more, None or a larger b is right, and faster.
         "auto" is 1, or what the sizes of two-means need, where these are unequal and have the
         wider margin; see Notes. Without effect with ``mode="paper"``.
-    each_row : bool, default=False
+    row_balance : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge: where clusters differ by more
         and the kernel is wide, its dual bound is not reached. Without effect where there is no
@@ -185,7 +185,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         found at ``tree_.splits()[i].model``, not here.
     balance_ : tuple of float
         Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
-        ``max_row_sum="auto"`` took from two-means.
+        ``balance="auto"`` took from two-means.
     alpha_ : ndarray of shape (n_samples,)
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
@@ -222,7 +222,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     nearly orthogonal and have no common direction to remove.
 
     *Unequal sizes.* A hyperplane through the mean has about half of the rows on either side.
-    ``max_row_sum="auto"`` looks at the sides of two-means. Where they are unequal and have the
+    ``balance="auto"`` looks at the sides of two-means. Where they are unequal and have the
     wider margin, by the rule of `CPMMC`, the hyperplane goes through the mean by weights that give
     both the same, and b allows for their sizes. Without `center` b is 1.
 
@@ -262,8 +262,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         kernel_params: dict[str, Any] | None = None,
         center: bool = True,
         C: float = 1.0,
-        max_row_sum: float | str | None = "auto",
-        each_row: bool = False,
+        balance: float | str | None = "auto",
+        row_balance: bool = False,
         triangle: bool = False,
         rounding: str = "centred",
         mode: str = "default",
@@ -281,8 +281,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         self.kernel_params = kernel_params
         self.center = center
         self.C = C
-        self.max_row_sum = max_row_sum
-        self.each_row = each_row
+        self.balance = balance
+        self.row_balance = row_balance
         self.triangle = triangle
         self.rounding = rounding
         self.mode = mode
@@ -298,8 +298,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     def _check_parameters(self) -> None:
         self._check_kernel()
         self._check_relaxation()
-        if isinstance(self.max_row_sum, str):
-            check_choice("max_row_sum", self.max_row_sum, ["auto"])
+        if isinstance(self.balance, str):
+            check_choice("balance", self.balance, ["auto"])
         for name in ("center", "triangle"):
             check_flag(name, getattr(self, name))
 
@@ -331,12 +331,12 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         """Return b, and the shares by which to centre the kernel matrix."""
         if self.mode == "paper":
             return None, KernelShares()
-        if not isinstance(self.max_row_sum, str):
-            return self.max_row_sum, KernelShares()
+        if not isinstance(self.balance, str):
+            return self.balance, KernelShares()
         # Without centring there is no mean for the hyperplane to go through.
         taken = shares_of_kernel(K, expansion) if self.center else KernelShares()
         imbalance = abs(taken.sides[1] - taken.sides[0])
-        return HALF_SIZES + len(K) * (imbalance if self.each_row else imbalance**2), taken
+        return HALF_SIZES + len(K) * (imbalance if self.row_balance else imbalance**2), taken
 
     def _rounding(self, X: Any, K: NDArray) -> float:
         """Return what an eigenvalue of K may be off by: n times what an entry may.
@@ -354,8 +354,8 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         problem = prepared.problem
         settings: dict[str, Any] = {
             "C": problem.box,
-            "max_row_sum": prepared.bound,
-            "each_row": self.each_row,
+            "balance": prepared.bound,
+            "row_balance": self.row_balance,
             "tol": self.tol,
             "max_iter": self.max_iter,
             "random_state": seed,
@@ -381,6 +381,6 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
         has_bound = prepared.bound is not None
-        raised = ", or max_row_sum (None for no bound)" if has_bound else ""
-        remedy = "Use a narrower kernel, or another max_row_sum"
+        raised = ", or balance (None for no bound)" if has_bound else ""
+        remedy = "Use a narrower kernel, or another balance"
         self._warn_of_relaxation(result, raised, remedy)

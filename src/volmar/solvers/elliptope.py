@@ -70,7 +70,7 @@ class ElliptopeResult(Result):
     lower_bound : float
         Dual value: no feasible M is below it.
     balance_multipliers : ndarray of shape (n,)
-        Multipliers s of ``|M1| <= max_row_sum`` that the bound was found with, all the same where
+        Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
         their mean is bounded; zero where there is no such constraint.
 
     bound_a, bound_y : ndarray of shape (n,)
@@ -98,8 +98,8 @@ def solve_elliptope_saddle(
     reg: float = 1.0,
     C: float = 1.0,
     unit_norm: bool = True,
-    max_row_sum: float | None = None,
-    each_row: bool = False,
+    balance: float | None = None,
+    row_balance: bool = False,
     tol: float = 1e-6,
     max_iter: int = 1000,
     random_state: int = 0,
@@ -113,7 +113,7 @@ def solve_elliptope_saddle(
     :math:`-2 \gamma (Q \circ aa') V` of the value at the inner maximiser a (Danskin). With
     :math:`\sqrt{2m}` columns for m constraints, a point that satisfies the second-order conditions
     is a global minimum (Burer and Monteiro); at most 12 are used, and the gap shows whether they
-    were enough. The max_row_sum is held by an augmented Lagrangian.
+    were enough. The balance is held by an augmented Lagrangian.
     With eta zero and a nearly singular Q the inner maximum is all but kinked: the problem is
     solved without its balance first, whose M may be balanced and whose bound holds in any case,
     and then with :math:`\epsilon |a|^2` taken off the inner maximum, for a falling
@@ -144,9 +144,9 @@ def solve_elliptope_saddle(
         Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
     unit_norm : bool, default=True
         Whether eta is free (JMLR eq. 13) or zero (eq. 22).
-    max_row_sum : float, optional
+    balance : float, optional
         b; no constraint if not given.
-    each_row : bool, default=False
+    row_balance : bool, default=False
         Whether b bounds the size of each of M's row sums, ``|M1| <= b``, which has n multipliers
         and converges slowly, or their mean, which has one. For b = 0 they are the same, and the
         rows are bounded.
@@ -169,14 +169,14 @@ def solve_elliptope_saddle(
     >>> import numpy as np
     >>> from volmar.solvers import solve_elliptope_saddle
     >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
-    >>> result = solve_elliptope_saddle(Q, max_row_sum=0.0)
+    >>> result = solve_elliptope_saddle(Q, balance=0.0)
     >>> result.is_certified(1e-5)
     True
     """
     saddle = _Saddle(
-        Q, reg=reg, C=C, unit_norm=unit_norm, max_row_sum=max_row_sum, each_row=each_row
+        Q, reg=reg, C=C, unit_norm=unit_norm, balance=balance, row_balance=row_balance
     )
-    n_constraints = saddle.n * (2 if max_row_sum is not None and saddle.by_rows else 1)
+    n_constraints = saddle.n * (2 if balance is not None and saddle.by_rows else 1)
     rank = min(int(np.ceil(np.sqrt(2 * n_constraints))) + 1, MAX_RANK)
     V = saddle.start(rank, random_state)
     run = _Run(saddle, tol, max_iter)
@@ -184,9 +184,9 @@ def solve_elliptope_saddle(
         # Without its balance the problem is easy, and no balanced M is below it.
         saddle.holds_balance = False
         run.rounds(V, max(int(FREE_SHARE * max_iter), min(FIRST_ROUND, max_iter)))
-        saddle.holds_balance = max_row_sum is not None
+        saddle.holds_balance = balance is not None
         # With a multiplier a row, what takes time is these, which long rounds hardly update.
-        if max_row_sum is None or not saddle.by_rows:
+        if balance is None or not saddle.by_rows:
             saddle.smoothing = SMOOTH_FIRST * float(saddle.Q.diagonal().mean())
     run.rounds(V, max_iter)
     return run.result()
@@ -309,7 +309,7 @@ class _Saddle(ElliptopeProblem):
         self.s_plus, self.s_minus = np.zeros(self.n), np.zeros(self.n)
         self.penalty = 1.0 / self.n if self.by_rows else 1.0 / self.n**2
         self.last_violation = np.inf
-        self.holds_balance, self.smoothing = self.max_row_sum is not None, 0.0
+        self.holds_balance, self.smoothing = self.balance is not None, 0.0
         # The inner maximum without smoothing, for the value.
         self.exact = self.inner if self.unit_norm else BoxQP(self.n, self.C, unit_norm=False)
         # What M can change of the value: L-BFGS sees (value - offset) / scale, or it would stop on
@@ -360,10 +360,10 @@ class _Saddle(ElliptopeProblem):
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
         """Multipliers that the augmented Lagrangian would take at these row sums of M."""
         if not self.by_rows:
-            above = sums.sum() - self.n * self.max_row_sum
+            above = sums.sum() - self.n * self.balance
             return np.maximum(self.s_plus + self.penalty * above, 0.0), self.s_minus
-        plus = np.maximum(self.s_plus + self.penalty * (sums - self.max_row_sum), 0.0)
-        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.max_row_sum), 0.0)
+        plus = np.maximum(self.s_plus + self.penalty * (sums - self.balance), 0.0)
+        minus = np.maximum(self.s_minus + self.penalty * (-sums - self.balance), 0.0)
         return plus, minus
 
     def update_multipliers(self, V: NDArray) -> None:

@@ -43,8 +43,8 @@ class ElliptopeProblem:
         reg: float = 1.0,
         C: float = 1.0,
         unit_norm: bool = True,
-        max_row_sum: float | None = None,
-        each_row: bool = False,
+        balance: float | None = None,
+        row_balance: bool = False,
     ):
         self.n = Q.shape[0]
         if unit_norm and C * np.sqrt(self.n) < 1 - 1e-12:
@@ -61,9 +61,9 @@ class ElliptopeProblem:
             self._rows = np.repeat(np.arange(self.n), np.diff(matrix.indptr))
         # On the unit sphere no entry is beyond 1.
         self.reg, self.C, self.unit_norm = reg, min(C, 1.0) if unit_norm else C, unit_norm
-        self.max_row_sum = max_row_sum
+        self.balance = balance
         # 1'M1 <= 0 is M1 = 0, but no M is inside it, and its multiplier has no bound.
-        self.by_rows = each_row or max_row_sum == 0
+        self.by_rows = row_balance or balance == 0
 
     def change(self, a: NDArray) -> float:
         """Return about what M can change of the value."""
@@ -83,16 +83,16 @@ class ElliptopeProblem:
 
     def violation(self, V: NDArray) -> float:
         """How far M is beyond the bound on its row sums."""
-        if self.max_row_sum is None:
+        if self.balance is None:
             return 0.0
         sums = V @ V.sum(axis=0)
         worst = np.abs(sums).max() if self.by_rows else sums.mean()
-        return max(float(worst) - self.max_row_sum, 0.0)
+        return max(float(worst) - self.balance, 0.0)
 
     def product(self, x: NDArray, a: NDArray, s: NDArray) -> NDArray:
         """Return G x for columns x."""
         image = self.reg * (a[:, None] * (self.Q @ (a[:, None] * x)))
-        if self.max_row_sum is not None:
+        if self.balance is not None:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
         return image
 
@@ -111,7 +111,7 @@ class ElliptopeProblem:
         a, s, y = point
         if a.max() > self.C * (1 + 1e-9) or (self.unit_norm and not a.any()):
             return -np.inf
-        return float(2 * a.sum() - y.sum() - (self.max_row_sum or 0.0) * np.abs(s).sum())
+        return float(2 * a.sum() - y.sum() - (self.balance or 0.0) * np.abs(s).sum())
 
     def certificate(self, V: NDArray, a: NDArray, y: NDArray, s: NDArray) -> Certificate:
         """Compute value, gap and residuals of M = VV' and a dual point from Q alone."""

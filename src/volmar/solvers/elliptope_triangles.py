@@ -58,8 +58,8 @@ def solve_elliptope_triangles(
     Q: NDArray,
     *,
     C: float = 1.0,
-    max_row_sum: float | None = None,
-    each_row: bool = False,
+    balance: float | None = None,
+    row_balance: bool = False,
     tol: float = 1e-6,
     max_iter: int = 3000,
     random_state: int = 0,
@@ -89,9 +89,9 @@ def solve_elliptope_triangles(
         Symmetric, positive semi-definite; at most 60 rows.
     C : float, default=1
         Upper end of the box.
-    max_row_sum : float, optional
+    balance : float, optional
         b; no constraint if not given.
-    each_row : bool, default=False
+    row_balance : bool, default=False
         Whether b bounds each of M's row sums or their mean, as in `solve_elliptope_saddle`.
     tol : float, default=1e-6
         Relative gap to stop at, as in `solve_elliptope_saddle`.
@@ -119,22 +119,22 @@ def solve_elliptope_triangles(
             f"triangle constraints are for at most {MAX_ROWS} rows, got {n}: their number grows "
             "with the cube. Leave them out, or cluster a sample."
         )
-    if n == 3 and max_row_sum is not None and max_row_sum < 1 / 3:
+    if n == 3 and balance is not None and balance < 1 / 3:
         raise ValueError(
-            f"max_row_sum={max_row_sum:g} contradicts the triangle constraints of three rows. "
+            f"balance={balance:g} contradicts the triangle constraints of three rows. "
             "Take 1/3 or more."
         )
     free = solve_elliptope_saddle(
         Q,
         C=C,
         unit_norm=False,
-        max_row_sum=max_row_sum,
-        each_row=each_row,
+        balance=balance,
+        row_balance=row_balance,
         tol=tol,
         max_iter=max(max_iter // 3, 1),
         random_state=random_state,
     )
-    saddle = _Saddle(np.asarray(Q, dtype=np.float64), C, max_row_sum, each_row)
+    saddle = _Saddle(np.asarray(Q, dtype=np.float64), C, balance, row_balance)
     saddle.take_balance(free.balance_multipliers)
     spent = free.n_iter
     best = saddle.certified(free.factor, spent, tol)
@@ -154,19 +154,19 @@ class _Saddle:
     them from above and from below.
     """
 
-    def __init__(self, Q: NDArray, C: float, max_row_sum: float | None, each_row: bool):
-        self.Q, self.C, self.max_row_sum, self.n = Q, C, max_row_sum, len(Q)
-        self.by_rows = each_row or max_row_sum == 0
+    def __init__(self, Q: NDArray, C: float, balance: float | None, row_balance: bool):
+        self.Q, self.C, self.balance, self.n = Q, C, balance, len(Q)
+        self.by_rows = row_balance or balance == 0
         self.inner = BoxQP(self.n, C, unit_norm=False)
         triples = list(combinations(range(self.n), 3))
         i, j, k = np.array(triples, dtype=np.intp).reshape(-1, 3).T
         # Flat positions of (i, j), (j, k) and (i, k) in M.
         self.pairs = np.stack([i * self.n + j, j * self.n + k, i * self.n + k])
         self.n_triangles = 4 * i.size
-        n_sums = 0 if max_row_sum is None else 2 * self.n if self.by_rows else 1
+        n_sums = 0 if balance is None else 2 * self.n if self.by_rows else 1
         # v(0), the constant part of the constraints.
         self.constants = np.append(
-            np.full(self.n_triangles, -1.0), np.full(n_sums, -(max_row_sum or 0.0))
+            np.full(self.n_triangles, -1.0), np.full(n_sums, -(balance or 0.0))
         )
         self.multipliers = np.zeros(self.constants.size)
         a = np.full(self.n, min(C, 1.0))
@@ -181,7 +181,7 @@ class _Saddle:
     def violations(self, M: NDArray) -> NDArray:
         """Return v(M); positive entries are violations."""
         triangles = -(SIGNS @ M.ravel()[self.pairs])
-        if self.max_row_sum is None:
+        if self.balance is None:
             return self.constants + triangles.ravel()
         sums = M.sum(axis=1)
         bounded = np.concatenate([sums, -sums]) if self.by_rows else [sums.mean()]
@@ -197,7 +197,7 @@ class _Saddle:
         # Of no triangles, bincount's zeros are integers.
         N = np.bincount(self.pairs.ravel(), weights.ravel(), self.n**2).astype(np.float64)
         N = N.reshape(self.n, self.n)
-        if self.max_row_sum is not None:
+        if self.balance is not None:
             N += self.sums_multipliers(multipliers)[:, None]
         return (N + N.T) / 2
 
@@ -211,7 +211,7 @@ class _Saddle:
 
     def take_balance(self, s: NDArray) -> None:
         """Start from the multipliers of the problem without triangles."""
-        if self.max_row_sum is not None:
+        if self.balance is not None:
             both = np.concatenate([np.maximum(s, 0), np.maximum(-s, 0)])
             of_sums = both if self.by_rows else s.sum()
             self.multipliers[self.n_triangles :] = of_sums / self.scale
@@ -272,7 +272,7 @@ class _Saddle:
         reference = gap_reference(point.value, change)
         is_close = gap <= tol * reference and max(triangle, balance) <= tol
         multipliers = self.bound_multipliers
-        s = np.zeros(self.n) if self.max_row_sum is None else self.sums_multipliers(multipliers)
+        s = np.zeros(self.n) if self.balance is None else self.sums_multipliers(multipliers)
         return TriangleResult(
             objective=point.value,
             gap=gap,

@@ -71,12 +71,12 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         of Q; always 1 with ``mode="paper"``.
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
-    max_row_sum : float or None, default=1
+    balance : float or None, default=1
         b, a bound on the mean of M's row sums; for M = yy' it is :math:`(n_1 - n_0)^2 \le n b`.
         It holds for M: labels, which are rounded from M, may differ in size by more. None for no
         constraint, which is the paper's, and lets the best M be all ones. Without effect with
         ``mode="paper"``.
-    each_row : bool, default=False
+    row_balance : bool, default=False
         Whether b bounds the size of every row sum of M, :math:`|M1| \le b`, which for M = yy' is
         :math:`|n_1 - n_0| \le b`. Stricter, and slow to converge. Without effect where there is
         no bound.
@@ -163,8 +163,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         n_neighbors: int | None = None,
         reg: float | None = None,
         C: float = 1.0,
-        max_row_sum: float | None = 1.0,
-        each_row: bool = False,
+        balance: float | None = 1.0,
+        row_balance: bool = False,
         rounding: str = "centred",
         mode: str = "default",
         tol: float = 1e-5,
@@ -179,8 +179,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.n_neighbors = n_neighbors
         self.reg = reg
         self.C = C
-        self.max_row_sum = max_row_sum
-        self.each_row = each_row
+        self.balance = balance
+        self.row_balance = row_balance
         self.rounding = rounding
         self.mode = mode
         self.tol = tol
@@ -197,8 +197,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self._check_relaxation()
         if self.reg is not None:
             check_number("reg", self.reg, low=0.0, open_low=True)
-        if self.max_row_sum is not None:
-            check_number("max_row_sum", self.max_row_sum, low=0.0)
+        if self.balance is not None:
+            check_number("balance", self.balance, low=0.0)
 
     def _problem(self, X: Any, weights: NDArray | None) -> HardLabelInputs:  # noqa: ARG002 -- no weights here
         graph = self._graph_of(X)
@@ -234,8 +234,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             problem.Q,
             reg=reg,
             C=float(self.C),
-            max_row_sum=self._bound(),
-            each_row=self.each_row,
+            balance=self._bound(),
+            row_balance=self.row_balance,
             tol=self.tol,
             max_iter=self.max_iter,
             random_state=seed,
@@ -256,8 +256,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelResult.of(_unshifted(found, reg * problem.shift), rounded)
 
     def _bound(self) -> float | None:
-        is_free = self.mode == "paper" or self.max_row_sum is None
-        return None if is_free else float(self.max_row_sum)
+        is_free = self.mode == "paper" or self.balance is None
+        return None if is_free else float(self.balance)
 
     def _publish(self, prepared: HardLabelInputs, result: HardLabelResult) -> None:
         # New rows are compared with the training rows; W is not needed for it.
@@ -266,9 +266,9 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
         has_bound = self._bound() is not None
-        remedy = "Use" if has_bound else "Use max_row_sum, or"
+        remedy = "Use" if has_bound else "Use balance, or"
         self._warn_of_relaxation(
-            result, ", or max_row_sum" if has_bound else "", f"{remedy} a wider similarity"
+            result, ", or balance" if has_bound else "", f"{remedy} a wider similarity"
         )
 
 
