@@ -115,8 +115,16 @@ def test_no_python_file_is_over_500_lines():
 
 def test_only_quick_reproductions_are_quick():
     for given, is_quick in (([], False), (["QUICK=1"], True)):
-        command = ["make", "-n", "-o", ".venv/.ready", "reproduce", "NAME=x", *given]
+        command = [
+            "make",
+            "-n",
+            "--no-print-directory",
+            "-o",
+            ".venv/.ready",
+            "reproduce",
+            "NAME=x",
+        ]
         shown = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=True
+            [*command, *given], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
         assert shown.rstrip().endswith("reproduction x --quick" if is_quick else "reproduction x")

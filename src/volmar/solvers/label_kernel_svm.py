@@ -204,7 +204,7 @@ class _Iterate:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _SVMPoint:
     """The support vector machine of one mu."""
 
     mu: NDArray
@@ -226,7 +226,7 @@ class _Master:
         """Return F'(alpha o y_t), shape (T, m)."""
         return (self.Y * alpha) @ self.F
 
-    def bound(self, point: _Point) -> float:
+    def bound(self, point: _SVMPoint) -> float:
         """Return the dual value: the minimum over all labellings at alpha."""
         largest = float(np.einsum("tm,tm->t", point.normals, point.normals).max())
         return -0.5 * (largest + float(point.alpha @ (point.alpha / self.sizes)) / self.C)
@@ -242,7 +242,7 @@ class _Master:
 
     # ------------------------------------------------------------------ mu fixed
 
-    def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _Point:
+    def machine(self, mu: NDArray, alpha: NDArray, tol: float) -> _SVMPoint:
         """Newton's method on the primal of one mu, from the rows that weigh in `alpha`."""
         kept = mu > IDLE
         mu = np.where(kept, mu, 0.0) / mu[kept].sum()
@@ -258,7 +258,7 @@ class _Master:
         pull = self.sizes * np.maximum(rho - best.f, 0.0)
         alpha = pull / pull.sum()
         value = self._iterate(best.theta, best.f, rho).value
-        return _Point(mu, alpha, self.normals(alpha), rho, value, system)
+        return _SVMPoint(mu, alpha, self.normals(alpha), rho, value, system)
 
     def _full_steps(
         self, labels: NDArray, best: _Iterate, inside: NDArray
@@ -330,7 +330,7 @@ class _Master:
 
     # ------------------------------------------------------------------ mu
 
-    def step(self, point: _Point, tol: float) -> _Point | None:
+    def step(self, point: _SVMPoint, tol: float) -> _SVMPoint | None:
         """Return the machine of a better mu; None where rounding leaves none."""
         squares = np.einsum("tm,tm->t", point.normals, point.normals)
         gradient = -0.5 * squares
@@ -349,7 +349,7 @@ class _Master:
             share *= 0.3
         return None
 
-    def _direction(self, point: _Point, gradient: NDArray) -> NDArray:
+    def _direction(self, point: _SVMPoint, gradient: NDArray) -> NDArray:
         """Return the way to the minimum over the simplex of phi's quadratic model."""
         size = max(float(np.abs(gradient).max()), np.finfo(np.float64).tiny)
         hessian = self._curvature(point) / size
@@ -367,7 +367,7 @@ class _Master:
             mu[int(gradient.argmin())] = 1.0
         return mu - point.mu
 
-    def _curvature(self, point: _Point) -> NDArray:
+    def _curvature(self, point: _SVMPoint) -> NDArray:
         """Return phi's second derivatives J'PJ, J_t = y_t o F F'(alpha o y_t) inside the margin.
 
         P = H^-1 - H^-1 11' H^-1 / (1'H^-1 1), for alpha moves inside the simplex.

@@ -232,7 +232,7 @@ def best_multiple(trace: float, z: NDArray, upper: float | None) -> tuple[float,
     return t * trace + upper * float(np.maximum(1.0 - t * z, 0.0).sum()), float(t)
 
 
-class _Point(NamedTuple):
+class _PackingPoint(NamedTuple):
     """Weights, dual matrix, and the multipliers of g >= 0 and g <= u."""
 
     g: NDArray
@@ -253,7 +253,7 @@ class _Step(NamedTuple):
 
 def _follow(
     F: NDArray, upper: float | None, tol: float, max_iter: int
-) -> tuple[_Point, bool, list[float]]:
+) -> tuple[_PackingPoint, bool, list[float]]:
     """Follow the central path until the gap is below `tol` or rounding ends it.
 
     Returns the best point, whether the iterations were enough, and 1'g along the path.
@@ -284,7 +284,7 @@ def _follow(
         primal, dual = system.lengths(step)
         if max(primal, dual) < SMALLEST_STEP:
             break
-        point = _Point(
+        point = _PackingPoint(
             point.g + primal * step.g,
             point.Xi + dual * step.Xi,
             point.p + dual * step.p,
@@ -295,7 +295,7 @@ def _follow(
     return best, True, values
 
 
-def _start(F: NDArray, upper: float | None) -> _Point:
+def _start(F: NDArray, upper: float | None) -> _PackingPoint:
     """Weights half way to the boundary, and a multiple of identity that is dual feasible."""
     squares = np.einsum("ij,ij->i", F, F)
     g = 1.0 / squares
@@ -306,13 +306,13 @@ def _start(F: NDArray, upper: float | None) -> _Point:
     xi = 1.5 / (squares.min() if upper is None else np.median(squares))
     z = xi * squares
     s = np.zeros_like(g) if upper is None else np.maximum(1.0 - z, 0.0) + 0.5
-    return _Point(g, xi * np.eye(F.shape[1]), z + s - 1.0, s)
+    return _PackingPoint(g, xi * np.eye(F.shape[1]), z + s - 1.0, s)
 
 
 class _System:
     """Newton's equations at a point."""
 
-    def __init__(self, F: NDArray, upper: float | None, point: _Point) -> None:
+    def __init__(self, F: NDArray, upper: float | None, point: _PackingPoint) -> None:
         self.F, self.point, self.bounded = F, point, upper is not None
         g, Xi = point.g, point.Xi
         self.room = np.full_like(g, np.inf) if upper is None else upper - g
