@@ -1,4 +1,4 @@
-"""A cluster of dask and rows for it, one for each file of tests."""
+"""A cluster of dask and rows for it, one for each file of tests, and dask without threads."""
 
 import numpy as np
 import pytest
@@ -19,3 +19,10 @@ def rows():
     X = rng.standard_normal((1200, 5)) * [1.0, 2.0, 1.0, 0.5, 3.0] + 2.0
     X[:, 2] += 5.0 * truth
     return X, truth.astype(int)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    dask = pytest.importorskip("dask")
+    with dask.config.set(scheduler="synchronous"):
+        yield

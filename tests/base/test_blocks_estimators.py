@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -28,11 +27,7 @@ from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.metrics import clustering_error
 from volmar.rows import is_dask
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with dask.config.set(scheduler="synchronous"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -27,11 +27,7 @@ from volmar.distributed import checkpoint, report_passes
 from volmar.rows import as_beside, as_rows, as_table, constant_vector, standardized
 from volmar.separation.gep import exact_scan, histogram_scan, mean_difference
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    with dask.config.set(scheduler="synchronous"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_predictions_are_lazy():

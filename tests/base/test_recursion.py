@@ -221,7 +221,7 @@ def test_deep_trees_are_scored():
         node = SplitNode(2, 2.0, model=Half(), children=(leaf, node), rank=label + 1)
     scores = SplitTree(node).scores(np.array([[-1.0], [2.0]]))
     assert scores.argmax(axis=1).tolist() == [0, depth]
-    # All clusters of the other side have parted from the first row at the first split.
+    # All clusters of the other side were separated from the first row at the first split.
     assert set(scores[0, 1:]) == {-1.0}
 
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.conversions import CONVERSIONS
 from scipy import sparse, stats
 
 from volmar.diagnostics import (
@@ -54,21 +55,13 @@ def by_name(found):
 # ------------------------------------------------------------------------------ profiles
 
 
-@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "pandas", "polars", "list"])
+@pytest.mark.parametrize("kind", CONVERSIONS)
 def test_quartiles_shares_and_missing_by_brute_force(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3)).round(2) * [1, 1000, 1] + [0, 5000, 0]
     X[:, 2] = rng.integers(0, 4, 120)
     labels = rng.integers(0, 3, 120)
-    convert = {
-        "dense": np.asarray,
-        "float32": lambda X: X.astype(np.float32),
-        "sparse": sparse.csr_array,
-        "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1", "x2"]),
-        "polars": lambda X: pytest.importorskip("polars").DataFrame(X, ["x0", "x1", "x2"]),
-        "list": np.ndarray.tolist,
-    }[kind]
-    found = by_name(column_profiles(convert(X), labels))
+    found = by_name(column_profiles(CONVERSIONS[kind](X), labels))
     for j in range(3):
         one = found[f"x{j}"]
         assert one.kind == "number"

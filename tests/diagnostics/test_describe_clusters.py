@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.conversions import CONVERSIONS
 from helpers.groups import kmeans
 from scipy import sparse
 from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
@@ -40,20 +41,12 @@ def one(found, label, column, level="", kind=None):
 # ------------------------------------------------------------------------------ effects
 
 
-@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "pandas", "polars", "list"])
+@pytest.mark.parametrize("kind", CONVERSIONS)
 def test_sizes_means_and_effects_by_brute_force(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3)).round(3) * [1, 100, 1e-3] + [5, 0, 0]
     labels = rng.integers(0, 3, 90)
-    convert = {
-        "dense": np.asarray,
-        "float32": lambda X: X.astype(np.float32),
-        "sparse": sparse.csr_array,
-        "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1", "x2"]),
-        "polars": lambda X: pytest.importorskip("polars").DataFrame(X, ["x0", "x1", "x2"]),
-        "list": np.ndarray.tolist,
-    }[kind]
-    found = describe_clusters(convert(X), labels)
+    found = describe_clusters(CONVERSIONS[kind](X), labels)
     np.testing.assert_array_equal(found.sizes, np.bincount(labels))
     for c in range(3):
         for j in range(3):

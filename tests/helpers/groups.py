@@ -41,3 +41,11 @@ def two(n=300, distance=7.0, seed=0):
     y = (np.arange(n) % 2).astype(np.int64)
     X[:, 0] += distance * y
     return X, y
+
+
+def overlapping_groups(rng, k=4, n=80, d=3, spread=3.0):
+    """Overlapping groups of different sizes, and labels that are wrong for some rows."""
+    y = np.sort(rng.choice(k, n, p=np.arange(1, k + 1) / (k * (k + 1) / 2)))
+    y[:k] = np.arange(k)
+    X = spread * rng.standard_normal((k, d))[y] + rng.standard_normal((n, d))
+    return X, np.where(rng.random(n) < 0.15, rng.integers(0, k, n), y)

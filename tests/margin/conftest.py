@@ -15,3 +15,11 @@ def groups(rng):
 def start(groups):
     """Start labels that are wrong for some rows."""
     return (groups[:, 0] > 1.0).astype(int)
+
+
+@pytest.fixture
+def near_halves(rng):
+    """Two groups of 25 and 35 rows in 5 features, 6 spreads apart."""
+    X = rng.standard_normal((60, 5))
+    X[:25] += [4.0, 4.0, 2.0, 0.0, 0.0]
+    return X

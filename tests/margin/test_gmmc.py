@@ -152,10 +152,10 @@ def test_some_of_these_relaxations_are_tight():
 
 
 @quick
-@given(seed=seeds, price=st.floats(-2, 1))
-def test_no_scores_are_below_the_soft_bound(seed, price):
+@given(seed=seeds, exponent=st.floats(-2, 1))
+def test_no_scores_are_below_the_soft_bound(seed, exponent):
     rng = np.random.default_rng(seed)
-    C = 10.0**price
+    C = 10.0**exponent
     given_problem = problem(seed, 8, C, weight=5.0)
     B = printed_matrix(given_problem)
     result = solve_gmmc(given_problem)

@@ -36,7 +36,7 @@ def test_the_objective_of_least_loss_never_rises(rng, C, kind):
 
 
 def test_uneven_labels_of_one_cloud_are_degenerate(rng):
-    """The least loss is that of a constant, at every price; the round before is kept."""
+    """The minimum loss is that of a constant, at every C; the round before is kept."""
     X = rng.standard_normal((200, 3))
     space = LinearSpace(X)
     first = (X[:, 0] > 0).astype(int)

@@ -128,8 +128,8 @@ def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
     Z, C, limit = weighted_rows(rng, 6, 2, weights), 1.0, share * weights.sum()
     truth = saddle_by_cvxpy(Z, all_labellings(6, limit, weights), C, weights)
     written = np.repeat(np.arange(6), weights)
-    parted = saddle_by_cvxpy(Z[written], all_labellings(9, limit), C)
-    assert parted <= truth * (1 - 1e-6)
+    separate = saddle_by_cvxpy(Z[written], all_labellings(9, limit), C)
+    assert separate <= truth * (1 - 1e-6)
     shares, unit = weights / weights.sum(), weights.mean()
     for source in (
         LinearSpace(Z, weights),
@@ -140,7 +140,7 @@ def test_the_weighted_relaxation_over_all_labellings(seed, share, binds):
             source, C=C * unit, limit=limit / unit, n_init=40, tol=1e-7, max_iter=200
         )
         assert found.status is Status.CONVERGED
-        assert found.bound <= parted + 1e-7
+        assert found.bound <= separate + 1e-7
         assert found.objective >= truth - 1e-6 * abs(truth)
         assert found.objective == pytest.approx(truth, rel=1e-2 if binds else 1e-5)
         assert found.residuals["master gap"] <= 1e-7

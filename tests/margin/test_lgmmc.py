@@ -16,27 +16,18 @@ from volmar.margin.lgmmc import LGMMC
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 
-
-@pytest.fixture
-def groups(rng):
-    """Two groups of 25 and 35 rows in 5 features, 6 spreads apart."""
-    X = rng.standard_normal((60, 5))
-    X[:25] += [4.0, 4.0, 2.0, 0.0, 0.0]
-    return X
-
-
 TRUTH = np.arange(60) < 25
 
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
-def test_groups(groups, options):
-    model = LGMMC(balance=0.5, random_state=0, n_landmarks=30, **options).fit(groups)
+def test_groups(near_halves, options):
+    model = LGMMC(balance=0.5, random_state=0, n_landmarks=30, **options).fit(near_halves)
     assert model.status_ is Status.CONVERGED
     assert clustering_error(TRUTH, model.labels_) <= 0.02
-    np.testing.assert_array_equal(model.predict(groups), model.labels_)
+    np.testing.assert_array_equal(model.predict(near_halves), model.labels_)
     assert model.objective_ == model.result_.objective < 0
     assert model.n_iter_ == model.result_.n_labellings
-    f = model.decision_function(groups)
+    f = model.decision_function(near_halves)
     np.testing.assert_allclose(f, model.result_.scores / model.result_.rho, atol=1e-8)
     assert abs(f.mean()) < 1e-8
 
@@ -73,66 +64,68 @@ def test_the_price_moves_rows_out_of_the_margin(rng):
 TIGHT = {"tol": 1e-6, "n_init": 20, "C": 10.0, "max_iter": 300, "random_state": 0}
 
 
-def test_linear_is_the_precomputed_kernel(groups, rng):
-    linear = LGMMC(kernel="linear", **TIGHT).fit(groups)
-    given = LGMMC(kernel="precomputed", **TIGHT).fit(groups @ groups.T)
+def test_linear_is_the_precomputed_kernel(near_halves, rng):
+    linear = LGMMC(kernel="linear", **TIGHT).fit(near_halves)
+    given = LGMMC(kernel="precomputed", **TIGHT).fit(near_halves @ near_halves.T)
     same_fit(linear, given)
     new = rng.standard_normal((30, 5)) * 3
-    f, g = linear.decision_function(new), given.decision_function(new @ groups.T)
+    f, g = linear.decision_function(new), given.decision_function(new @ near_halves.T)
     np.testing.assert_allclose(np.sign(f @ g) * g, f, atol=1e-3)
-    scores = groups @ linear.coef_[0] + linear.intercept_[0]
-    np.testing.assert_allclose(linear.decision_function(groups), scores, atol=1e-10)
-    scores = groups @ groups.T @ given.dual_coef_ + given.intercept_[0]
-    np.testing.assert_allclose(given.decision_function(groups @ groups.T), scores, atol=1e-10)
+    scores = near_halves @ linear.coef_[0] + linear.intercept_[0]
+    np.testing.assert_allclose(linear.decision_function(near_halves), scores, atol=1e-10)
+    scores = near_halves @ near_halves.T @ given.dual_coef_ + given.intercept_[0]
+    np.testing.assert_allclose(
+        given.decision_function(near_halves @ near_halves.T), scores, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("options", [{"kernel": "linear"}, {}, {"method": "nystroem"}])
-def test_dense_is_csr(groups, options):
-    X = np.where(np.abs(groups) < 0.5, 0.0, groups)
+def test_dense_is_csr(near_halves, options):
+    X = np.where(np.abs(near_halves) < 0.5, 0.0, near_halves)
     dense = LGMMC(n_landmarks=20, **options, **TIGHT).fit(X)
     csr = LGMMC(n_landmarks=20, **options, **TIGHT).fit(sparse.csr_array(X))
     same_fit(dense, csr)
     np.testing.assert_array_equal(csr.predict(sparse.csr_array(X)), csr.labels_)
 
 
-def test_precomputed_is_the_named_kernel_and_all_landmarks_are(groups):
-    named = LGMMC(gamma=0.1, **TIGHT).fit(groups)
-    same_fit(named, LGMMC(kernel="precomputed", **TIGHT).fit(rbf_kernel(groups, gamma=0.1)))
-    landmarks = LGMMC(gamma=0.1, method="nystroem", n_landmarks=60, **TIGHT).fit(groups)
+def test_precomputed_is_the_named_kernel_and_all_landmarks_are(near_halves):
+    named = LGMMC(gamma=0.1, **TIGHT).fit(near_halves)
+    same_fit(named, LGMMC(kernel="precomputed", **TIGHT).fit(rbf_kernel(near_halves, gamma=0.1)))
+    landmarks = LGMMC(gamma=0.1, method="nystroem", n_landmarks=60, **TIGHT).fit(near_halves)
     same_fit(named, landmarks, tol=1e-4)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_float32_is_near_float64(groups, kernel):
-    double = LGMMC(kernel=kernel, random_state=0).fit(groups)
-    single = LGMMC(kernel=kernel, random_state=0).fit(groups.astype(np.float32))
+def test_float32_is_near_float64(near_halves, kernel):
+    double = LGMMC(kernel=kernel, random_state=0).fit(near_halves)
+    single = LGMMC(kernel=kernel, random_state=0).fit(near_halves.astype(np.float32))
     same_fit(double, single, tol=0.01)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("scale", [1e-145, 1e-8, 1e8, 1e145])
-def test_scale_of_x_is_of_no_matter(groups, kernel, scale):
-    one = LGMMC(kernel=kernel, random_state=0).fit(groups)
-    other = LGMMC(kernel=kernel, random_state=0).fit(groups * scale)
+def test_scale_of_x_is_of_no_matter(near_halves, kernel, scale):
+    one = LGMMC(kernel=kernel, random_state=0).fit(near_halves)
+    other = LGMMC(kernel=kernel, random_state=0).fit(near_halves * scale)
     assert clustering_error(one.labels_, other.labels_) == 0.0
-    np.testing.assert_array_equal(other.predict(groups * scale), other.labels_)
+    np.testing.assert_array_equal(other.predict(near_halves * scale), other.labels_)
     unit = scale**2 if kernel == "linear" else 1.0
     assert other.objective_ == pytest.approx(unit * one.objective_, rel=1e-3)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e6), (np.float32, 1e4)])
-def test_an_offset_is_of_no_matter(groups, kernel, dtype, offset):
-    far = (groups + offset).astype(dtype)
+def test_an_offset_is_of_no_matter(near_halves, kernel, dtype, offset):
+    far = (near_halves + offset).astype(dtype)
     one = LGMMC(kernel=kernel, random_state=0).fit(far.astype(np.float64) - offset)
     other = LGMMC(kernel=kernel, random_state=0).fit(far)
     same_fit(one, other, tol=0.01)
     np.testing.assert_array_equal(other.predict(far), other.labels_)
 
 
-def test_twice_the_rows_are_the_same_problem(groups):
-    one = LGMMC(kernel="linear", **TIGHT).fit(groups)
-    two = LGMMC(kernel="linear", **TIGHT).fit(np.repeat(groups, 2, axis=0))
+def test_twice_the_rows_are_the_same_problem(near_halves):
+    one = LGMMC(kernel="linear", **TIGHT).fit(near_halves)
+    two = LGMMC(kernel="linear", **TIGHT).fit(np.repeat(near_halves, 2, axis=0))
     assert clustering_error(np.repeat(one.labels_, 2), two.labels_) == 0.0
     assert two.objective_ == pytest.approx(one.objective_, rel=1e-3)
 
@@ -236,20 +229,20 @@ def test_a_kernel_that_is_none_is_refused(rng):
         ({"kernel": "precomputed", "method": "nystroem"}, ValueError, "needs rows"),
     ],
 )
-def test_bad_parameters_are_refused_with_a_remedy(groups, parameters, error, message):
+def test_bad_parameters_are_refused_with_a_remedy(near_halves, parameters, error, message):
     with pytest.raises(error, match=re.compile(message, re.DOTALL)):
-        LGMMC(**parameters).fit(groups)
+        LGMMC(**parameters).fit(near_halves)
 
 
-def test_bad_data_are_refused(groups):
-    holes = groups.copy()
+def test_bad_data_are_refused(near_halves):
+    holes = near_halves.copy()
     holes[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         LGMMC().fit(holes)
     with pytest.raises(ValueError, match="minimum of 2"):
-        LGMMC().fit(groups[:1])
+        LGMMC().fit(near_halves[:1])
     with pytest.raises(ValueError, match="must be square"):
-        LGMMC(kernel="precomputed").fit(groups)
+        LGMMC(kernel="precomputed").fit(near_halves)
 
 
 def test_an_early_end_warns_and_brackets_all_the_same(rng):
@@ -265,14 +258,16 @@ def test_an_early_end_warns_and_brackets_all_the_same(rng):
     np.testing.assert_array_equal(early.predict(X), early.labels_)
 
 
-def test_pickle_clone_and_one_cluster(groups):
+def test_pickle_clone_and_one_cluster(near_halves):
     model = LGMMC(C=3.0, random_state=3)
     assert clone(model).get_params() == model.get_params()
-    model.fit(groups)
+    model.fit(near_halves)
     back = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(back.decision_function(groups), model.decision_function(groups))
+    np.testing.assert_array_equal(
+        back.decision_function(near_halves), model.decision_function(near_halves)
+    )
     assert back.result_.residuals == model.result_.residuals
-    assert not LGMMC(n_clusters=1).fit(groups).labels_.any()
+    assert not LGMMC(n_clusters=1).fit(near_halves).labels_.any()
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel": "precomputed"}, {"method": "nystroem"}])

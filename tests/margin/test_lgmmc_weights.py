@@ -9,15 +9,6 @@ from volmar.margin.lgmmc import LGMMC
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 
-
-@pytest.fixture
-def groups(rng):
-    """Two groups of 25 and 35 rows in 5 features, 6 spreads apart."""
-    X = rng.standard_normal((60, 5))
-    X[:25] += [4.0, 4.0, 2.0, 0.0, 0.0]
-    return X
-
-
 TRUTH = np.arange(60) < 25
 
 
@@ -28,19 +19,19 @@ KINDS = [{"kernel": "linear"}, {}, {"kernel": "linear", "balance": 0.1}]
 
 
 @pytest.mark.parametrize("options", KINDS)
-def test_weight_two_is_a_row_written_twice(groups, rng, options):
+def test_weight_two_is_a_row_written_twice(near_halves, rng, options):
     weights = rng.integers(0, 4, 60)
     written = np.repeat(np.arange(60), weights)
-    one = LGMMC(**options, **TIGHT).fit(groups, sample_weight=weights)
-    often = LGMMC(**options, **TIGHT).fit(groups[written])
+    one = LGMMC(**options, **TIGHT).fit(near_halves, sample_weight=weights)
+    often = LGMMC(**options, **TIGHT).fit(near_halves[written])
     assert clustering_error(one.labels_[written], often.labels_) == 0.0
-    np.testing.assert_array_equal(one.predict(groups), one.labels_)
+    np.testing.assert_array_equal(one.predict(near_halves), one.labels_)
     # Where the balance binds, copies of rows written twice part.
     binds = "balance" in options
     assert one.objective_ == pytest.approx(often.objective_, rel=5e-3 if binds else 1e-6)
     assert one.objective_ >= often.objective_ * (1 + 1e-6)
     assert one.result_.bound == pytest.approx(often.result_.bound, rel=3e-2 if binds else 2e-3)
-    plain = LGMMC(**options, **TIGHT).fit(groups)
+    plain = LGMMC(**options, **TIGHT).fit(near_halves)
     assert abs(one.objective_ / plain.objective_ - 1) > 1e-3
 
 
@@ -57,29 +48,29 @@ def test_noise_with_weights_has_the_value_of_rows_written_often(rng):
 
 
 @pytest.mark.parametrize("options", [*KINDS, {"method": "nystroem", "n_landmarks": 20}])
-def test_a_common_factor_of_the_weights_changes_nothing(groups, rng, options):
+def test_a_common_factor_of_the_weights_changes_nothing(near_halves, rng, options):
     weights = rng.uniform(0.5, 2.0, 60)
-    one = LGMMC(random_state=0, **options).fit(groups, sample_weight=weights)
+    one = LGMMC(random_state=0, **options).fit(near_halves, sample_weight=weights)
     for factor in (1e-90, 7.0, 1e90):
-        other = LGMMC(random_state=0, **options).fit(groups, sample_weight=factor * weights)
+        other = LGMMC(random_state=0, **options).fit(near_halves, sample_weight=factor * weights)
         np.testing.assert_array_equal(one.labels_, other.labels_)
         assert other.objective_ == pytest.approx(one.objective_, rel=1e-6)
 
 
-def test_linear_with_weights_is_the_precomputed_kernel(groups, rng):
+def test_linear_with_weights_is_the_precomputed_kernel(near_halves, rng):
     weights = rng.uniform(0.0, 2.0, 60)
-    linear = LGMMC(kernel="linear", **TIGHT).fit(groups, sample_weight=weights)
-    K = groups @ groups.T
+    linear = LGMMC(kernel="linear", **TIGHT).fit(near_halves, sample_weight=weights)
+    K = near_halves @ near_halves.T
     given = LGMMC(kernel="precomputed", **TIGHT).fit(K, sample_weight=weights)
     same_fit(linear, given)
-    f, g = linear.decision_function(groups), given.decision_function(K)
+    f, g = linear.decision_function(near_halves), given.decision_function(K)
     np.testing.assert_allclose(np.sign(f @ g) * g, f, atol=1e-3)
 
 
 @pytest.mark.parametrize("options", KINDS)
-def test_equal_weights_are_no_weights(groups, options):
-    one = LGMMC(random_state=0, **options).fit(groups)
-    other = LGMMC(random_state=0, **options).fit(groups, sample_weight=np.full(60, 0.3))
+def test_equal_weights_are_no_weights(near_halves, options):
+    one = LGMMC(random_state=0, **options).fit(near_halves)
+    other = LGMMC(random_state=0, **options).fit(near_halves, sample_weight=np.full(60, 0.3))
     np.testing.assert_array_equal(one.labels_, other.labels_)
     assert other.objective_ == pytest.approx(one.objective_, rel=1e-8)
 
@@ -99,11 +90,11 @@ def test_rows_without_weight_have_no_say_but_a_label(rng, options):
     np.testing.assert_array_equal(one.predict(wild), one.labels_)
 
 
-def test_weights_of_any_size(groups):
+def test_weights_of_any_size(near_halves):
     """Rows that weigh next to nothing are as good as left out, also of the balance."""
     weights = np.where(np.arange(60) % 3 == 0, 1e-200, 1.0)
-    one = LGMMC(kernel="linear", **TIGHT).fit(groups, sample_weight=weights)
-    other = LGMMC(kernel="linear", **TIGHT).fit(groups[weights == 1.0])
+    one = LGMMC(kernel="linear", **TIGHT).fit(near_halves, sample_weight=weights)
+    other = LGMMC(kernel="linear", **TIGHT).fit(near_halves[weights == 1.0])
     assert one.objective_ == pytest.approx(other.objective_, rel=1e-6)
     assert clustering_error(one.labels_[weights == 1.0], other.labels_) == 0.0
     assert clustering_error(TRUTH, one.labels_) <= 0.02
@@ -154,8 +145,8 @@ def test_weights_of_parts_that_are_split_again(rng):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_weights_with_csr_and_float32(groups, rng, kernel):
-    X = np.where(np.abs(groups) < 0.5, 0.0, groups)
+def test_weights_with_csr_and_float32(near_halves, rng, kernel):
+    X = np.where(np.abs(near_halves) < 0.5, 0.0, near_halves)
     weights = rng.uniform(0.0, 2.0, 60)
     dense = LGMMC(kernel=kernel, **TIGHT).fit(X, sample_weight=weights)
     same_fit(dense, LGMMC(kernel=kernel, **TIGHT).fit(sparse.csr_array(X), sample_weight=weights))
@@ -164,9 +155,9 @@ def test_weights_with_csr_and_float32(groups, rng, kernel):
     same_fit(double, single, tol=0.01)
 
 
-def test_bad_weights_are_refused(groups):
+def test_bad_weights_are_refused(near_halves):
     with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
-        LGMMC().fit(groups, sample_weight=np.full(60, -1.0))
+        LGMMC().fit(near_halves, sample_weight=np.full(60, -1.0))
     for kernel in ("linear", "rbf"):
         with pytest.raises(ValueError, match="rows with a positive sample_weight, 1"):
-            LGMMC(kernel=kernel).fit(groups, sample_weight=np.arange(60) == 7)
+            LGMMC(kernel=kernel).fit(near_halves, sample_weight=np.arange(60) == 7)

@@ -261,14 +261,14 @@ def test_j_never_rises_and_is_that_of_the_hyperplane(rng, kind, threshold, tau, 
     assert rho == 1.0 if threshold == "fixed" else rho > 0
 
 
-def test_j_never_rises_at_any_price_of_a_path(rng):
+def test_j_never_rises_at_any_C_of_a_path(rng):
     X = two_groups(rng, n=60, d=5, shift=1.0)
     labels = rng.integers(0, 2, 60)
     problem, _, _ = make(X, tau=0.05)
     lengths = [0]
     for k in (1, 2, 3):
-        prices = (1.2, 3.0, 10.0)[:k]
-        result = maximise_margin(problem, labels, C=prices[-1], path=prices[:-1])
+        path = (1.2, 3.0, 10.0)[:k]
+        result = maximise_margin(problem, labels, C=path[-1], path=path[:-1])
         assert result.status is Status.CONVERGED
         history = np.array(result.history[lengths[-1] :])
         assert np.all(np.diff(history) <= 0)

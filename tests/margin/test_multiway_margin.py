@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers.groups import overlapping_groups
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -19,14 +20,6 @@ from volmar.margin.multiway.descent import balanced_weights, maximise_margins
 from volmar.solvers import Status
 
 BOTH = [CPMMC, KernelCPMMC]
-
-
-def groups(rng, k=4, n=80, d=3, spread=3.0):
-    """Overlapping groups of different sizes, and labels that are wrong for some rows."""
-    y = np.sort(rng.choice(k, n, p=np.arange(1, k + 1) / (k * (k + 1) / 2)))
-    y[:k] = np.arange(k)
-    X = spread * rng.standard_normal((k, d))[y] + rng.standard_normal((n, d))
-    return X, np.where(rng.random(n) < 0.15, rng.integers(0, k, n), y)
 
 
 TIGHT = {"tol": 1e-7, "C": 2.0}
@@ -78,7 +71,7 @@ def test_small_groups_are_not_given_up(k, imbalance):
 
 @pytest.fixture
 def blobs(rng):
-    X, start = groups(rng, n=90, d=5)
+    X, start = overlapping_groups(rng, n=90, d=5)
     return X, start
 
 

@@ -6,6 +6,7 @@ import itertools
 import cvxpy as cp
 import numpy as np
 import pytest
+from helpers.groups import overlapping_groups
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
@@ -25,14 +26,6 @@ from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMargin
 from volmar.solvers import CuttingPlaneResult, Status
 
 BOTH = [CPMMC, KernelCPMMC]
-
-
-def groups(rng, k=4, n=80, d=3, spread=3.0):
-    """Overlapping groups of different sizes, and labels that are wrong for some rows."""
-    y = np.sort(rng.choice(k, n, p=np.arange(1, k + 1) / (k * (k + 1) / 2)))
-    y[:k] = np.arange(k)
-    X = spread * rng.standard_normal((k, d))[y] + rng.standard_normal((n, d))
-    return X, np.where(rng.random(n) < 0.15, rng.integers(0, k, n), y)
 
 
 # ---------------------------------------------------------------------- sizes
@@ -167,7 +160,7 @@ def problem_of(X, labels, kind="linear", C=2.0, weights=None, k=4, **options):
 
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
 def test_a_cut_is_the_sum_of_its_rows(rng, kind):
-    X, labels = groups(rng)
+    X, labels = overlapping_groups(rng)
     n, k = len(X), 4
     problem, Z, p, _ = problem_of(X, labels, kind)
     chosen = rng.integers(0, k + 1, n)
@@ -204,7 +197,7 @@ def optimum(Z, p, y, beta, C):
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
 @pytest.mark.parametrize("C", [1.2, 2.0, 4.0])
 def test_cuts_solve_the_convex_problem_of_given_labels(rng, kind, C):
-    X, labels = groups(rng, n=40)
+    X, labels = overlapping_groups(rng, n=40)
     weights = rng.integers(1, 4, 40).astype(float)
     problem, Z, p, beta = problem_of(X, labels, kind, C, weights)
     exact = optimum(Z, p, labels, beta, C)
@@ -229,7 +222,7 @@ def test_cuts_solve_the_convex_problem_of_given_labels(rng, kind, C):
 def test_the_bound_holds_for_the_labels_found(kind, least):
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        X, labels = groups(rng, n=50)
+        X, labels = overlapping_groups(rng, n=50)
         problem, Z, p, beta = problem_of(X, labels, kind, min_share=least)
         # A start whose clusters are large enough.
         labels = NearestMean.of(problem.space, labels, 4, least).labels
@@ -276,7 +269,7 @@ def test_balanced_weights_give_every_cluster_the_same(rng):
 
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
 def test_offsets_are_those_of_the_nearest_mean(rng, kind):
-    X, labels = groups(rng)
+    X, labels = overlapping_groups(rng)
     problem, Z, p, beta = problem_of(X, labels, kind)
     rule = NearestMean.of(problem.space, labels, 4)
     means = np.array(

@@ -195,7 +195,7 @@ def machine_of(X, mask, reg=0.0):
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=100, deadline=None)
 def test_theorem_4_a_wide_gap_means_a_high_msp(seed):
-    """Labels parted by a gap of full width delta: p is at least what the theorem says."""
+    """Labels separated by a gap of full width delta: p is at least what the theorem says."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((40, 3)) * np.exp(rng.standard_normal(3))
     w = rng.standard_normal(3)

@@ -144,7 +144,7 @@ def test_a_weighted_margin_that_is_nearly_hard(C):
         rng = np.random.default_rng(seed)
         Z, y = centred(rng, 5, 3), np.where(rng.random(5) < 0.5, 1.0, -1.0)
         weights = 10.0 ** rng.uniform(-2, 2, 5)
-        price = C / np.square(Z).sum()
-        found = solve_label_kernel_svm(Z, y[None, :], C=price, tol=1e-6, sample_weight=weights)
+        scaled = C / np.square(Z).sum()
+        found = solve_label_kernel_svm(Z, y[None, :], C=scaled, tol=1e-6, sample_weight=weights)
         assert found.status is Status.CONVERGED
         assert found.gap <= 1e-6 * abs(found.objective)

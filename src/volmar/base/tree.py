@@ -229,9 +229,9 @@ class SplitTree:
 
         Of two clusters it is the score of the split, (n,), and of one zero.
 
-        Splits score the rows that come down to them, and no others: a row and a cluster that have
-        parted ways keep the score of the split at which they did, which is negative. The cluster
-        that a row falls into has a score that is not: it is the largest. A row on the border
+        Splits score the rows that come down to them, and no others: a row and a cluster that
+        were separated keep the score of the split that did so, which is negative. The cluster that
+        a row falls into has a score that is not: it is the largest. A row on the border
         (score 0) belongs to the first side.
         """
         n = X.shape[0]

@@ -144,7 +144,7 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         typer.echo(f"volmar {command}: stopped{stop}.", err=True)
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        raise typer.Exit(1) from None  # whoever read our lines has gone
+        raise typer.Exit(1) from None  # the reader of our output has gone
     except WRONG_INPUT as error:
         if context.obj["debug"]:
             raise

@@ -129,8 +129,8 @@ def save_model(
 def load_model(path: str | PathLike[str]) -> SavedModel:
     """Read a file that `save_model` has written.
 
-    Loading runs nothing that the file says, whoever made it: classes are taken from a list of
-    volmar's own, objects are made empty and given attributes, arrays hold no objects. A file
+    Loading runs nothing that the file says, no matter who wrote it: classes are taken from a list
+    of volmar's own, objects are made empty and given attributes, arrays hold no objects. A file
     can still lie about clusters: trust its labels as far as the one who sent it.
 
     Parameters

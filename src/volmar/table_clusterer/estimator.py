@@ -21,7 +21,7 @@ from volmar.table_clusterer.confidence import confidence_of, score_slopes
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import Preparation, PreparedTable, as_pandas
-from volmar.tables.columns import check_table
+from volmar.tables.columns import check_table, table_tags
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -450,12 +450,7 @@ class TableClusterer(ClusterMixin, TableReports):
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn which input is taken."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "error"
-        tags.input_tags.sparse = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
+        return table_tags(super().__sklearn_tags__(), self.missing)
 
 
 def _spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:

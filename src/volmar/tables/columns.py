@@ -272,6 +272,15 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     return table if isinstance(table, LoadedTable) else checked
 
 
+def table_tags(tags: Any, missing: str) -> Any:
+    """Return scikit-learn's tags of an estimator that takes tables."""
+    tags.input_tags.allow_nan = missing != "error"
+    tags.input_tags.sparse = True
+    tags.input_tags.string = True
+    tags.input_tags.categorical = True
+    return tags
+
+
 def as_columns(data: Any) -> Columns:
     """Return the columns of a `LoadedTable`, a DataFrame, an ndarray or a sparse array."""
     source, names, notes = "the table", None, []

@@ -12,7 +12,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.tables.agreement import CategoryScores, category_scores
-from volmar.tables.columns import Columns, as_columns, check_table, chosen_places
+from volmar.tables.columns import (
+    Columns,
+    as_columns,
+    check_table,
+    chosen_places,
+    table_tags,
+)
 from volmar.tables.errors import TableError
 from volmar.tables.fitted_columns import FittedColumns, KeptRows
 from volmar.tables.informative import (
@@ -264,12 +270,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn which input is taken."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "error"
-        tags.input_tags.sparse = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
+        return table_tags(super().__sklearn_tags__(), self.missing)
 
     # ---------------------------------------------------------------------- columns
 

@@ -56,9 +56,9 @@ def is_tied(values: NDArray, n_used: int = 2) -> bool:
 
     With two in use: whether the second and third are too close for v2 to mean anything.
     """
-    parted = values[n_used - 1] - values[0]
+    spread = values[n_used - 1] - values[0]
     least = SAME * max(abs(values[-1]), np.finfo(float).tiny)
-    return bool(values[n_used] - values[n_used - 1] <= TIED * max(parted, least))
+    return bool(values[n_used] - values[n_used - 1] <= TIED * max(spread, least))
 
 
 def candidates(

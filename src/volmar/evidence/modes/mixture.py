@@ -9,7 +9,7 @@ from volmar.evidence.modes.densities import fill
 
 __all__ = ["two_group_index"]
 
-# Quantiles at which the components are parted at the start.
+# Quantiles at which the components are separated at the start.
 STARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 N_STEPS = 25
 # Least standard deviation of a component, in units of the grid's width.

@@ -139,7 +139,7 @@ class KernelSpace(FeatureSpace):
             v = image
         if not basis.size:
             return True
-        # Each of n^2 values may have been rounded to float32 by whoever computed them.
+        # Each of n^2 values may have been rounded to float32 before.
         rounding = n * float(np.finfo(np.float32).eps) * self._size
         ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
         return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
