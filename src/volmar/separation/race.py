@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.metrics.separation_bound import probability
 from volmar.separation.bound import coarse_splits
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
@@ -141,7 +142,8 @@ def separation_by_race(
     result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
     if reg is None and winner.reg > SMALL_REG and is_lost(sample, R, winner.w, result.w, share):
         looser = gep(rows.with_reg(SMALL_REG), winner.w)
-        result = result if is_lost(sample, R, result.w, looser.w, share) else looser
+        if not is_lost(sample, R, result.w, looser.w, share) and is_deeper(sample, looser, result):
+            result = looser
     return replace(
         result,
         held_out_bound=probability(max(winner.kappa2, 0.0)),
@@ -164,6 +166,14 @@ def is_lost(
     ridge = REG * (rows.dithered.var(axis=0) @ W**2)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
     return bool(score[1] < KEPT * score[0])
+
+
+def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -> bool:
+    """Return whether the cut of a result lies in a valley that is as deep as that of another."""
+    W = np.column_stack([one.w, other.w])
+    ordered = np.sort((rows.dithered @ W.astype(rows.Z.dtype)).T, axis=1).astype(np.float64)
+    depth = valleys_at(ordered, np.array([one.threshold, other.threshold])).depth
+    return bool(depth[0] >= depth[1])
 
 
 def _halves(
