@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from volmar.rows.blocks import as_beside as as_beside
     from volmar.rows.blocks import as_table as as_table
     from volmar.rows.blocks import is_dask as is_dask
+    from volmar.rows.by_row import column_products as column_products
+    from volmar.rows.by_row import every as every
+    from volmar.rows.by_row import row_wise as row_wise
+    from volmar.rows.by_row import sums_by_label as sums_by_label
+    from volmar.rows.by_row import weighted_quantile as weighted_quantile
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
