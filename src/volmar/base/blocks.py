@@ -122,12 +122,7 @@ def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:
         raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
     if values.size != k:
         raise ValueError(f"{name} must hold n_clusters={k} different labels, got {values.size}.")
-    return row_wise(places_of_labels, given, values)
-
-
-def places_of_labels(labels: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the place of each label among all, which are sorted."""
-    return np.searchsorted(values, labels).astype(np.int64)
+    return row_wise(np.searchsorted, values, given)
 
 
 def given_start(name: str, labels: Any, X: Any, k: int) -> Any:

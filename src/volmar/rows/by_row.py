@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from volmar.rows.blocks.held import HeldRows
-from volmar.rows.blocks.ranks import LabelSums, block_quantile
+from volmar.rows.blocks.ranks import Chosen, LabelSums, block_quantile
 from volmar.rows.blocks.recipes import Apply
 from volmar.rows.blocks.vector import RowVector
 
@@ -70,6 +70,20 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
     order = np.argsort(values)
     total = np.arange(1, order.size + 1) if weights is None else np.cumsum(weights[order])
     return float(values[order[min(int(np.searchsorted(total, level)), order.size - 1)]])
+
+
+def chosen_entries(vector: Any, mask: Any) -> np.ndarray:
+    """Return the entries of a vector where a mask is true, in no order: few of them."""
+    if isinstance(vector, RowVector):
+        return vector.table.ask(Chosen(vector.recipe, mask.recipe))
+    return vector[mask]
+
+
+def numbers_of_rows(vector: Any) -> Any:
+    """Return the number of each row of a vector, from 0, as 64-bit unsigned integers."""
+    if isinstance(vector, RowVector):
+        return vector.table.row_numbers()
+    return np.arange(len(vector), dtype=np.uint64)
 
 
 def every(vector: Any, step: int) -> np.ndarray:

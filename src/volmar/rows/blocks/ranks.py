@@ -57,6 +57,26 @@ class FirstRows(Wanted):
         return np.full(self.k, self.n_rows, dtype=np.int64)
 
 
+class Chosen(Wanted):
+    """The entries of a vector where a mask is true: few."""
+
+    def __init__(self, values: Recipe, mask: Recipe):
+        self.values, self.mask = values, mask
+        self.key = digest("chosen", values, mask)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        return [tile.value(self.values)[tile.value(self.mask)]]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        return [np.concatenate([one[0], two[0]])]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        return self.stand_in() if whole is None else whole[0]
+
+    def stand_in(self) -> np.ndarray:
+        return np.empty(0, dtype=self.values.dtype)
+
+
 class _UnderPrefix(Wanted):
     """A figure of the rows whose numbers begin with the same bits, in the order of numbers."""
 
