@@ -15,6 +15,7 @@ from scipy import linalg
 from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
+from volmar._threads import one_thread
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
 from volmar.metrics.contingency import encode_labels
 from volmar.metrics.halves import random_halves
@@ -37,6 +38,7 @@ _SINGULAR = (
 )
 
 
+@one_thread()
 def msp_score(
     X: Any,
     labels: ArrayLike,
@@ -112,6 +114,7 @@ def msp_score(
     return _score(X, labels, reg, cross_fit, random_state, _MINIMAX)
 
 
+@one_thread()
 def separation_score(
     X: Any,
     labels: ArrayLike,
