@@ -20,7 +20,7 @@ def brute(X, weights, center):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_pass_brings_the_moments_of_both_sides(rng, dtype, order, weighted):
-    X = np.asarray(rng.normal(size=(9000, 4)) + [0, 5, -3, 100], dtype=dtype, order=order)
+    X = rng.normal(np.array([0, 5, -3, 100]), size=(9000, 4)).astype(dtype, order=order)
     weights = rng.uniform(0.0, 3.0, 9000) if weighted else None
     w, threshold = np.array([1.0, -0.5, 0.0, 0.0]), -2.4
     centred, whole, mask, part = as_rows(X, sample_weight=weights).centered_with_cut(w, threshold)

@@ -105,9 +105,13 @@ def race(
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
         halves.append(_Half(learn, judge.dithered, regularized, starts))
-        found.append(_best(halves[-1], starts.directions, first, min_share))
-        if found[-1] is not None and found[-1].depth >= CLEAR:
-            return found[-1]
+        for one in (
+            _best(halves[-1], starts.directions, first, min_share),
+            _as_they_are(halves[-1], first, min_share),
+        ):
+            if one is not None and one.depth >= CLEAR:
+                return one
+            found.append(one)
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
     for half in halves:
         if not half.rows.are_few:
@@ -205,31 +209,28 @@ def _taken(rows: StartRows, numbers: NDArray) -> StartRows:
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
-    """Alternate on the half, rank on the other, and again with the better ones.
-
-    With few rows a feature some starts are ranked as they are, too: the alternation adds the noise
-    of all features to a direction that was one of them.
-    """
+    """Alternate on the half, rank on the other, and again with the better ones."""
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
     Z = half.rows.Z
-    best = None
-    if half.rows.are_few:
-        alone = half.starts.directions[:, half.starts.stands_alone]
-        alone = alone[:, both_sides(_best_masks(Z, regularized, alone, min_share))]
-        best, _ = _ranked(half, alone, reg, min_share)
-        best = None if best is None else best._replace(score=best.score / AS_IT_IS)
     some = slice(max(FIRST_ROWS, ROWS_PER_FEATURE * Z.shape[1]))
     W = _alternated(Z[some], regularized, W, min_share, FIRST_ROUNDS)
     _, order = _ranked(half, W, reg, min_share, some)
     W = W[:, order[:N_KEPT]]
     # The alternation may leave a split that it had found.
     W = np.hstack([_alternated(Z, regularized, W, min_share, MORE_ROUNDS), W[:, :1]])
-    first, _ = _ranked(half, W, reg, min_share)
-    if first is not None and (best is None or first.score > best.score):
-        best = first
-    return best
+    return _ranked(half, W, reg, min_share)[0]
+
+
+def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
+    """Rank some starts as they are.
+
+    The alternation adds the noise of all features to a direction that was one of them.
+    """
+    alone = half.starts.directions[:, half.starts.stands_alone]
+    best, _ = _ranked(half, alone, reg, min_share)
+    return None if best is None else best._replace(score=best.score / AS_IT_IS)
 
 
 def _alternated(

@@ -18,6 +18,8 @@ from volmar.separation.two_groups import mean_differences, two_means
 
 # Fewer rows for a feature are few.
 ROWS_PER_FEATURE = 10
+# Share of neighbouring values that differ, for a feature to be continuous; float32 has ties.
+CONTINUOUS = 0.99
 # Features whose standard deviations differ by less than this share have one unit.
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
@@ -111,8 +113,8 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
 class Starts(NamedTuple):
     """Directions (p, m) to start from, and which of them may be the answer as they are.
 
-    Where rows are few, these are continuous features, and the difference of the means of 2-means
-    in the user's units. A feature with ties has gaps of its own.
+    These are continuous features, and the difference of the means of 2-means in the user's units.
+    A feature with ties has gaps of its own.
     """
 
     directions: NDArray
@@ -146,10 +148,8 @@ def start_directions(
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
     features = np.eye(p)[:, best]
-    is_continuous: Any = False
-    if rows.are_few:
-        ordered = np.sort(rows.Z[:, best], axis=0)
-        is_continuous = (np.diff(ordered, axis=0) > 0).all(axis=0)
+    ordered = np.sort(rows.Z[:, best], axis=0)
+    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > CONTINUOUS
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
