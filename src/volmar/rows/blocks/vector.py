@@ -102,6 +102,10 @@ class RowVector(NDArrayOperatorsMixin):
         """Return another with the same recipe."""
         return RowVector(self.table, self.recipe)
 
+    def choose(self, choices: Any) -> RowVector:
+        """Return the entries of an array by the places that this vector holds."""
+        return self._applied(np.take, [np.asarray(choices), self.recipe])
+
     # ------------------------------------------------------------------ figures
 
     def sum(self, axis: int | None = None, dtype: Any = None) -> Any:  # noqa: ARG002
