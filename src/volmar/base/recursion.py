@@ -231,7 +231,7 @@ def grow_tree(
         node.leading = _leading(model, inside.X, inside.weights)
         leaf.caught = tuple(caught)
 
-    def split(best: _Leaf, n_left: int) -> tuple[Part, Part]:
+    def split(best: _Leaf, n_left: int) -> Any:
         """Return the sides of the best leaf; with it go those that will be split next."""
         if best.halves is None:
             chosen = [best]
@@ -247,8 +247,7 @@ def grow_tree(
             n_drawn = n_left if max_leaves is not None else n_left - 1
             for leaf, halves in zip(chosen, parts.split(pairs, n_drawn), strict=True):
                 leaf.halves = halves
-        halves, best.halves = best.halves, None
-        return halves
+        return best.halves
 
     leaves = [leaf_of(parts.root)]
     root = leaves[0].node

@@ -126,8 +126,8 @@ def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.nda
     """
     if isinstance(rows, BlockRows):
         w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
-        scores = Scores(rows.view, w, rows.dtype)
-        return RowVector(rows.table, Apply(largest_function, [scores, offsets]))
+        recipe = Apply(largest_function, [Scores(rows.view, w, rows.dtype), offsets])
+        return RowVector(rows.table, recipe)
     if not isinstance(rows, TiledRows):
         return largest_function(rows.scores(directions), offsets)
     w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)

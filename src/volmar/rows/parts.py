@@ -61,20 +61,20 @@ class Part:
     n_rows: int
     weight: float
     first: int
-    numbers: np.ndarray | None = None
+    numbers: Any = None
     X: Any = None
     weights: np.ndarray | None = None
     is_whole: bool = False
     path: Path = ()
     #: In memory: all its rows.
-    rows: np.ndarray | None = None
+    rows: Any = None
     #: In blocks: number of rows of positive weight.
     n_counted: int = 0
 
     @property
     def scale(self) -> float:
         """Weight of the part in units of the weight of its sample."""
-        if self.is_whole or self.numbers is None:
+        if self.is_whole or self.numbers is None or self.weight == 0:
             return 1.0
         drawn = self.numbers.size if self.weights is None else self.weights.sum()
         return self.weight / float(drawn)
