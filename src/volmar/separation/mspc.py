@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +15,8 @@ from volmar._clones import silent_clone
 from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
 from volmar.base.kernel import KernelMixin
-from volmar.base.numbering import cluster_order
+from volmar.base.numbering import cluster_order, order_by_size
+from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.evidence import HeldOutTest
@@ -25,15 +26,19 @@ from volmar.rows import (
     centered_with_moments,
     evenly_scaled,
     features_of,
+    is_in_memory,
     moments_of_sides,
+    of_rows,
     standardized,
 )
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.multiway import (
+    LargestDiscriminant,
     hyperplane_in_valley,
     is_wide,
     k_means_starts,
     refine_leaves,
+    refine_on_all,
 )
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
@@ -275,11 +280,22 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     # ------------------------------------------------------------------ two clusters
 
-    def _problem(self, X: Any, weights: Any, k: int | None = None) -> SeparationRows:
-        """Return the rows, or their features under the kernel, standardised."""
+    def _problem(
+        self,
+        X: Any,
+        weights: Any,
+        k: int | None = None,
+        *,
+        n_rows: int | None = None,
+        feature_map: Any = None,
+    ) -> SeparationRows:
+        """Return the rows, or their features under the kernel, standardised.
+
+        k is given where clusters of a tree compete, `n_rows` where X is a sample of so many rows.
+        """
         solver = self._solver()
-        solver.check_rows(X)
-        feature_map = None
+        if k is None:
+            solver.check_rows(X)
         if self._is_linear():
             require_memory(
                 4 * 8.0 * X.shape[1] ** 2,
@@ -287,7 +303,7 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
             )
         else:
-            feature_map = self._feature_map(X, weights)
+            feature_map = feature_map or self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
         z = standardized(rows) if feature_map is None else evenly_scaled(rows)
@@ -297,9 +313,8 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "that X was loaded correctly."
             )
         regularized = RegularizedCorrelation(z.correlation, solver.usual_reg)
-        min_weight = (
-            self._minimum_share(X.shape[0], k or int(self.n_clusters)) * z.rows.total_weight
-        )
+        share = self._minimum_share(n_rows or X.shape[0], k or int(self.n_clusters))
+        min_weight = share * z.rows.total_weight
         return SeparationRows(X, z, regularized, feature_map, min_weight)
 
     def _ask_first(self, rows: RowSource) -> None:
@@ -347,32 +362,49 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     # ------------------------------------------------------------------ more than two, by a tree
 
-    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
-        """Split, and split again; then let all clusters compete for all rows."""
+    def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
+        """Split, and split again; then let all clusters compete for all rows.
+
+        Many rows are refined on a sample first, and then from there all of them.
+        """
         n = X.shape[0]
         self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
-        super()._fit_tree(X, weights, steps)
+        grown = super()._fit_tree(X, weights, steps)
         k, root = self.tree_.n_leaves, self.tree_.root.model
         if len(self.tree_.leaves()) == 2:
             for name in OF_A_SPLIT:
                 if hasattr(root, name):
                     setattr(self, name, getattr(root, name))
-        is_tested = self.n_clusters == "auto"
+        is_tested, sample = self.n_clusters == "auto", grown.sample
         if k <= 2 or (is_tested and is_wide(X)):
-            return
-        rows = self._problem(X, weights, k)
+            return grown
+        rows = self._problem(sample.X, sample.weights, k, n_rows=n)
         models = [node.model for node in self.tree_.splits()]
         regs = [model.reg_ for model in models if hasattr(model, "reg_")]
         reg = min(regs, default=rows.regularized.reg)
-        starts, solver = [self.labels_], self._solver()
+        starts, solver = [grown.sample_labels()], self._solver()
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             starts += k_means_starts(rows.X, rows.z, k, seed)
         best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
-        if best is not None:
-            best = self._number_leaves(best, weights)
-            self._set_result(best)
-            self._publish(rows, best, reg)
+        if best is None:
+            return grown
+        if sample.is_whole:
+            order = cluster_order(best.labels, sample.weights, k)
+            counts = np.bincount(best.labels, minlength=k)
+        else:
+            everything = self._problem(X, weights, k, feature_map=rows.feature_map)
+            best, sums = refine_on_all(rows, everything, reg, best, **solver.steps)
+            rows, order, counts = everything, order_by_size(sums.weight, sums.first), sums.n_rows
+        self.tree_.relabel(np.argsort(order))
+        best = best.renumbered(order)
+        self._publish(rows, best, reg)
+        if sample.is_whole and not is_in_memory(X):
+            labels = of_rows(X, LargestDiscriminant(self._planes), np.int64)
+            best = replace(best, labels=labels)
+        self._set_result(best)
+        self.tree_.sizes = tuple(counts[order].tolist())
+        return grown
 
     def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
         """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
@@ -384,34 +416,34 @@ class MSPC(KernelMixin, WeightedClusterer):
         count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
         return float(count) if weights is None else count / n * float(weights.sum())
 
-    def _minimum_in_part(self, n: int, weights: NDArray | None) -> float | None:
+    def _minimum_in_part(self, part: PartRows) -> float | None:
         if np.isnan(self.min_cluster_weight_):
             return None
-        share = self.min_cluster_weight_ / float(n if weights is None else weights.sum())
+        share = self.min_cluster_weight_ / part.weight
         if share > 0.5:
             raise ValueError(
-                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of {n} "
-                "rows. Lower it."
+                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of "
+                f"{part.X.shape[0]} rows. Lower it."
             )
         return share
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
-        size = self._minimum_in_part(X.shape[0], weights)
-        return super()._fit_part(X, weights, seed, min_cluster_size=size, **params)
+    def _fit_part(self, part: PartRows, **params: Any) -> Any:
+        return super()._fit_part(part, min_cluster_size=self._minimum_in_part(part), **params)
 
-    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        return None if is_wide(X) else super()._fit_from(X, weights, seed, sides)
+    def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
+        return None if is_wide(part.X) else super()._fit_from(part, sides)
 
-    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
-        split = super()._make_split(X, weights, seed, outcome)
+    def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
+        split = super()._make_split(part, outcome)
         if not isinstance(split, CellSplit):
             return split
+        X, weights = part.X, part.weights
         sizes = np.bincount(split.labels_, weights, 2)
-        if sizes.min() / sizes.sum() < (self._minimum_in_part(X.shape[0], weights) or 0.0):
+        if sizes.min() / sizes.sum() < (self._minimum_in_part(part) or 0.0):
             return None
         if not hasattr(split, "coef_") or is_wide(X):
             return split
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
+        model = silent_clone(self).set_params(n_clusters=2, random_state=part.seed)
         model.n_features_in_ = X.shape[1]
         rows = model._problem(X, weights)
         model._finish(rows, hyperplane_in_valley(rows.z, split, rows.regularized.reg), weights)
