@@ -182,12 +182,6 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
     np.testing.assert_array_equal(model.decision_function(four), fresh.decision_function(four))
 
 
-def test_more_clusters_of_margins_are_refused():
-    for model in (CPMMC(3), KernelCPMMC(3, method="nystroem")):
-        with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array.*CPMMC"):
-            model.fit(in_blocks(X))
-
-
 @pytest.mark.parametrize(
     ("model", "why"),
     [

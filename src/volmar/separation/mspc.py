@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volmar._memory import require_memory
+from volmar.base.blocks import refuse_blocks
 from volmar.base.numbering import cluster_order
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
 from volmar.rows import (
@@ -241,6 +242,13 @@ class MSPC(SeparationTree):
             check_choice("init", self.init, ["auto", "k-means"])
         if self.min_cluster_size is not None:
             check_cluster_size(self.min_cluster_size)
+
+    def _check_blocks_parameters(self) -> None:
+        if self.multiway == "pairwise" and self.n_clusters != "auto" and self.n_clusters > 2:
+            refuse_blocks(
+                f"MSPC(n_clusters={self.n_clusters!r}, multiway='pairwise')",
+                "it starts from k-means, which takes rows in memory",
+            )
 
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
