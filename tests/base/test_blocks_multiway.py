@@ -110,6 +110,31 @@ def test_the_tree_that_memory_grows(name, weighted):
 
 
 @pytest.mark.usefixtures("few_rows", "here")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"solver": "mpm"}, {"solver": "eig"}, {"min_cluster_size": 50}]
+)
+def test_the_only_split_is_fitted_to_all_rows(options, weighted):
+    rng = np.random.default_rng(0)
+    truth = rng.random(N) < 0.4
+    rows = rng.normal(size=(N, 4)) + 6.0 * truth[:, None] * [0.0, 1.0, 0.0, 0.5]
+    given = {"sample_weight": WEIGHTS} if weighted else {}
+    expected = MSPC("auto", random_state=0, **options).fit(rows, **given)
+    assert expected.tree_.n_leaves == 2
+    model = MSPC("auto", random_state=0, **options).fit(in_blocks(rows, (0, 700, 1, 799)), **given)
+    same_fit(model, expected, rows)
+    two = MSPC(2, scan="histogram", random_state=0, **options).fit(rows, **given)
+    for name in ("coef_", "intercept_", "msp_", "side_probability_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(expected, name), rtol=1e-6)
+        np.testing.assert_allclose(getattr(model, name), getattr(two, name), atol=0.02)
+    labels = expected.labels_
+    assert [leaf.n_rows for leaf in expected.tree_.leaves()] == np.bincount(labels).tolist()
+    weights = WEIGHTS if weighted else np.ones(N)
+    sizes = [leaf.weight for leaf in expected.tree_.leaves()]
+    np.testing.assert_allclose(sizes, np.bincount(labels, weights))
+
+
+@pytest.mark.usefixtures("few_rows", "here")
 @pytest.mark.parametrize("name", ["MSPC", "MSPC auto", "CPMMC auto"])
 def test_float32_and_csr(name):
     rows, _ = groups(np.float32)

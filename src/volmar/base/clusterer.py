@@ -85,8 +85,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
-    #: Whether that holds where more than two clusters are found at once, too.
-    _joins_blocks: ClassVar[bool] = False
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
@@ -119,6 +117,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     @abstractmethod
     def _scores(self, X: Any) -> NDArray:
         """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
+
+    def _check_blocks_parameters(self) -> None:
+        """Refuse parameters with which a dask collection cannot be clustered."""
 
     def _n_starts(self) -> int:
         return int(getattr(self, "n_init", 1))
@@ -201,7 +202,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
         if is_dask(X):
-            self._check_multiway_in_blocks()
+            self._check_blocks_parameters()
         X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
@@ -344,14 +345,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Set the labels to the predictions for a dask collection, which are computed later."""
         self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)
-
-    def _check_multiway_in_blocks(self) -> None:
-        k = self.n_clusters
-        if not isinstance(k, str) and k > 2 and not (self._is_recursive() or self._joins_blocks):
-            refuse_blocks(
-                f"{type(self).__name__}(n_clusters={k!r})",
-                "more than two clusters are found by picking rows out",
-            )
 
     def _set_result(self, result: Any) -> None:
         result = with_dask_vectors(result)

@@ -80,7 +80,6 @@ class MarginClusterer(Clusterer):
     cccp_tol: float | None
     multiway: str = "recursive"
     min_cluster_size: float | None = None
-    _joins_blocks: ClassVar[bool] = True
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
 
