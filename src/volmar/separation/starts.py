@@ -59,7 +59,8 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
     """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
-    Z = z.transform(take_rows(X, chosen))
+    # Of weighted rows some are drawn twice, of others all may be.
+    Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
     if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
         Z = Z.astype(np.float32, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
