@@ -41,7 +41,6 @@ def rows(graph, k):
 BACKENDS = [
     pytest.param("auto", id="auto"),
     pytest.param("exact", id="exact"),
-    pytest.param("cells", id="cells"),
     pytest.param("faiss", id="faiss"),
     pytest.param(KNeighborsTransformer(n_neighbors=9), id="transformer"),
     pytest.param(KNeighborsTransformer(n_neighbors=9, mode="connectivity"), id="connectivity"),
