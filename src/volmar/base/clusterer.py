@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._clones import silent_clone
+from volmar._threads import one_thread
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -170,6 +171,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return self._fit(X)
 
     @with_callbacks
+    @one_thread()
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
@@ -339,10 +341,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _check_two_in_blocks(self) -> None:
         if self.n_clusters == "auto":
             return
-        if isinstance(self.n_clusters, str) or self.n_clusters > 2:
+        if isinstance(self.n_clusters, str) or (self.n_clusters > 2 and self._is_recursive()):
             refuse_blocks(
                 f"{type(self).__name__}(n_clusters={self.n_clusters!r})",
-                "more than two clusters are found by picking rows out",
+                "it finds more than two clusters by picking rows out",
             )
 
     def _set_result(self, result: Any) -> None:

@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
+from volmar._threads import user_openmp
 from volmar.graphs.cells import CellIndex
 
 # Up to this dimension a k-d tree leaves most rows unseen.
@@ -28,6 +29,8 @@ TREE_UP_TO = 8
 QUERIES = 2**16
 # Up to here all pairs take a second at most; a tree in 9 to 15 dimensions may take ten.
 ALL_PAIRS_UP_TO = 20_000
+# Queries from which threads pay for themselves beside other work.
+THREADED_FROM = 5_000
 # Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
 FAISS_FLAT_LIMIT = 50_000
 # Cells visited for each query: recall 0.97-1.00 on clustered 16- to 100-dimensional data at
@@ -74,7 +77,8 @@ class ExactBackend(Backend):
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
         if not isinstance(self._index, KDTree):
-            return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
+            with user_openmp() if rows.shape[0] >= THREADED_FROM else nullcontext():
+                return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
         workers = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
         near = np.empty((rows.shape[0], k), dtype=np.int64)
         order = self._index.indices if rows is self._rows else np.arange(rows.shape[0])
@@ -151,7 +155,7 @@ class FaissBackend(Backend):
 
     def _threads(self) -> AbstractContextManager:
         if self._n_jobs is None:
-            return nullcontext()
+            return user_openmp()
         return threadpool_limits(effective_n_jobs(self._n_jobs), user_api="openmp")
 
 

@@ -273,8 +273,8 @@ def neighbor_graph(
     Examples
     --------
     >>> from volmar.graphs import neighbor_graph
-    >>> neighbor_graph([[0.0], [0.0], [1.0], [3.0]], n_neighbors=1).indices.tolist()
-    [1, 0, 0, 2]
+    >>> neighbor_graph([[0.0], [0.0], [1.0], [1.5]], n_neighbors=1).indices.tolist()
+    [1, 0, 3, 2]
     """
     recipe = NeighborRecipe(neighbors=neighbors, random_state=random_state, n_jobs=n_jobs)
     return recipe.search(X, metric).graph(n_neighbors)
