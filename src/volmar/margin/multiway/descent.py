@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.sample import first_sample
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
 from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
@@ -95,6 +96,7 @@ def maximise_margins(
     size_shares: NDArray | None = None,
     tol: float = 1e-2,
     max_iter: int = 1000,
+    seed: int | None = None,
 ) -> MarginResult:
     """Find k clusters (at least 3) that their own widest margins cannot improve.
 
@@ -102,29 +104,45 @@ def maximise_margins(
     the margin at each C of `path`; the descent is that of `maximise_margin` on
     `MultiwayMarginProblem`. All of the labels 0 to k - 1 must be present. The scores and t of the
     result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
-    margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
+    margin for the labels of a smaller value, it is the result of that, and DEGENERATE. With a
+    `seed`, a sample of many rows goes first, and all rows begin where it led to (`first_sample`).
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
+
+    def problem_at(value: float) -> MultiwayMarginProblem:
+        return MultiwayMarginProblem(
+            space,
+            MultiwayHinge(rule.in_margins(value), space.shares),
+            min_share=min_share,
+            size_shares=size_shares,
+            min_m=1.0 / value,
+        )
+
+    values = [*sorted(value for value in path if value < C), C]
     best, offsets, n_iter, n_passes = None, np.zeros(k), 0, 2
-    for value in [*sorted(value for value in path if value < C), C]:
-        beta = rule.in_margins(value)
+    sample = None if seed is None else first_sample(problem_at(C), labels, seed)
+    if sample is not None:
+        few = sample.labels
+        for value in values[:-1]:
+            problem = problem_at(value).on(sample.problem.space, sample.chosen)
+            found = maximise_margin(problem, few, C=value, tol=tol, max_iter=max_iter)
+            few = found.labels if found.labels.size else few
+            n_iter += found.n_iter
+        sample, values = sample._replace(labels=few), values[-1:]
+    for value in values:
+        problem = problem_at(value)
         result = maximise_margin(
-            MultiwayMarginProblem(
-                space,
-                MultiwayHinge(beta, space.shares),
-                min_share=min_share,
-                size_shares=size_shares,
-                min_m=1.0 / value,
-            ),
+            problem,
             labels,
             C=value,
             tol=tol,
             max_iter=max(max_iter - n_iter, 1),
+            sample=sample,
         )
         n_iter, n_passes = n_iter + result.n_iter, n_passes + result.n_passes
         if result.normal is not None:
-            best, labels, offsets = result, result.labels, result.rho * beta
+            best, labels, offsets = result, result.labels, result.rho * problem.offsets
         if result.status not in (Status.CONVERGED, Status.CYCLE):
             break
     if best is None:

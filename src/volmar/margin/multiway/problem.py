@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed, Plane
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import size_prices
 from volmar.solvers import CuttingPlaneResult
 
@@ -126,6 +128,16 @@ class MultiwayMarginProblem(MarginProblem):
         """Return the cluster of the largest score, the first of several."""
         return np.argmax(f, axis=1)
 
+    def on(self, space: VectorSpace, chosen: NDArray) -> Self:
+        """Return the problem of some of the rows."""
+        sizes = None if self.size_shares is None else self.size_shares[chosen]
+        return replace(
+            self,
+            space=space,
+            loss=replace(self.loss, shares=space.shares),  # type: ignore[type-var]
+            size_shares=None if sizes is None else sizes / sizes.sum(),
+        )
+
     def start(self, labels: NDArray) -> NDArray:
         """Return start labels, from 0."""
         return labels.astype(np.intp)
@@ -134,7 +146,12 @@ class MultiwayMarginProblem(MarginProblem):
         """Return the scores at w = 0 and rho = 0."""
         return np.zeros((self.space.n_rows, self.offsets.size), dtype=self.space.dtype)
 
-    def placed(self, f: NDArray, found: CuttingPlaneResult) -> Placed:
+    def shifted(self, f: NDArray, found: CuttingPlaneResult | Plane) -> NDArray:
+        """Return the scores of w, changed in place, with their offsets."""
+        f += (found.rho * self.offsets).astype(f.dtype)
+        return f
+
+    def placed(self, f: NDArray, found: CuttingPlaneResult | Plane) -> Placed:
         """Return the scores with their offsets, those with the prices of the sizes, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
