@@ -106,16 +106,20 @@ def test_who_has_no_sample(few_are_many):
     assert first_sample(MarginProblem(K, HingeLoss()), labels, 0) is None
 
 
-def test_rows_in_blocks(few_are_many):
-    X, _ = groups()
+@pytest.mark.parametrize("k", [2, 4])
+def test_rows_in_blocks(few_are_many, monkeypatch, k):
+    X, _ = groups(k=k)
     blocks = da.from_array(X, chunks=(1_000, 4))
-    passes = []
+    passes, passes_of_all = [], []
     with report_passes(passes.append):
-        model = CPMMC(random_state=0).fit(blocks)
-    memory = CPMMC(random_state=0).fit(X)
+        model = CPMMC(k, random_state=0).fit(blocks)
+    memory = CPMMC(k, random_state=0).fit(X)
     np.testing.assert_array_equal(model.labels_.compute(), memory.labels_)
     assert model.objective_ == pytest.approx(memory.objective_, rel=1e-9)
-    assert len(passes) < 12
+    monkeypatch.setattr(sampling, "MANY_ROWS", np.inf)
+    with report_passes(passes_of_all.append):
+        CPMMC(k, random_state=0).fit(blocks)
+    assert len(passes) < len(passes_of_all)
 
 
 def test_the_answer_is_repeatable(few_are_many):

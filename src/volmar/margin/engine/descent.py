@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,15 +165,19 @@ class _Descent:
         own = Plane(few.best.normal, few.best.rho, few.best.t)
         others = [one for one in few.cuts.active_planes() if one.normal is not own.normal]
         problem, space = self.problem, self.problem.space
-        f, t, y, is_allowed = problem.placed(space.scores(own.normal), own)
+
+        def cut(plane: Plane, labels: NDArray) -> MarginCut:
+            f = problem.shifted(space.scores(plane.normal), plane)
+            return problem.cut(labels, problem.loss.violated(labels, f, plane.rho))
+
+        def look_ahead(f: NDArray, labels: NDArray) -> None:
+            self._ask_first_cuts(f, labels, own.rho)
+            for plane in others:
+                cut(plane, labels)
+
+        f, t, y, is_allowed = problem.placed(space.scores(own.normal), own, look_ahead)
         if not is_allowed:
             return False
-
-        def cut(plane: Plane) -> MarginCut:
-            f = problem.shifted(space.scores(plane.normal), plane)
-            return problem.cut(y, problem.loss.violated(y, f, plane.rho))
-
-        self._look_ahead(f, y, own.rho, lambda: [cut(plane) for plane in others])
         violated = problem.loss.violated(y, f, own.rho)
         square = float(space.inner(own.normal, [own.normal])[0])
         J = problem.objective(square, own.rho, violated.xi, C)
@@ -181,7 +185,7 @@ class _Descent:
         self.y, self.n_iter = y, few.n_iter
         self.cuts = self._first_cuts()
         for plane in others:
-            self.cuts.add(cut(plane), plane)
+            self.cuts.add(cut(plane, y), plane)
         return True
 
     def follow(self, C: float, path: Sequence[float]) -> Status:
@@ -235,11 +239,12 @@ class _Descent:
             point = self._point(found, C)
             if point is None:
                 return Status.DEGENERATE
-            violated = None
+            violated, of = None, point.labels
             is_serious = J - SERIOUS * room >= point.J
             if not is_serious:
                 violated = point.violated
                 if not np.array_equal(point.labels, self.y):
+                    of = self.y
                     violated = self.problem.loss.violated(self.y, point.f, point.rho)
                 inner = self.problem.objective(point.square, point.rho, violated.xi, C)
                 if inner - self.bound <= 0.5 * self.tol * size:
@@ -256,7 +261,7 @@ class _Descent:
             if violated is not None and not is_serious:
                 self.cuts.drop_idle()
                 plane = Plane(point.normal, point.rho, point.t)
-                self.cuts.add(self.problem.cut(self.y, violated), plane)
+                self.cuts.add(self.problem.cut(of, violated), plane)
 
     def _rescale(self, C: float) -> None:
         """Bring the best hyperplane to its best length at another C.
@@ -290,31 +295,24 @@ class _Descent:
         w, square = self.cuts.normal(found)
         if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
             return None
-        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found)
-        self._look_ahead(f, labels, found.rho, lambda: self._null_cut(f, labels, found.rho))
+
+        def look_ahead(f: NDArray, labels: NDArray) -> None:
+            self._ask_first_cuts(f, labels, found.rho)
+            np.array_equal(labels, self.y)
+            problem.cut(self.y, problem.loss.violated(self.y, f, found.rho))
+
+        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found, look_ahead)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
         return Iterate(w, square, found.rho, t, f, labels, violated, J)
 
-    def _null_cut(self, f: NDArray, labels: NDArray, rho: float) -> MarginCut:
-        """Return the cut that the current labels get at the scores of others."""
-        np.array_equal(labels, self.y)
-        return self.problem.cut(self.y, self.problem.loss.violated(self.y, f, rho))
-
-    def _look_ahead(
-        self, f: NDArray, labels: NDArray, rho: float, others: Callable[[], Any]
-    ) -> None:
-        """Where passes are expensive, let one bring the first cuts of labels, and others."""
+    def _ask_first_cuts(self, f: NDArray, labels: NDArray, rho: float) -> None:
+        """Ask for all that a step to the labels asks for."""
         problem = self.problem
-
-        def ask() -> None:
-            own = problem.loss.violated(labels, f, rho)
-            problem.is_first(own)
-            problem.cut(labels, problem.loss.first(labels, f))
-            problem.cut(labels, own)
-            others()
-
-        problem.space.prefetch(ask)
+        own = problem.loss.violated(labels, f, rho)
+        problem.is_first(own)
+        problem.cut(labels, problem.loss.first(labels, f))
+        problem.cut(labels, own)
 
     def result(self, status: Status, C: float) -> MarginResult:
         best = self.best

@@ -13,9 +13,9 @@ from volmar.rows import drawn_rows
 # Rows from which a sample goes first.
 MANY_ROWS = 50_000
 # Rows of the sample: a share of all and no more than that, but at least so many for a coordinate
-# of w, and only where all rows are several times as many.
+# of two clusters, and of each of several, and only where all rows are several times as many.
 SHARE, MAX_ROWS = 0.05, 100_000
-ROWS_PER_COORDINATE, TIMES = 100, 4
+ROWS_PER_COORDINATE, ROWS_OF_EACH, TIMES = 100, 20, 4
 
 
 class Sample(NamedTuple):
@@ -26,7 +26,9 @@ class Sample(NamedTuple):
     chosen: NDArray
 
 
-def first_sample(problem: MarginProblem, labels: Any, seed: int) -> Sample | None:
+def first_sample(
+    problem: MarginProblem, labels: Any, seed: int, n_clusters: int = 2
+) -> Sample | None:
     """Return a sample from which few passes over all rows are left; None where it does not pay.
 
     Spaces whose vectors depend on the rows that they have (kernels) have none.
@@ -35,9 +37,12 @@ def first_sample(problem: MarginProblem, labels: Any, seed: int) -> Sample | Non
     n, d = space.n_rows, getattr(space, "n_coordinates", None)
     if d is None or n < MANY_ROWS:
         return None
-    size = max(min(int(SHARE * n), MAX_ROWS), ROWS_PER_COORDINATE * d)
+    least = max(ROWS_PER_COORDINATE, ROWS_OF_EACH * n_clusters) * d
+    size = max(min(int(SHARE * n), MAX_ROWS), least)
     if TIMES * size > n:
         return None
     chosen = drawn_rows(n, space.weights, size, np.random.default_rng(seed))
+    columns = [one for one in (space.start_rows(), space.weights, labels) if one is not None]
+    space.prefetch(lambda: [one[chosen] for one in columns])
     part = problem.on(space.sampled(chosen), chosen)
     return None if part is None else Sample(part, labels[chosen], chosen)
