@@ -42,7 +42,5 @@ def first_sample(
     if TIMES * size > n:
         return None
     chosen = drawn_rows(n, space.weights, size, np.random.default_rng(seed))
-    columns = [one for one in (space.start_rows(), space.weights, labels) if one is not None]
-    space.prefetch(lambda: [one[chosen] for one in columns])
     part = problem.on(space.sampled(chosen), chosen)
     return None if part is None else Sample(part, labels[chosen], chosen)
