@@ -40,7 +40,7 @@ AS_IT_IS = 3.0
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
 # Both need rows that are not few for their features.
-EM_REG, EM_STEPS = 0.03, 20
+EM_REG, EM_STEPS = 0.03, 12
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
@@ -117,6 +117,8 @@ def race(
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
+            if one is not None and one.depth >= CLEAR:
+                break
     none = Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
     winners = [one for one in found if one is not None]
     return max(winners, key=lambda one: one.score, default=none)
