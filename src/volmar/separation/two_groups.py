@@ -31,9 +31,10 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
         middle = (0.5 * (1.0 - 2.0 * share) * between).astype(Z.dtype)
         nearer = middle < Z @ D.astype(Z.dtype, copy=False)
         nearer = nearer[:, both_sides(nearer)]
-        settled = nearer.shape == masks.shape and (nearer != masks).mean() <= SETTLED
+        is_same_shape = nearer.shape == masks.shape
+        n_changed = np.count_nonzero(nearer != masks) if is_same_shape else masks.size
         masks = nearer
-        if settled:
+        if n_changed <= SETTLED * masks.size:
             break
     if masks.shape[1] == 0:
         return masks
