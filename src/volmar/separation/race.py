@@ -40,7 +40,7 @@ AS_IT_IS = 3.0
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
 # Both need rows that are not few for their features.
-EM_REG, EM_STEPS = 0.03, 12
+EM_REG, EM_STEPS = 0.03, 20
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
