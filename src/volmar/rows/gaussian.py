@@ -56,6 +56,8 @@ def gaussian_sums(
     >>> gaussian_sums(np.array([[0.0], [1.0]]), np.array([[0.0]]), 1.0, np.array([2.0])).round(3)
     array([2.   , 0.736])
     """
+    if len(points) == 0:
+        return np.zeros((len(X), *coefficients.shape[1:]))
     centre = points.mean(axis=0, dtype=np.float64)
     # In the precision of the rows, which are subtracted from without conversion.
     shift = (centre if offset is None else centre + offset).astype(X.dtype)
