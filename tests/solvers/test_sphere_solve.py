@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import linalg, sparse
+from sklearn.metrics.pairwise import rbf_kernel
 
+from volmar.datasets import make_two_circles
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope_problem import ElliptopeProblem
 from volmar.solvers.sphere_solve import solve_on_sphere
@@ -66,13 +68,23 @@ def test_both_ways_to_the_unit_norm_agree(rng, C, monkeypatch):
 
 
 def test_nearly_singular_programs_are_solved_from_afar(monkeypatch):
-    """All rows are free at the start, and few in the end: without L-BFGS, by a path of ridges."""
+    """All rows are free at the start, and few in the end: by a path of ridges, without L-BFGS."""
+    X, _ = make_two_circles(300, random_state=0)
+    centring = np.eye(300) - 1 / 300
+    K = centring @ rbf_kernel(X, gamma=0.5) @ centring
+    V = np.column_stack([np.sign(X[:, 0]), 0.2 * X[:, 1]])
+    V /= np.linalg.norm(V, axis=1, keepdims=True)
     monkeypatch.setattr(BoxQP, "_by_projection", None)
-    x = np.linspace(-1, 1, 200)[:, None]
-    K = np.exp(-((x - x.T) ** 2))
-    y = np.sign(x[:, 0])
-    H = K * np.outer(y, y)
-    point = BoxQP(200, 0.5, unit_norm=False).solve(H)
+    shifts = []
+    by_active_sets = BoxQP._by_active_sets
+
+    def recorded(self, H, eta, start):
+        shifts.append(eta)
+        return by_active_sets(self, H, eta, start)
+
+    monkeypatch.setattr(BoxQP, "_by_active_sets", recorded)
+    point = BoxQP(300, 0.5, unit_norm=False).solve(K * (V @ V.T))
+    assert len(shifts) > 2
     assert point.slack <= 1e-9 * point.value
     assert 0 < np.count_nonzero((point.a > 0) & (point.a < 0.5)) < 50
 
@@ -85,8 +97,10 @@ def test_rows_of_a_weighted_matrix_are_those_of_all_of_it(rng, ridge):
     H = ElliptopeProblem(Q, reg=0.7).weighted(V)
     H.ridge = ridge
     np.testing.assert_allclose(H[rows], whole[rows], atol=1e-12)
+    np.testing.assert_allclose(H.block(rows), whole[np.ix_(rows, rows)], atol=1e-12)
     assert "whole" not in vars(H)
     np.testing.assert_allclose(H.diagonal(), whole.diagonal(), atol=1e-12)
     np.testing.assert_allclose(H @ V[:, 0], whole @ V[:, 0], atol=1e-12)
     np.testing.assert_allclose(H[rows], whole[rows], atol=1e-12)
+    np.testing.assert_allclose(H.block(rows), whole[np.ix_(rows, rows)], atol=1e-12)
     np.testing.assert_allclose(H.toarray(), whole, atol=1e-12)

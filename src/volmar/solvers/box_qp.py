@@ -311,4 +311,6 @@ def _product(H: Any, x: NDArray) -> NDArray:
 
 def _block(H: Any, free: NDArray) -> Any:
     rows = np.flatnonzero(free)
-    return H[rows][:, rows] if sparse.issparse(H) else H[rows].take(rows, axis=1)
+    if sparse.issparse(H):
+        return H[rows][:, rows]
+    return H[np.ix_(rows, rows)] if isinstance(H, np.ndarray) else H.block(rows)

@@ -56,6 +56,16 @@ class WeightedMatrix:
         some[np.arange(rows.size), rows] += self.ridge
         return some
 
+    def block(self, rows: NDArray) -> NDArray:
+        """Return some rows and the same columns."""
+        both = np.ix_(rows, rows)
+        if "whole" in vars(self):
+            return self.whole[both]
+        some = self.V[rows] @ self.V[rows].T
+        some *= self.Q[both]
+        some.flat[:: rows.size + 1] += self.ridge
+        return some
+
     def __matmul__(self, x: NDArray) -> NDArray:
         """Return the product with a vector."""
         return self.whole @ x

@@ -11,8 +11,6 @@ from scipy import sparse
 
 from volmar.margin.feature_space.basis_search import rbf, squares
 from volmar.rows import BlockRows, BlockTable, MappedRows, RowVector, in_one_pass
-from volmar.rows.blocks.recipes import Tile
-from volmar.rows.blocks.sums import Picked
 from volmar.rows.gaussian import gaussian_sums
 from volmar.rows.kernel import shifted
 
@@ -41,24 +39,6 @@ class KernelFeatures:
             return MappedRows(X, self).scores(w)
         sums = gaussian_sums(X, self.vectors, self.gamma, w, self.offset)
         return (sums - w @ self.means).astype(X.dtype, copy=False)
-
-
-class HeldRows:
-    """Some rows of a table that were brought here, by their ascending numbers.
-
-    Vectors over all rows are recipes, and are carried out on these rows without a pass.
-    """
-
-    def __init__(self, table: BlockTable, index: NDArray):
-        self.table, self.index = table, index
-        self._rows = table.ask(Picked(index))
-        self._given: list[NDArray] = []
-
-    def entries(self, v: RowVector) -> NDArray:
-        """Return the entries of a vector at these rows."""
-        for array in self.table.rows_of.given[len(self._given) :]:
-            self._given.append(self.table.beside(array)[self.index])
-        return Tile(self._rows, self._given, 0).value(v.recipe)
 
 
 class BlockImages:
