@@ -30,7 +30,7 @@ QUERIES = 2**16
 # Up to here all pairs take a second at most; a tree in 9 to 15 dimensions may take ten.
 ALL_PAIRS_UP_TO = 20_000
 # Pairs of rows from which threads pay for themselves beside other work.
-THREADED_FROM = 25_000_000
+THREADED_FROM = 100_000_000
 # Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
 FAISS_FLAT_LIMIT = 50_000
 # Cells visited for each query: recall 0.97-1.00 on clustered 16- to 100-dimensional data at
