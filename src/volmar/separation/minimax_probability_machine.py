@@ -285,6 +285,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         _warn_of(result)
         return self
 
+    @one_thread()
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
 
