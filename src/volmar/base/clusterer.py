@@ -413,6 +413,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if is_dask(X):
             check_is_fitted(self, "result_")
             return lazily(self, "predict", X)
+        return self._predicted(X)
+
+    def _predicted(self, X: Any) -> NDArray[np.int64]:
+        """Return the clusters of rows in memory by their scores."""
         scores = self.decision_function(X)
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
         return chosen.astype(np.int64)
