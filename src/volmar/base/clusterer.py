@@ -47,7 +47,7 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import RowSource, as_rows, constant_vector, is_dask, parts_of
+from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -259,7 +259,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
-        parts = parts_of(
+        parts = Parts(
             X,
             weights,
             most=SAMPLED_ROWS if self._samples_parts() else None,
@@ -267,7 +267,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             pairwise=self._is_pairwise(),
         )
         max_leaves = self.max_clusters if is_tested else None
-        most_leaves = X.shape[0] if is_tested else int(self.n_clusters)
         grown, result = grow_tree(
             parts,
             fit=self._fit_part,
@@ -278,7 +277,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             side=SideOf,
             alpha=float(self.alpha),
             max_leaves=max_leaves,
-            n_splits=(max_leaves or most_leaves) - 1,
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),

@@ -64,6 +64,18 @@ class SideOf:
         scores = getattr(self.model, "_scores", None) or self.model.decision_function
         return scores(X) > 0
 
+    @property
+    def plane(self) -> tuple[NDArray, float] | None:
+        """The hyperplane (w, b) of the split, w'x + b > 0 on the second side; None without one."""
+        if isinstance(self.model, LinearCells):
+            if self.model.sides.size > 2:
+                return None
+            signs = np.where(self.model.sides, 1.0, -1.0)
+            return signs @ self.model.coef, float(signs @ self.model.intercept)
+        if not hasattr(self.model, "coef_"):
+            return None
+        return self.model.coef_[0], float(self.model.intercept_[0])
+
 
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
     """Fit a copy of a clusterer for two to a part of the rows."""

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Part as Part
     from volmar.rows.parts import Parts as Parts
     from volmar.rows.parts import Split as Split
-    from volmar.rows.parts import parts_of as parts_of
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized
