@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 import volmar.base.clusterer
 import volmar.rows.parts
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
-from volmar.base.splitting import CellSplit, SideOf
+from volmar.base.splitting import CellSplit, side_of
 from volmar.distributed import LostBlocksError, checkpoint, report_passes
 from volmar.evidence import LinearCells
 from volmar.rows import is_dask
@@ -209,19 +209,16 @@ def test_pairwise_machines_are_refused():
 
 
 @pytest.mark.parametrize("name", ["MSPC", "MSPC auto", "CPMMC", "SKMMC", "MSPC rbf"])
-def test_the_plane_of_a_split_tells_its_sides(name):
+def test_functions_tell_the_sides_of_a_split(name):
     model = MODELS[name].fit(X[:600])
-    sides = [SideOf(node.model) for node in model.tree_.splits()]
-    cells = LinearCells(
-        np.array([[0.0, 1.0, 0, 0], [1, 0, 0, 0]]), np.ones(2), np.array([1, 0]) > 0
-    )
-    sides += [SideOf(CellSplit(cells, cells.predict(X)))]
-    if name == "MSPC rbf":
-        assert [side.plane for side in sides[:-1]] == [None] * (len(sides) - 1)
-        return
-    for side in sides:
-        w, b = side.plane
-        np.testing.assert_array_equal(X @ w + b > 0, side(X))
+    for node in model.tree_.splits():
+        side = pickle.loads(pickle.dumps(side_of(node.model)))
+        expected = node.model.decision_function(X) > 0
+        for rows in (X, sparse.csr_matrix(X)):
+            np.testing.assert_array_equal(side(rows), expected)
+    cells = LinearCells(np.eye(4)[[1, 0]], np.array([0.5, 1.0]), np.array([True, False]))
+    side = side_of(CellSplit(cells, cells.predict(X)))
+    np.testing.assert_array_equal(side(X), cells.predict(X))
 
 
 # ---------------------------------------------------------------------- clusters of dask

@@ -30,11 +30,11 @@ from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callback
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
-    SideOf,
     confirmed_split,
     fit_in_two,
     groups_test,
     merge_leaves,
+    side_of,
     warn_of_tree,
 )
 from volmar.base.tree import SplitTree, scores_in_graph
@@ -274,7 +274,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             worth=self._split_worth,
             test=partial(groups_test, self) if is_tested else None,
             make=self._make_split,
-            side=SideOf,
+            side=side_of,
             alpha=float(self.alpha),
             max_leaves=max_leaves,
             steps=steps,

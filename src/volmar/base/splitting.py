@@ -24,6 +24,7 @@ from volmar.evidence import (
     make_split,
     merged_labels,
 )
+from volmar.rows import Plane, Side
 from volmar.solvers import Result, Status
 
 # Clusters with a p-value up to this may be several, and are not merged.
@@ -53,28 +54,23 @@ class CellSplit:
         return self.cells.decision_function(X)
 
 
-class SideOf:
-    """The side of rows that a fitted split puts them on, as a function of validated rows."""
+class ScoredSide:
+    """The side of rows by the sign of a model's scores, as a function that travels."""
 
     def __init__(self, model: Any):
-        self.model = model.cells if isinstance(model, CellSplit) else without_vectors(model)
+        self.model = model
 
     def __call__(self, X: Any) -> NDArray[np.bool_]:
-        """Return whether rows, dense or CSR, are on the second side."""
+        """Return whether validated rows, dense or CSR, are on the second side."""
         scores = getattr(self.model, "_scores", None) or self.model.decision_function
         return scores(X) > 0
 
-    @property
-    def plane(self) -> tuple[NDArray, float] | None:
-        """The hyperplane (w, b) of the split, w'x + b > 0 on the second side; None without one."""
-        if isinstance(self.model, LinearCells):
-            if self.model.sides.size > 2:
-                return None
-            signs = np.where(self.model.sides, 1.0, -1.0)
-            return signs @ self.model.coef, float(signs @ self.model.intercept)
-        if not hasattr(self.model, "coef_"):
-            return None
-        return self.model.coef_[0], float(self.model.intercept_[0])
+
+def side_of(model: Any) -> Side:
+    """Return the function that tells the sides of rows: of a hyperplane, or of a fitted model."""
+    if hasattr(model, "coef_"):
+        return Plane(model.coef_[0], float(model.intercept_[0]))
+    return ScoredSide(model.cells if isinstance(model, CellSplit) else without_vectors(model))
 
 
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:

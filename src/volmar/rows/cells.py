@@ -14,6 +14,26 @@ Side = Callable[[Any], np.ndarray]
 Path = tuple[tuple[Side, bool], ...]
 
 
+class Plane:
+    """The side of a hyperplane where w'x + b > 0, as a function of rows that travels light.
+
+    Parameters
+    ----------
+    w : ndarray of shape (d,)
+        Normal vector.
+    b : float
+        Constant.
+    """
+
+    def __init__(self, w: np.ndarray, b: float):
+        self.plane = w, b
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return whether rows, dense or CSR, are on the second side."""
+        w, b = self.plane
+        return np.asarray(X @ w.astype(X.dtype)) + X.dtype.type(b) > 0
+
+
 class Cells:
     """The numbers of the cells that rows lie in, as a function of the rows.
 
