@@ -307,7 +307,7 @@ class LDAKMeans(ProjectedKMeans):
             # Projections of float32 rows far from zero would lose the digits of their spread.
             X = X - mean.astype(X.dtype)
             z = varying(X, weights)
-        matrix = z.correlation + self.reg * np.eye(z.kept.size)
+        matrix = z.correlation + self.reg * np.eye(z.size)
         lower = regular_cholesky(matrix, self.reg, X.dtype)
         weights = np.ones(X.shape[0]) if weights is None else weights
         return LDAProblem(X, z, weights, lower, mean)

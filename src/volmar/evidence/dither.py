@@ -64,6 +64,15 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
     few = few / unit  # steps and squares of any magnitude are numbers
     ordered = np.sort(few, axis=0)
+    tied = np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0))
+    resolutions = np.zeros(d)
+    if tied.size:
+        resolutions[tied] = _resolutions_of_tied(few[:, tied], ordered[:, tied]) * unit[tied]
+    return resolutions
+
+
+def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
+    """Return the resolutions of columns with ties, whose sorted values are `ordered`."""
     steps = np.sort(np.diff(ordered, axis=0), axis=0).astype(np.float64)
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
@@ -78,7 +87,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
         width = _one_mode_width(few[:, j], resolutions[j])
         resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
-    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
+    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:

@@ -42,6 +42,11 @@ class Standardized:
     kept: NDArray
     correlation: NDArray
 
+    @property
+    def size(self) -> int:
+        """Number of coordinates of z."""
+        return self.correlation.shape[0]
+
     def coefficients(self, w: NDArray) -> NDArray:
         """Return a direction w of z as one of x, shape (d,); constant features get 0.
 
@@ -51,13 +56,29 @@ class Standardized:
         full[self.kept] = (w.T / self.scale[self.kept]).T
         return full
 
+    def direction(self, normal: NDArray) -> NDArray:
+        """Return a direction (d,) or (d, k) of x as one of z."""
+        return (normal.T * self.scale).T[self.kept]
+
+    def of_rows(self, w: NDArray) -> NDArray:
+        """Return a direction w of z as one of `rows`."""
+        return self.coefficients(w)
+
+    def from_rows(self, sums: NDArray) -> NDArray:
+        """Return a combination of `rows`, (d,) or (d, k), as one of z."""
+        return ((sums.T / self.scale).T)[self.kept]
+
+    def own_units_direction(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i (x_i - mean), in the features' own units, as a direction of z."""
+        return (self.combine(v).T * self.scale[self.kept] ** 2).T
+
     def scores(self, w: NDArray) -> NDArray:
         """Return z'w of every row: one pass."""
-        return self.rows.scores(self.coefficients(w))
+        return self.rows.scores(self.of_rows(w))
 
     def combine(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (p,), or (p, k) of v of shape (n, k): one pass."""
-        return ((self.rows.combine(v).T / self.scale).T)[self.kept]
+        return self.from_rows(self.rows.combine(v))
 
     def transform(self, X: Any) -> NDArray:
         """Return z of some rows, dense or CSR, in their dtype."""
@@ -78,8 +99,16 @@ class Standardized:
         return part.mean[self.kept] / scale, covariance
 
 
+def is_varying(deviations: NDArray, mean: NDArray) -> NDArray:
+    """Return which features are not constant."""
+    return deviations > CONSTANT * (np.abs(mean) + deviations)
+
+
 def standardized(rows: RowSource) -> Standardized:
     """Return `rows` in standard deviations, from one pass for the mean and one for the moments.
+
+    Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
+    the Gram matrix of the rows takes the place of the moments of the columns.
 
     Parameters
     ----------
@@ -101,11 +130,18 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
+    from volmar.rows.row_space import is_wide, row_space
+
+    return row_space(rows) if is_wide(rows) else standardized_columns(rows)
+
+
+def standardized_columns(rows: RowSource) -> Standardized:
+    """Return `rows` in standard deviations by the moments of their columns, a d × d matrix."""
     centred, moments = centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-    kept = np.flatnonzero(deviations > CONSTANT * (np.abs(mean) + deviations))
+    kept = np.flatnonzero(is_varying(deviations, mean))
     scale = np.where(np.isin(np.arange(mean.size), kept), deviations, 1.0)
     correlation = covariance[np.ix_(kept, kept)] / np.outer(deviations[kept], deviations[kept])
     return Standardized(centred, moments, mean, scale, kept, correlation)

@@ -55,7 +55,7 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
     They are summed about the class's own mean: about that of all rows, classes far apart would
     leave no digits for the spread within.
     """
-    zero, classes = np.zeros(z.scale.size), (positive, ~positive)
+    zero, classes = np.zeros(z.rows.n_features), (positive, ~positive)
     means = z.rows.in_one_pass(
         lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
     )

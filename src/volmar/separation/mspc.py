@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from volmar._clones import silent_clone
-from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
 from volmar.base.kernel import KernelMixin
 from volmar.base.numbering import cluster_order
@@ -31,7 +30,6 @@ from volmar.rows import (
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.multiway import (
     hyperplane_in_valley,
-    is_wide,
     k_means_starts,
     refine_leaves,
 )
@@ -280,13 +278,7 @@ class MSPC(KernelMixin, WeightedClusterer):
         solver = self._solver()
         solver.check_rows(X)
         feature_map = None
-        if self._is_linear():
-            require_memory(
-                4 * 8.0 * X.shape[1] ** 2,
-                f"the covariance matrix of {X.shape[1]} features",
-                "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
-            )
-        else:
+        if not self._is_linear():
             feature_map = self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
@@ -358,7 +350,7 @@ class MSPC(KernelMixin, WeightedClusterer):
                 if hasattr(root, name):
                     setattr(self, name, getattr(root, name))
         is_tested = self.n_clusters == "auto"
-        if k <= 2 or (is_tested and is_wide(X)):
+        if k <= 2:
             return
         rows = self._problem(X, weights, k)
         models = [node.model for node in self.tree_.splits()]
@@ -367,7 +359,7 @@ class MSPC(KernelMixin, WeightedClusterer):
         starts, solver = [self.labels_], self._solver()
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-            starts += k_means_starts(rows.X, rows.z, k, seed)
+            starts += k_means_starts(rows, k, seed)
         best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
         if best is not None:
             best = self._number_leaves(best, weights)
@@ -399,9 +391,6 @@ class MSPC(KernelMixin, WeightedClusterer):
         size = self._minimum_in_part(X.shape[0], weights)
         return super()._fit_part(X, weights, seed, min_cluster_size=size, **params)
 
-    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        return None if is_wide(X) else super()._fit_from(X, weights, seed, sides)
-
     def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
         split = super()._make_split(X, weights, seed, outcome)
         if not isinstance(split, CellSplit):
@@ -409,7 +398,7 @@ class MSPC(KernelMixin, WeightedClusterer):
         sizes = np.bincount(split.labels_, weights, 2)
         if sizes.min() / sizes.sum() < (self._minimum_in_part(X.shape[0], weights) or 0.0):
             return None
-        if not hasattr(split, "coef_") or is_wide(X):
+        if not hasattr(split, "coef_"):
             return split
         model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
         model.n_features_in_ = X.shape[1]

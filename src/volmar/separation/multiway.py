@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -25,21 +25,8 @@ from volmar.separation.starts import has_one_unit
 MEANS_ROWS, MEANS_STARTS = 4000, 3
 # Share of its rows that each cluster of "auto" keeps where all compete for all rows.
 KEPT = 0.8
-# With more columns than this, and than rows, clusters of "auto" are those of the tree.
-WIDE = 500
 # Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
 JUDGED_REG = 0.1
-
-
-def is_wide(X: Any) -> bool:
-    """Return whether the covariance matrix of the columns is much larger than the rows."""
-    return bool(X.shape[1] > max(X.shape[0], WIDE))
-
-
-def scaled(X: Any, scale: NDArray) -> Any:
-    """Return rows in other units, not moved: k-means does not depend on the origin."""
-    rows = X.multiply(scale).tocsr() if sparse.issparse(X) else X * scale
-    return rows.astype(X.dtype, copy=False)
 
 
 def k_means_labels(
@@ -59,22 +46,22 @@ def k_means_labels(
         return model.fit(X[chosen], sample_weight=few).predict(X)
 
 
-def k_means_starts(X: Any, z: Standardized, k: int, seed: int) -> list[NDArray]:
-    """Return the labels of k-means on X as it is given, and on standardised rows.
+def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
+    """Return the labels of k-means on the rows as they are given, and on standardised rows.
 
     Centres are those of a sample. A start with fewer than k clusters is left out, and so is the
     second where all features have one unit.
     """
-    weights = z.rows.weights
+    z, weights = rows.z, rows.z.rows.weights
     rng = np.random.default_rng(seed)
-    chosen = drawn_rows(X.shape[0], weights, MEANS_ROWS, rng)
+    chosen = drawn_rows(z.rows.n_rows, weights, MEANS_ROWS, rng)
     seed = int(rng.integers(2**31 - 1))
     starts: list[NDArray] = []
     for own_units in (True, False):
         if starts and has_one_unit(z):
             break
-        rows = X if own_units else scaled(X, 1.0 / z.scale)
-        labels = k_means_labels(rows, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
+        seen = rows.given if own_units else rows.scaled
+        labels = k_means_labels(seen, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
         if np.count_nonzero(np.bincount(labels, weights, k)) == k:
             starts.append(labels.astype(np.int64))
     return starts
@@ -128,7 +115,7 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
     The bound prefers clusters of equal size, and would leave a small one.
     """
     normal = split.coef_[0]
-    w = (normal * z.scale)[z.kept]
+    w = z.direction(normal)
     labels = split.labels_.astype(bool)
     return SeparationResult(
         objective=-separation_along(z.scores(w), labels, z.rows.weights),

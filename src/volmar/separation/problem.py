@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from volmar.rows import DenseRows, SparseRows, Standardized
+from volmar.rows import DenseRows, RowSpace, SparseRows, Standardized
 from volmar.separation.gep import RegularizedCorrelation
 
 
@@ -25,6 +26,20 @@ class SeparationRows:
     regularized: RegularizedCorrelation
     feature_map: Any
     min_weight: float
+
+    @property
+    def given(self) -> Any:
+        """Rows in the units of the user, for k-means: only distances count."""
+        return self.z.own_units if isinstance(self.z, RowSpace) else self.X
+
+    @property
+    def scaled(self) -> Any:
+        """Rows in standard deviations, for k-means."""
+        if isinstance(self.z, RowSpace):
+            return self.z.rows.X  # type: ignore[attr-defined]
+        scale = 1.0 / self.z.scale
+        rows = self.X.multiply(scale).tocsr() if sparse.issparse(self.X) else self.X * scale
+        return rows.astype(self.X.dtype, copy=False)
 
     @property
     def min_share(self) -> float:

@@ -60,10 +60,10 @@ class Winner(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """Rows to learn from, those of the other half (dithered), and where the first may start."""
+    """Rows to learn from, those of the other half, and where the first may start."""
 
     rows: StartRows
-    held_out: NDArray
+    held_out: StartRows
     regularized: RegularizedCorrelation
     starts: Starts
 
@@ -98,7 +98,7 @@ def race(
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
-        halves.append(_Half(learn, judge.dithered, regularized, starts))
+        halves.append(_Half(learn, judge, regularized, starts))
         found.append(_best(halves[-1], starts.directions, first, min_share))
         if found[-1] is not None and found[-1].depth >= CLEAR:
             return found[-1]
@@ -145,7 +145,7 @@ def is_lost(rows: StartRows, start: NDArray, end: NDArray, min_share: float) -> 
     is: groups beside each other in correlated features are no optimum with a large `reg`.
     """
     W = np.column_stack([start, end])
-    ridge = REG * (rows.dithered.var(axis=0) @ W**2)
+    ridge = REG * rows.variances(W)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
     return bool(score[1] < KEPT * score[0])
 
@@ -170,7 +170,7 @@ def _taken(rows: StartRows, mask: NDArray) -> StartRows:
     Z = rows.Z[mask]
     Z = Z - Z.mean(axis=0)
     dithered = Z if rows.dithered is rows.Z else rows.dithered[mask]
-    return StartRows(Z, dithered, rows.scale)
+    return StartRows(Z, dithered, rows.scale, None if rows.wide is None else rows.wide.taken(mask))
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
@@ -207,8 +207,9 @@ def _ranked(
     if W.shape[1] == 0:
         return None, np.empty(0, dtype=np.int64)
     # The paper's Lambda is the variance of each feature; one reg for all that are compared.
-    ridge = REG * (half.held_out.var(axis=0) @ W**2)
-    judged = held_out_scores(half.held_out @ W.astype(half.held_out.dtype), min_share, ridge)
+    ridge = REG * half.held_out.variances(W)
+    rows = half.held_out.dithered
+    judged = held_out_scores(rows @ W.astype(rows.dtype), min_share, ridge)
     order = np.argsort(-judged.score, kind="stable")
     if not np.isfinite(judged.score[order[0]]):
         return None, order
