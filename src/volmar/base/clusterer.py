@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._clones import silent_clone
+from volmar._threads import one_thread
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -170,6 +171,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return self._fit(X)
 
     @with_callbacks
+    @one_thread()
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
+from volmar._threads import one_thread
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
 from volmar.metrics.contingency import encode_labels, random_ranks
 from volmar.metrics.separation_bound import kappa2_bound, probability
@@ -42,6 +43,7 @@ _HALVES_OF_BLOCKS = (
 )
 
 
+@one_thread()
 def msp_score(
     X: Any,
     labels: ArrayLike,
@@ -117,6 +119,7 @@ def msp_score(
     return _score(X, labels, reg, cross_fit, random_state, _MINIMAX)
 
 
+@one_thread()
 def separation_score(
     X: Any,
     labels: ArrayLike,
