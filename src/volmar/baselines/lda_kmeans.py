@@ -321,5 +321,4 @@ class LDAKMeans(ProjectedKMeans):
         return lda_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter, tol=self.tol)
 
     def _publish(self, problem: LDAProblem, result: LDAKMeansResult) -> None:
-        components = np.stack([problem.z.coefficients(w) for w in result.W.T])
-        self._set_projection(components, problem.mean, result)
+        self._set_projection(problem.z.coefficients(result.W).T, problem.mean, result)

@@ -190,7 +190,7 @@ def row_space(source: Any, *, standardize: bool = True) -> RowSpace:
         Rows in memory; their sample weights count.
     standardize : bool, default=True
         Whether z is in units of the standard deviations of the columns. Otherwise it is x - mean,
-        with every column kept, and T has no column of zeros.
+        and T has no column of zeros.
 
     Returns
     -------
@@ -262,14 +262,14 @@ def _dense_gram(source: DenseRows, standardize: bool) -> tuple[Any, ...]:
         tile = source.X[:, part].astype(np.float64)
         mean[part] = tile.mean(axis=0) if shares is None else shares @ tile
         tile -= mean[part]
+        weighted = tile / n if shares is None else tile * shares[:, None]
+        deviations = np.sqrt(np.einsum("ij,ij->j", tile, weighted))
+        varies = kept[part] = is_varying(deviations, mean[part])
+        if not varies.all():
+            tile = tile[:, varies]
         if standardize:
-            weighted = tile / n if shares is None else tile * shares[:, None]
-            deviations = np.sqrt(np.einsum("ij,ij->j", tile, weighted))
-            kept[part] = is_varying(deviations, mean[part])
-            scale[part][kept[part]] = deviations[kept[part]]
-            if not kept[part].all():
-                tile = tile[:, kept[part]]
-            tile /= scale[part][kept[part]]
+            scale[part][varies] = deviations[varies]
+            tile /= deviations[varies]
         gram += tile @ tile.T
     return gram, np.finfo(np.float64).tiny, mean, scale, np.flatnonzero(kept)
 
@@ -277,10 +277,9 @@ def _dense_gram(source: DenseRows, standardize: bool) -> tuple[Any, ...]:
 def _sparse_gram(source: SparseRows, standardize: bool) -> tuple[Any, ...]:
     """Return the same of sparse rows, which are centred afterwards."""
     X, mean = source.X.astype(np.float64), source.mean()
-    scale, kept = np.ones(mean.size), np.arange(mean.size)
+    scale, deviations = np.ones(mean.size), column_deviations(source, mean)
+    kept = np.flatnonzero(is_varying(deviations, mean))
     if standardize:
-        deviations = column_deviations(source, mean)
-        kept = np.flatnonzero(is_varying(deviations, mean))
         scale[kept] = deviations[kept]
     X = sparse.csr_array(X.multiply(1.0 / scale))[:, kept]
     center = mean[kept] / scale[kept]
