@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 import volmar
-from volmar import CPMMC, MSPC, KernelCPMMC
+from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
 from volmar.metrics import clustering_error
 from volmar.rows import is_dask
 
@@ -213,7 +213,8 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
 
 
 def test_more_clusters_of_margins_are_refused():
-    for model in (CPMMC(3), KernelCPMMC(3, method="nystroem")):
+    """By splitting again, that is; all at once they are found."""
+    for model in (CPMMC(3, multiway="recursive"), SKMMC(3)):
         with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array.*CPMMC"):
             model.fit(in_blocks(X))
 

@@ -341,10 +341,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _check_two_in_blocks(self) -> None:
         if self.n_clusters == "auto":
             return
-        if isinstance(self.n_clusters, str) or self.n_clusters > 2:
+        if isinstance(self.n_clusters, str) or (self.n_clusters > 2 and self._is_recursive()):
             refuse_blocks(
                 f"{type(self).__name__}(n_clusters={self.n_clusters!r})",
-                "more than two clusters are found by picking rows out",
+                "it finds more than two clusters by picking rows out",
             )
 
     def _set_result(self, result: Any) -> None:

@@ -9,11 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from volmar.rows._validation import as_vector
+from volmar.rows.blocks.ranks import FirstRows
 from volmar.rows.blocks.recipes import Apply
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import Binned
 from volmar.rows.blocks.table import BlockTable, CountedTable
 from volmar.rows.blocks.vector import RowVector
+from volmar.rows.by_row import sums_by_label
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
@@ -99,23 +101,20 @@ def lazy_vector(vector: Any) -> Any:
 def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the weight of each of k clusters, and a number that is smaller for earlier ones.
 
-    The number is that of the cluster's first row; of two clusters of rows in blocks, 0 for the one
-    of the first row and 1 for the other.
+    The number is that of the cluster's first row.
 
     Parameters
     ----------
     labels : vector over the rows
-        Clusters, 0 to k - 1. Rows in blocks have two.
+        Clusters, 0 to k - 1.
     weights : vector over the rows or None
         Sample weights.
     k : int
         Number of clusters.
     """
     if isinstance(labels, RowVector):
-        first_row = (labels * (labels.table.row_numbers() == 0)).sum()
-        total = float(labels.size if weights is None else weights.sum())
-        second = float((labels if weights is None else weights * labels).sum())
-        return np.array([total - second, second]), np.array([first_row > 0, first_row == 0]) * 1
+        first = labels.table.ask(FirstRows(labels.recipe, labels.table.n_rows, k))
+        return sums_by_label(labels, weights, k), first
     labels = np.asarray(labels).astype(np.intp)
     first = np.full(k, labels.size)
     first[labels[::-1]] = np.arange(labels.size)[::-1]
