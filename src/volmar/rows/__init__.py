@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from volmar.rows.nystroem import NystroemMap as NystroemMap
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.row_space import RowSpace as RowSpace
+    from volmar.rows.row_space import is_wide as is_wide
     from volmar.rows.row_space import row_space as row_space
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized

@@ -17,7 +17,7 @@ from volmar._memory import require_memory
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
-from volmar.rows.standardized import Standardized, is_varying
+from volmar.rows.standardized import CONSTANT, Standardized, is_varying
 from volmar.rows.tiled import DenseRows
 
 # Entries of a tile of columns, in float64, and its least width.
@@ -175,7 +175,7 @@ class RowSpace(Standardized):
         return np.concatenate([t, np.sqrt(rest)[None]])
 
 
-def row_space(source: Any, *, standardize: bool = True) -> RowSpace:
+def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTANT) -> RowSpace:
     r"""Return rows in memory in the basis of their span, from their Gram matrix.
 
     With the eigenvectors U and eigenvalues :math:`\Lambda` of :math:`Z Z'`, :math:`T = U
@@ -191,6 +191,8 @@ def row_space(source: Any, *, standardize: bool = True) -> RowSpace:
     standardize : bool, default=True
         Whether z is in units of the standard deviations of the columns. Otherwise it is x - mean,
         and T has no column of zeros.
+    constant : float, default=1e-12
+        Share of its mean below which the standard deviation of a column is rounding.
 
     Returns
     -------
@@ -214,7 +216,7 @@ def row_space(source: Any, *, standardize: bool = True) -> RowSpace:
     )
     weights = source.weights
     of = _sparse_gram if isinstance(source, SparseRows) else _dense_gram
-    gram, size, mean, scale, kept = of(source, standardize)
+    gram, size, mean, scale, kept = of(source, standardize, constant)
     Z = StandardizedColumns(source, mean, scale, kept)
     counted = np.arange(n) if weights is None else np.flatnonzero(weights)
     inner = gram if counted.size == n else gram[np.ix_(counted, counted)]
@@ -249,7 +251,7 @@ def _slices(n_rows: int, n_columns: int) -> Iterator[slice]:
         yield slice(start, min(start + width, n_columns))
 
 
-def _dense_gram(source: DenseRows, standardize: bool) -> tuple[Any, ...]:
+def _dense_gram(source: DenseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
     """Return the Gram matrix of z, the size of what it was summed from, and mean, scale and kept.
 
     One pass.
@@ -264,7 +266,7 @@ def _dense_gram(source: DenseRows, standardize: bool) -> tuple[Any, ...]:
         tile -= mean[part]
         weighted = tile / n if shares is None else tile * shares[:, None]
         deviations = np.sqrt(np.einsum("ij,ij->j", tile, weighted))
-        varies = kept[part] = is_varying(deviations, mean[part])
+        varies = kept[part] = is_varying(deviations, mean[part], constant)
         if not varies.all():
             tile = tile[:, varies]
         if standardize:
@@ -274,11 +276,11 @@ def _dense_gram(source: DenseRows, standardize: bool) -> tuple[Any, ...]:
     return gram, np.finfo(np.float64).tiny, mean, scale, np.flatnonzero(kept)
 
 
-def _sparse_gram(source: SparseRows, standardize: bool) -> tuple[Any, ...]:
+def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
     """Return the same of sparse rows, which are centred afterwards."""
     X, mean = source.X.astype(np.float64), source.mean()
     scale, deviations = np.ones(mean.size), column_deviations(source, mean)
-    kept = np.flatnonzero(is_varying(deviations, mean))
+    kept = np.flatnonzero(is_varying(deviations, mean, constant))
     if standardize:
         scale[kept] = deviations[kept]
     X = sparse.csr_array(X.multiply(1.0 / scale))[:, kept]

@@ -99,9 +99,9 @@ class Standardized:
         return part.mean[self.kept] / scale, covariance
 
 
-def is_varying(deviations: NDArray, mean: NDArray) -> NDArray:
+def is_varying(deviations: NDArray, mean: NDArray, constant: float = CONSTANT) -> NDArray:
     """Return which features are not constant."""
-    return deviations > CONSTANT * (np.abs(mean) + deviations)
+    return deviations > constant * (np.abs(mean) + deviations)
 
 
 def standardized(rows: RowSource) -> Standardized:
