@@ -335,7 +335,7 @@ def _span_pairs(rows: Any, labels: NDArray, names: Any, reg: float) -> _PairOf:
         X, own = take_rows(rows.X, chosen), labels[chosen]
         is_learnt = np.isin(own, learn).astype(np.float64)
         z = row_space(as_rows(X, sample_weight=is_learnt), constant=_rounding(rows))
-        parts = [_part_of(z.rows.X[own == i]) for i in (*learn, *judge)]
+        parts = [_part_of(z.T[own == i]) for i in (*learn, *judge)]
         one, two = parts[:2]
         r1 = one.size / (one.size + two.size)
         ridge = reg * np.eye(z.size)

@@ -20,6 +20,13 @@ from volmar.rows.sparse import SparseRows
 from volmar.rows.standardized import CONSTANT, Standardized, is_varying
 from volmar.rows.tiled import DenseRows
 
+# Up to so many rows their whole span is taken, beyond so many leading principal directions of it.
+EXACT_ROWS = 2000
+COMPONENTS = 100
+# Further directions of the subspace iteration, and its steps.
+OVERSAMPLING, STEPS = 20, 5
+# Multiple of the largest eigenvalue of pure noise above which a component is more than noise.
+STRUCTURE = 1.5
 # Entries of a tile of columns, in float64, and its least width.
 _TILE_ENTRIES, _MIN_TILE_COLUMNS = 2**19, 64
 
@@ -41,20 +48,27 @@ class StandardizedColumns(LinearOperator):  # type: ignore[misc]
         super().__init__(np.dtype(np.float64), (source.n_rows, kept.size))
         self.source, self.mean, self.scale, self.kept = source, mean, scale, kept
 
-    def tiles(self, rows: Any = slice(None)) -> Iterator[tuple[slice, NDArray]]:
-        """Yield which of the kept columns, and some rows of these in z, in float64."""
+    def tiles(
+        self, rows: Any = slice(None), *, as_given: bool = False
+    ) -> Iterator[tuple[slice, NDArray]]:
+        """Yield which of the kept columns, and some rows of these in z, in float64.
+
+        With `as_given` they are the columns of x.
+        """
         X = self.source.X
         if sparse.issparse(X):
             X, rows = X[rows].tocsc(), slice(None)
-        for part in _slices(X.shape[0], self.kept.size):
+        n = X.shape[0] if isinstance(rows, slice) else len(rows)
+        for part in _slices(n, self.kept.size):
             columns = self.kept[part]
             tile = X[:, columns[0] : columns[-1] + 1]
             tile = tile.toarray() if sparse.issparse(tile) else tile[rows]
             if tile.shape[1] > columns.size:
                 tile = tile[:, columns - columns[0]]
             tile = tile.astype(np.float64)
-            tile -= self.mean[columns]
-            tile /= self.scale[columns]
+            if not as_given:
+                tile -= self.mean[columns]
+                tile /= self.scale[columns]
             yield part, tile
 
     def values(self, numbers: NDArray) -> NDArray:
@@ -90,7 +104,8 @@ class RowSpace(Standardized):
 
     Solutions of problems whose regulariser is the identity in z lie in the span of the rows, and
     no rotation changes the identity: a problem in T has the solution of the one in z, and a
-    direction t of T is the direction V t of z. Nothing has p × p entries.
+    direction t of T is the direction V t of z. Nothing has p × p entries. Of many rows V has the
+    leading principal directions only, and `kept_variance` is the share of the variance along them.
 
     Directions of T have one coordinate more than V has columns, where V is not all of z: the
     length of the part of a direction in which no row varies. The last column of T is 0.
@@ -111,6 +126,28 @@ class RowSpace(Standardized):
 
     Z: StandardizedColumns
     lift: NDArray
+
+    @property
+    def T(self) -> NDArray:  # noqa: N802 -- the name of the matrix
+        """The rows in the basis, shape (n, size)."""
+        return self.rows.X  # type: ignore[attr-defined]
+
+    @property
+    def kept_variance(self) -> float:
+        """Share of the variance of z that lies in the span of V."""
+        return min(1.0, float(np.trace(self.correlation)) / max(self.kept.size, 1))
+
+    @property
+    def leaves_structure(self) -> bool:
+        """Whether components that are left out may be more than noise.
+
+        The largest eigenvalue of the correlation of n rows of p independent columns is about
+        (1 + sqrt(p / n))²; the last component that was kept is compared with it.
+        """
+        n, r = self.lift.shape
+        p, noise = self.kept.size, (1.0 + np.sqrt(self.kept.size / n)) ** 2
+        is_part = r == COMPONENTS < min(n - 1, p)
+        return is_part and float(self.correlation[r - 1, r - 1]) > STRUCTURE * noise
 
     @property
     def basis(self) -> Any:
@@ -161,7 +198,8 @@ class RowSpace(Standardized):
     @cached_property
     def own_units(self) -> NDArray:
         """The rows in the columns' own units, about their mean, in a basis of their span."""
-        return row_space(self.Z.source, standardize=False).rows.X  # type: ignore[attr-defined]
+        span = row_space if self.Z.source.n_rows <= EXACT_ROWS else leading_space
+        return span(self.Z.source, standardize=False).T
 
     def _with_rest(self, w: NDArray) -> NDArray:
         """Return directions (p,) or (p, k) of z as directions of T of the same length."""
@@ -204,7 +242,7 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     >>> from volmar.rows import as_rows, row_space
     >>> X = np.random.default_rng(0).normal(size=(4, 100))
     >>> z = row_space(as_rows(X), standardize=False)
-    >>> T = z.rows.X
+    >>> T = z.T
     >>> T.shape, np.allclose(T @ T.T, (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T)
     ((4, 3), True)
     """
@@ -228,16 +266,61 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     roots, U = np.sqrt(values[large][::-1]), fix_signs(vectors[:, large][:, ::-1])
     lift = np.zeros((n, roots.size))
     lift[counted] = U / roots
-    rest = int(standardize and roots.size < kept.size)
-    T = np.zeros((n, roots.size + rest))
-    T[counted, : roots.size] = U * roots
+    T = np.empty((n, roots.size))
+    T[counted] = U * roots
     if counted.size < n:
         others = np.flatnonzero(weights == 0)
-        T[others, : roots.size] = gram[np.ix_(others, counted)] @ lift[counted]
-    rows = DenseRows(T, sample_weight=weights)
-    center = np.zeros(T.shape[1])
-    moments = rows.moments(center=center)
-    return RowSpace(rows, moments, mean, scale, kept, moments.covariance(), Z, lift)
+        T[others] = gram[np.ix_(others, counted)] @ lift[counted]
+    return _spanned(Z, T, lift, standardize)
+
+
+def _spanned(Z: StandardizedColumns, T: NDArray, lift: NDArray, standardize: bool) -> RowSpace:
+    if standardize and lift.shape[1] < Z.shape[1]:
+        T = np.hstack([T, np.zeros((len(T), 1))])
+    rows = DenseRows(T, sample_weight=Z.source.weights)
+    moments = rows.moments(center=np.zeros(T.shape[1]))
+    return RowSpace(rows, moments, Z.mean, Z.scale, Z.kept, moments.covariance(), Z=Z, lift=lift)
+
+
+def leading_space(
+    source: Any, *, standardize: bool = True, constant: float = CONSTANT
+) -> RowSpace:
+    r"""Return rows in memory in the basis of their 100 leading principal directions, about.
+
+    For rows too many for their Gram matrix, of columns too many for their covariance. By subspace
+    iteration: 12 products of the (weighted) standardised rows, centred implicitly, with 120
+    vectors. The rest of the variance is left out (`RowSpace.kept_variance`), and with it what
+    groups differ by in directions of little variance, single columns above all.
+
+    Parameters
+    ----------
+    source, standardize, constant
+        As for `row_space`.
+
+    Returns
+    -------
+    RowSpace
+    """
+    n = source.n_rows
+    mean, scale, kept = _column_units(source, standardize, constant)
+    Z = StandardizedColumns(source, mean, scale, kept)
+    size = min(COMPONENTS + OVERSAMPLING, n, max(kept.size, 1))
+    require_memory(
+        4 * 8.0 * size * (n + kept.size),
+        f"{size} principal directions of {n} rows of {kept.size} features",
+        "Cluster a sample of the rows, and use predict for the rest.",
+    )
+    roots = np.ones((n, 1)) if source.weights is None else np.sqrt(source.weights)[:, None]
+    B = np.random.default_rng(0).standard_normal((kept.size, size))
+    for _ in range(STEPS + 1):
+        Q = linalg.qr(roots * (Z @ B), mode="economic", check_finite=False)[0]
+        B = Z.T @ (roots * Q)
+    values, vectors = linalg.eigh(B.T @ B)
+    large = np.flatnonzero(values > np.finfo(np.float64).eps * n * values[-1])[::-1][:COMPONENTS]
+    V = (B @ vectors[:, large]) / np.sqrt(values[large])
+    signs = np.sign((V * fix_signs(V)).sum(axis=0))
+    lift = roots * (Q @ vectors[:, large]) * (signs / np.sqrt(values[large]))
+    return _spanned(Z, Z @ (V * signs), lift, standardize)
 
 
 def is_wide(rows: RowSource) -> bool:
@@ -278,11 +361,8 @@ def _dense_gram(source: DenseRows, standardize: bool, constant: float) -> tuple[
 
 def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
     """Return the same of sparse rows, which are centred afterwards."""
-    X, mean = source.X.astype(np.float64), source.mean()
-    scale, deviations = np.ones(mean.size), column_deviations(source, mean)
-    kept = np.flatnonzero(is_varying(deviations, mean, constant))
-    if standardize:
-        scale[kept] = deviations[kept]
+    X = source.X.astype(np.float64)
+    mean, scale, kept = _column_units(source, standardize, constant)
     X = sparse.csr_array(X.multiply(1.0 / scale))[:, kept]
     center = mean[kept] / scale[kept]
     across = X @ center
@@ -292,11 +372,21 @@ def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tupl
     return gram, size, mean, scale, kept
 
 
-def column_deviations(source: SparseRows, mean: NDArray) -> NDArray:
-    """Return the standard deviations of sparse columns, without cancellation.
+def _column_units(
+    source: Any, standardize: bool, constant: float
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return mean and scale of the columns, and the numbers of those that vary."""
+    mean = source.mean()
+    of = _sparse_deviations if isinstance(source, SparseRows) else _dense_deviations
+    deviations, scale = of(source, mean), np.ones(mean.size)
+    kept = np.flatnonzero(is_varying(deviations, mean, constant))
+    if standardize:
+        scale[kept] = deviations[kept]
+    return mean, scale, kept
 
-    The stored entries and the zeros are summed apart.
-    """
+
+def _sparse_deviations(source: SparseRows, mean: NDArray) -> NDArray:
+    """Return standard deviations of columns; stored entries and zeros are summed apart."""
     X = source.X.tocsc()
     weights = np.ones(source.n_rows) if source.weights is None else source.weights
     of_entry = weights[X.indices]
@@ -305,3 +395,10 @@ def column_deviations(source: SparseRows, mean: NDArray) -> NDArray:
     squares = np.bincount(columns, of_entry * (X.data - mean[columns]) ** 2, mean.size)
     absent = np.maximum(source.total_weight - present, 0.0)
     return np.sqrt((squares + absent * mean**2) / source.total_weight)
+
+
+def _dense_deviations(source: DenseRows, mean: NDArray) -> NDArray:
+    every = StandardizedColumns(source, mean, np.ones(mean.size), np.arange(mean.size))
+    weights = np.ones(source.n_rows) if source.weights is None else source.weights
+    squares = [np.einsum("ij,ij,i->j", tile, tile, weights) for _, tile in every.tiles()]
+    return np.sqrt(np.concatenate(squares) / source.total_weight)

@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from volmar._memory import available_memory
 from volmar.rows.anywhere import centered_with_moments
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
+from volmar.rows.sparse import SparseRows
+from volmar.rows.tiled import DenseRows
 
 # A feature whose standard deviation is below this share of its largest magnitude is constant.
 CONSTANT = 1e-12
@@ -41,6 +44,11 @@ class Standardized:
     scale: NDArray
     kept: NDArray
     correlation: NDArray
+
+    @property
+    def kept_variance(self) -> float:
+        """Share of the variance that is seen: all of it."""
+        return 1.0
 
     @property
     def size(self) -> int:
@@ -108,7 +116,9 @@ def standardized(rows: RowSource) -> Standardized:
     """Return `rows` in standard deviations, from one pass for the mean and one for the moments.
 
     Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
-    the Gram matrix of the rows takes the place of the moments of the columns.
+    the Gram matrix of the rows takes the place of the moments of the columns. Of more than 2000
+    such rows, and where a d × d matrix does not fit in memory, it is a basis of the 100 leading
+    principal directions (`leading_space`).
 
     Parameters
     ----------
@@ -130,9 +140,14 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    from volmar.rows.row_space import is_wide, row_space
+    from volmar.rows.row_space import EXACT_ROWS, is_wide, leading_space, row_space
 
-    return row_space(rows) if is_wide(rows) else standardized_columns(rows)
+    n, d = rows.n_rows, rows.n_features
+    if is_wide(rows):
+        return row_space(rows) if n <= EXACT_ROWS else leading_space(rows)
+    if isinstance(rows, (DenseRows, SparseRows)) and 4 * 8 * d**2 > available_memory():
+        return leading_space(rows)
+    return standardized_columns(rows)
 
 
 def standardized_columns(rows: RowSource) -> Standardized:

@@ -36,7 +36,7 @@ class SeparationRows:
     def scaled(self) -> Any:
         """Rows in standard deviations, for k-means."""
         if isinstance(self.z, RowSpace):
-            return self.z.rows.X  # type: ignore[attr-defined]
+            return self.z.T
         scale = 1.0 / self.z.scale
         rows = self.X.multiply(scale).tocsr() if sparse.issparse(self.X) else self.X * scale
         return rows.astype(self.X.dtype, copy=False)

@@ -62,7 +62,7 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
     scale = None if has_one_unit(z) else z.scale[z.kept]
     if isinstance(z, RowSpace):
         wide = wide_columns(z, chosen)
-        Z = z.rows.X[chosen]  # type: ignore[attr-defined]
+        Z = z.T[chosen]
         return StartRows(Z, wide.dithered(Z, rng), scale, wide), chosen
     Z = z.transform(X[chosen])
     noisy = dithered(Z, column_resolutions(Z), rng)
@@ -147,10 +147,9 @@ def start_directions(
     quarter = max(1, n_starts // 4)
     n_few = int(np.clip(MOST_ENTRIES // p, FEWEST_ROWS, MOST_ROWS))
     few = slice(None, None, max(1, len(rows.Z) // n_few))
-    values, noisy = rows.Z, rows.dithered
+    values, noisy = rows.Z, rows.dithered[few]
     if rows.wide is not None:
-        columns, values, noisy = rows.wide.candidates(CANDIDATES * quarter, rng)
-    noisy = noisy[few]
+        columns, values, noisy = rows.wide.candidates(CANDIDATES * quarter, few, rng)
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
     features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])

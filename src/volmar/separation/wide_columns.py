@@ -13,6 +13,8 @@ from volmar.rows import RowSpace
 
 # Values beyond so many standard deviations count as these: one far row is no second group.
 FAR = 3.0
+# Rows that resolutions are found from, about.
+MOST_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,25 @@ class WideColumns:
         """Return some of the rows."""
         return replace(self, numbers=self.numbers[mask])
 
-    def candidates(self, count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the columns whose moments are most like those of two groups.
+    def candidates(
+        self, count: int, few: slice, rng: np.random.Generator
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return the columns whose moments, over few rows, are most like those of two groups.
 
-        Returns their numbers (k,), their standardised values (m, k), and these with noise.
+        Returns their numbers (k,), their standardised values (m, k), and those of the few rows
+        with noise.
         """
-        found: list[tuple[NDArray, NDArray, NDArray, NDArray]] = []
-        for part, tile in self.z.Z.tiles(self.numbers):
+        found: list[tuple[NDArray, NDArray, NDArray]] = []
+        for part, tile in self.z.Z.tiles(self.numbers[few]):
             noisy = dithered(tile, self.resolutions[part], rng)
             score = bimodality(noisy)
-            best = np.sort(np.argsort(-score, kind="stable")[:count])
-            found.append((score[best], part.start + best, tile[:, best], noisy[:, best]))
-        score, columns, values, noisy = (
+            best = np.argsort(-score, kind="stable")[:count]
+            found.append((score[best], part.start + best, noisy[:, best]))
+        score, columns, noisy = (
             np.concatenate(each, axis=-1) for each in zip(*found, strict=True)
         )
-        best = np.sort(np.argsort(-score, kind="stable")[:count])
-        return columns[best], values[:, best], noisy[:, best]
+        best = np.argsort(-score, kind="stable")[:count]
+        return columns[best], self.z.Z.values(columns[best])[self.numbers], noisy[:, best]
 
     def directions(self, columns: NDArray) -> NDArray:
         """Return columns as directions of T."""
@@ -87,8 +92,10 @@ class WideColumns:
 
 def wide_columns(z: RowSpace, numbers: NDArray) -> WideColumns:
     """Return the columns of some rows, with their resolutions."""
-    parts = [column_resolutions(tile) for _, tile in z.Z.tiles(numbers)]
-    return WideColumns(z, numbers, np.concatenate(parts))
+    few = numbers[:: max(1, numbers.size // MOST_ROWS)]
+    # Columns as they are given: many have the same few values.
+    parts = [column_resolutions(tile) for _, tile in z.Z.tiles(few, as_given=True)]
+    return WideColumns(z, numbers, np.concatenate(parts) / z.scale[z.kept])
 
 
 def bimodality(columns: NDArray) -> NDArray:
@@ -100,7 +107,8 @@ def bimodality(columns: NDArray) -> NDArray:
     Z = np.clip(columns, -FAR, FAR)
     Z -= Z.mean(axis=0)
     square = Z * Z
-    variance = np.maximum(square.mean(axis=0), np.finfo(np.float64).tiny)
+    variance = square.mean(axis=0)
+    variance[variance <= 0] = np.inf  # constant among these rows: no two groups
     skewness2 = (np.einsum("ij,ij->j", square, Z) / len(Z)) ** 2 / variance**3
     kurtosis = np.einsum("ij,ij->j", square, square) / len(Z) / variance**2
     return np.where(kurtosis > 0, (skewness2 + 1.0) / np.maximum(kurtosis, 1.0), 0.0)

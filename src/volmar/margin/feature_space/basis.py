@@ -354,7 +354,7 @@ class SpannedBasisSpace(BasisSpace):
     """
 
     def __init__(self, span: RowSpace, weights: Any = None, **parameters: Any):
-        super().__init__(span.rows.X, weights, **parameters)  # type: ignore[attr-defined]
+        super().__init__(span.T, weights, **parameters)
         self.span = span
 
     def reweighted(self, weights: Any) -> SpannedBasisSpace:

@@ -204,7 +204,7 @@ class SpannedSpace(LinearSpace):
     """
 
     def __init__(self, span: RowSpace, weights: Any = None):
-        super().__init__(span.rows.X, weights)  # type: ignore[attr-defined]
+        super().__init__(span.T, weights)
         self.span = span
 
     def reweighted(self, weights: NDArray) -> SpannedSpace:
