@@ -384,7 +384,6 @@ def test_the_engine_on_blocks_is_certified():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"n_clusters": 3}, "more than two clusters"),
         ({"mode": "paper"}, "give init"),
     ],
 )

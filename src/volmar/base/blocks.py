@@ -29,12 +29,16 @@ from volmar.rows.blocks.sums import Squares
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
 
 
+class RefusedBlocksError(TypeError):
+    """An estimator, or its parameters, needs all rows at once."""
+
+
 def refuse_blocks(name: str, why: str = "") -> None:
     """Say that an estimator, or its parameters, cannot take a dask collection, and who can."""
     reason = why or f"{name} needs all rows at once"
-    raise TypeError(
-        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} can, for two "
-        "clusters; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
+    raise RefusedBlocksError(
+        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} "
+        "can; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
         "which takes a dask array."
     )
 

@@ -29,6 +29,10 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
     array([2, 0, 1])
     """
-    sizes, first = in_one_pass(lambda: cluster_sizes(labels, weights, k), labels)
+    return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
+
+
+def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
+    """Return the numbers of clusters of these sizes, which begin with these rows."""
     shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
     return np.lexsort((first, -shares))

@@ -45,12 +45,13 @@ FEW_COLUMNS = 4
 class SparseOperator(MatrixOperator):
     """Q = matrix + shift I with `matrix` sparse and symmetric; parameters as `as_operator`.
 
-    A solve whose condition number promises a few iterations is done by conjugate gradients. Others
-    are done by LU where n is below 30,000 and the fill predicted by `volmar.operators.fill` is at
-    most 15 (graphs of low dimension), and by conjugate gradients with the two-level preconditioner
-    of `volmar.operators.two_level` otherwise. Eigenpairs follow the same split: LAPACK for the
-    small; below 30,000 shift-invert where the fill is small and Lanczos where it is large (graphs
-    of high dimension); two-level LOBPCG beyond.
+    A solve whose condition number promises a few iterations, or whose fill predicted by
+    `volmar.operators.fill` is above 15 (graphs of high dimension, whose eigenvalues are far from
+    zero but for a few), is done by conjugate gradients. Where these do not end soon, and in low
+    dimension, it is done by LU where n is below 30,000 and the fill is small, and by conjugate
+    gradients with the two-level preconditioner of `volmar.operators.two_level` otherwise.
+    Eigenpairs follow the same split: LAPACK for the small, Lanczos where the fill is large,
+    shift-invert below 30,000 and two-level LOBPCG beyond where it is small.
     """
 
     _two_level: tuple[float, TwoLevel] | None = None
@@ -90,7 +91,8 @@ class SparseOperator(MatrixOperator):
         # Gershgorin's lower bound is loose: a nonnegative shift keeps Q's own definiteness.
         if shift < 0 and self.bounds[0] + shift <= 0:
             return self.factorised(shift).solve(B), 0, "lu"
-        if expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN:
+        short = expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN
+        if short or self.fill > MAX_FILL:
             diagonal = self.matrix.diagonal()[:, None] + self.shift + shift
             X, n_iter, done = self._iterate(shift, B, rtol, lambda r: r / diagonal, 2 * SHORT_RUN)
             if done:
@@ -192,10 +194,10 @@ Eigensolver = Callable[[SparseOperator, FloatArray, float, int], Found]
 
 def _eigensolvers(Q: SparseOperator) -> list[Eigensolver]:
     """Return what to try, in turn: see the class for why."""
-    if Q.n >= TWO_LEVEL_FROM:
-        return [_by_lobpcg, _by_shift_invert, _by_lanczos]
     if Q.fill > MAX_FILL:
         return [_by_lanczos, _by_lobpcg]
+    if Q.n >= TWO_LEVEL_FROM:
+        return [_by_lobpcg, _by_shift_invert, _by_lanczos]
     return [_by_shift_invert, _by_lobpcg, _by_lanczos]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from volmar.rows.anywhere import lazy_vector as lazy_vector
     from volmar.rows.anywhere import mask_key as mask_key
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
+    from volmar.rows.anywhere import of_rows as of_rows
     from volmar.rows.anywhere import prefetch as prefetch
     from volmar.rows.anywhere import scramble as scramble
     from volmar.rows.anywhere import take_rows as take_rows
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from volmar.rows.by_row import row_wise as row_wise
     from volmar.rows.by_row import sums_by_label as sums_by_label
     from volmar.rows.by_row import weighted_quantile as weighted_quantile
+    from volmar.rows.cells import Side as Side
+    from volmar.rows.cluster_sums import ClusterSums as ClusterSums
+    from volmar.rows.cluster_sums import cluster_sums as cluster_sums
+    from volmar.rows.cluster_sums import discriminant_labels as discriminant_labels
+    from volmar.rows.cluster_sums import sums_by_discriminants as sums_by_discriminants
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
@@ -44,6 +50,10 @@ if TYPE_CHECKING:
     from volmar.rows.kernel_pca import KernelPCAMap as KernelPCAMap
     from volmar.rows.moments import Moments as Moments
     from volmar.rows.nystroem import NystroemMap as NystroemMap
+    from volmar.rows.parts import Part as Part
+    from volmar.rows.parts import Parts as Parts
+    from volmar.rows.parts import Split as Split
+    from volmar.rows.parts import parts_of as parts_of
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.row_space import RowSpace as RowSpace
     from volmar.rows.row_space import is_wide as is_wide

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from volmar.rows._validation import as_vector
 from volmar.rows.blocks.ranks import FirstRows
-from volmar.rows.blocks.recipes import Apply
+from volmar.rows.blocks.recipes import Apply, OfRows
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import Binned
 from volmar.rows.blocks.table import BlockTable, CountedTable
@@ -156,6 +156,23 @@ def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:
     if isinstance(rows, BlockRows):
         return rows.table.full(value, dtype)
     return np.full(rows.n_rows, value, dtype=dtype)
+
+
+def of_rows(X: Any, function: Callable[[Any], np.ndarray], dtype: Any) -> Any:
+    """Return a vector over the rows that a function computes of them.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or BlockTable of shape (n, d)
+        The rows.
+    function : callable
+        Returns an entry for each of some rows, dense or CSR. It travels to blocks by a pickle.
+    dtype : numpy dtype
+        Of the entries.
+    """
+    if is_in_memory(X):
+        return np.asarray(function(X), dtype=dtype)
+    return RowVector(X, OfRows(function, dtype))
 
 
 def mask_key(mask: Any) -> Any:

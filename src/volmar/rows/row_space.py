@@ -20,8 +20,9 @@ from volmar.rows.sparse import SparseRows
 from volmar.rows.standardized import CONSTANT, Standardized, is_varying
 from volmar.rows.tiled import DenseRows
 
-# Up to so many rows their whole span is taken, beyond so many leading principal directions of it.
-EXACT_ROWS = 2000
+# Up to so many rows, dense or sparse, their whole span is taken, beyond so many leading principal
+# directions of it.
+EXACT_ROWS, EXACT_SPARSE_ROWS = 2000, 500
 COMPONENTS = 100
 # Further directions of the subspace iteration, and its steps.
 OVERSAMPLING, STEPS = 20, 5
@@ -147,7 +148,7 @@ class RowSpace(Standardized):
         n, r = self.lift.shape
         p, noise = self.kept.size, (1.0 + np.sqrt(self.kept.size / n)) ** 2
         is_part = r == COMPONENTS < min(n - 1, p)
-        return is_part and float(self.correlation[r - 1, r - 1]) > STRUCTURE * noise
+        return bool(is_part and self.correlation[r - 1, r - 1] > STRUCTURE * noise)
 
     @property
     def basis(self) -> Any:
@@ -198,8 +199,7 @@ class RowSpace(Standardized):
     @cached_property
     def own_units(self) -> NDArray:
         """The rows in the columns' own units, about their mean, in a basis of their span."""
-        span = row_space if self.Z.source.n_rows <= EXACT_ROWS else leading_space
-        return span(self.Z.source, standardize=False).T
+        return span_of_rows(self.Z.source, standardize=False).T
 
     def _with_rest(self, w: NDArray) -> NDArray:
         """Return directions (p,) or (p, k) of z as directions of T of the same length."""
@@ -321,6 +321,13 @@ def leading_space(
     signs = np.sign((V * fix_signs(V)).sum(axis=0))
     lift = roots * (Q @ vectors[:, large]) * (signs / np.sqrt(values[large]))
     return _spanned(Z, Z @ (V * signs), lift, standardize)
+
+
+def span_of_rows(source: Any, *, standardize: bool = True) -> RowSpace:
+    """Return the whole span of up to 2000 dense or 500 sparse rows, of more its leading part."""
+    limit = EXACT_SPARSE_ROWS if isinstance(source, SparseRows) else EXACT_ROWS
+    span = row_space if source.n_rows <= limit else leading_space
+    return span(source, standardize=standardize)
 
 
 def is_wide(rows: RowSource) -> bool:

@@ -16,6 +16,8 @@ from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import DenseRows
 
+# Matrices of up to so many columns fit in memory, which need not be looked at.
+FITTING_COLUMNS = 2000
 # A feature whose standard deviation is below this share of its largest magnitude is constant.
 CONSTANT = 1e-12
 
@@ -117,8 +119,8 @@ def standardized(rows: RowSource) -> Standardized:
 
     Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
     the Gram matrix of the rows takes the place of the moments of the columns. Of more than 2000
-    such rows, and where a d × d matrix does not fit in memory, it is a basis of the 100 leading
-    principal directions (`leading_space`).
+    such rows (500 sparse ones), and where a d × d matrix does not fit in memory, it is a basis of
+    the 100 leading principal directions (`leading_space`).
 
     Parameters
     ----------
@@ -140,12 +142,13 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    from volmar.rows.row_space import EXACT_ROWS, is_wide, leading_space, row_space
+    from volmar.rows.row_space import is_wide, leading_space, span_of_rows
 
-    n, d = rows.n_rows, rows.n_features
     if is_wide(rows):
-        return row_space(rows) if n <= EXACT_ROWS else leading_space(rows)
-    if isinstance(rows, (DenseRows, SparseRows)) and 4 * 8 * d**2 > available_memory():
+        return span_of_rows(rows)
+    d = rows.n_features
+    is_large = d > FITTING_COLUMNS and 4 * 8 * d**2 > available_memory()
+    if is_large and isinstance(rows, (DenseRows, SparseRows)):
         return leading_space(rows)
     return standardized_columns(rows)
 
