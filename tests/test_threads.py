@@ -6,12 +6,13 @@ import warnings
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
 from volmar import _threads
-from volmar._threads import in_threads, one_thread, threads_allowed, user_openmp
+from volmar._threads import in_jobs, one_thread, threads_allowed, user_openmp
 from volmar.base import Clusterer
 from volmar.diagnostics import stability
 from volmar.evidence import split_test
@@ -165,7 +166,7 @@ def test_calls_on_python_threads_keep_their_order(two_threads):
             return i**2, threading.get_ident(), inside
 
     filters = list(warnings.filters)
-    found = list(in_threads(square, range(20), 2))
+    found = list(in_jobs(square, range(20), 2, share_rows=True))
     assert [value for value, _, _ in found] == [i**2 for i in range(20)]
     assert threading.get_ident() not in {thread for _, thread, _ in found}
     assert all(inside == {1} for _, _, inside in found)
@@ -174,10 +175,10 @@ def test_calls_on_python_threads_keep_their_order(two_threads):
 
 def test_calls_without_jobs_stay_on_this_thread():
     here = threading.get_ident()
-    assert list(in_threads(lambda _: threading.get_ident(), range(3))) == [here] * 3
-    assert list(in_threads(lambda _: threading.get_ident(), [0], 2)) == [here]
+    assert list(in_jobs(lambda _: threading.get_ident(), range(3))) == [here] * 3
+    assert list(in_jobs(lambda _: threading.get_ident(), [0], 2)) == [here]
     with joblib.parallel_config(n_jobs=2):
-        assert here not in in_threads(lambda _: threading.get_ident(), range(3))
+        assert here not in in_jobs(lambda _: threading.get_ident(), range(3), share_rows=True)
 
 
 def test_errors_of_python_threads_are_raised():
@@ -185,7 +186,7 @@ def test_errors_of_python_threads_are_raised():
         raise ValueError(f"call {i}")
 
     with pytest.raises(ValueError, match="call"):
-        list(in_threads(fail, range(4), 2))
+        list(in_jobs(fail, range(4), 2, share_rows=True))
 
 
 @pytest.mark.parametrize("name", ["KernelKMeans", "LDAKMeans", "DiscriminativeKMeans"])
@@ -205,3 +206,17 @@ def test_stability_on_python_threads(two_threads):
         one, two = (stability(X, model, n_jobs=n, random_state=0) for n in (1, 2))
         np.testing.assert_array_equal(one.agreements, two.agreements)
         np.testing.assert_array_equal(one.confidence, two.confidence)
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_parts_of_a_tree_in_several_jobs(backend):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3)) + 8 * rng.standard_normal((4, 3))[rng.integers(4, size=400)]
+    models = [volmar.MSPC("auto", random_state=0), volmar.MSPC(4, random_state=0)]
+    for model in [*models, volmar.CPMMC(4, multiway="recursive", random_state=0)]:
+        one = clone(model).fit(X)
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            two = clone(model).fit(X)
+        np.testing.assert_array_equal(one.labels_, two.labels_)
+        assert str(one.tree_) == str(two.tree_)
+        assert one.objective_ == two.objective_

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["in_threads", "one_thread", "threads_allowed", "user_openmp"]
+__all__ = ["in_jobs", "one_thread", "threads_allowed", "user_openmp"]
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -93,27 +93,33 @@ def _restore() -> None:
             _INSIDE.before = ()
 
 
-def in_threads(
-    call: Callable[[Item], Found], items: Sequence[Item], n_jobs: int | None = None
+def in_jobs(
+    call: Callable[[Item], Found],
+    items: Sequence[Item],
+    n_jobs: int | None = None,
+    *,
+    share_rows: bool = False,
 ) -> Iterator[Found]:
-    """Yield what a call returns for each item, in their order, from several Python threads.
+    """Yield what a call returns for each item, in their order, from several jobs of joblib.
 
-    Threads share the rows, where processes would copy them. `n_jobs` is that of `joblib.Parallel`:
-    without it the number of ``joblib.parallel_config``, and one where there is none. Each call has
-    one thread of BLAS and OpenMP, and must not depend on the others.
+    `n_jobs` is that of `joblib.Parallel`: without it the number of ``joblib.parallel_config``, and
+    one where there is none. With `share_rows` the jobs are Python threads, where processes would
+    copy the rows; the warnings of a call are then not its own. Each call has one thread of BLAS
+    and OpenMP, and must not depend on the others.
     """
     if len(items) < 2:
         yield from map(call, items)
         return
     from joblib import Parallel, delayed, effective_n_jobs
 
-    n_threads = effective_n_jobs(n_jobs)
-    if n_threads == 1:
+    n_jobs = effective_n_jobs(n_jobs)
+    if n_jobs == 1:
         yield from map(call, items)
         return
+    require = "sharedmem" if share_rows else None
     # Threads that silence warnings restore each other's filters, in any order.
     with warnings.catch_warnings():
-        parallel = Parallel(n_jobs=n_threads, require="sharedmem", return_as="generator")
+        parallel = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
         yield from parallel(delayed(one_thread()(call))(item) for item in items)
 
 

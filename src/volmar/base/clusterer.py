@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._threads import in_threads, one_thread
+from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -235,7 +235,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
         jobs = None if is_in_memory(X) else 1
-        results = in_threads(partial(self._run, problem), seeds.tolist(), jobs)
+        results = in_jobs(partial(self._run, problem), seeds.tolist(), jobs, share_rows=True)
         best: Any = None
         for _, result in zip(fit_steps(self, X, n_starts), results, strict=False):
             if best is None or result.objective < best.objective:

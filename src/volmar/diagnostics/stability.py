@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from volmar._checks import check_count, check_number
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._notebook import html_card
-from volmar._threads import in_threads
+from volmar._threads import in_jobs
 from volmar.metrics import matched_labels
 
 __all__ = ["ResamplingStability", "stability"]
@@ -141,7 +141,7 @@ def stability(
     estimator = seeded(estimator, int(rng.randint(2**31 - 1)))
     labels = np.unique(fitted_labels(estimator, rows), return_inverse=True)[1]
     parts = [np.sort(rng.choice(n, size, replace=False)) for _ in range(n_resamples)]
-    found = in_threads(lambda part: _clusters(estimator, rows[part]), parts, n_jobs)
+    found = in_jobs(lambda part: _clusters(estimator, rows[part]), parts, n_jobs, share_rows=True)
     stayed, seen = np.zeros(n), np.zeros(n)
     agreements: list[float] = []
     if progress is not None:

@@ -69,7 +69,7 @@ class ExactBackend(Backend):
         self.n_jobs = n_jobs
         self._index: Any
         if not sp.issparse(rows) and rows.shape[1] <= TREE_UP_TO:
-            self._index = KDTree(rows, balanced_tree=False, compact_nodes=False)
+            self._index = _tree(rows)
         else:
             algorithm = "brute" if rows.shape[0] <= ALL_PAIRS_UP_TO else "auto"
             self._index = NearestNeighbors(algorithm=algorithm, n_jobs=n_jobs).fit(rows)
@@ -222,6 +222,17 @@ class GraphBackend(Backend):
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
         return ExactBackend(self._rows, self._n_jobs).near(rows, k)
+
+
+def spatial_order(rows: Any) -> NDArray | None:
+    """Order in which near rows are close to each other; None where there is no cheap one."""
+    if sp.issparse(rows) or rows.shape[1] > TREE_UP_TO:
+        return None
+    return _tree(rows).indices
+
+
+def _tree(rows: NDArray) -> KDTree:
+    return KDTree(rows, balanced_tree=False, compact_nodes=False)
 
 
 def pad_rows(graph: Any) -> NDArray:

@@ -40,6 +40,8 @@ APPROXIMATE_ABOVE = (20_000, 8)
 # Rows on which the recall of an approximate search is measured, and the recall to warn below.
 N_MEASURED = 300
 MEASURED_ELEMENTS = 2**23
+# Rows whose candidates are measured and sorted at a time.
+MEASURED_ROWS = 2**14
 SAME = 1e-6
 LOW_RECALL = 0.9
 
@@ -376,15 +378,21 @@ def _nearest(
     A: Any, B: Any, candidates: NDArray, k: int, own: NDArray | None, metric: str
 ) -> tuple[NDArray, NDArray]:
     """Keep each row's k nearest candidates, by distance, then index; inf where there are none."""
-    if candidates.shape[1] < k:
-        missing = np.full((candidates.shape[0], k - candidates.shape[1]), -1)
-        candidates = np.hstack([candidates, missing])
-    indices = np.sort(candidates, axis=1)
-    distances = candidate_distances(A, B, np.maximum(indices, 0), metric)
-    absent = indices < 0
-    absent[:, 1:] |= indices[:, 1:] == indices[:, :-1]
-    if own is not None:
-        absent |= indices == own[:, None]
-    distances[absent] = np.inf
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    m = candidates.shape[0]
+    indices, distances = np.empty((m, k), dtype=np.int64), np.empty((m, k))
+    for start in range(0, m, MEASURED_ROWS):
+        rows = slice(start, min(start + MEASURED_ROWS, m))
+        near = candidates[rows]
+        if near.shape[1] < k:
+            near = np.hstack([near, np.full((near.shape[0], k - near.shape[1]), -1)])
+        near = np.sort(near, axis=1)
+        apart = candidate_distances(A[rows], B, np.maximum(near, 0), metric)
+        absent = near < 0
+        absent[:, 1:] |= near[:, 1:] == near[:, :-1]
+        if own is not None:
+            absent |= near == own[rows, None]
+        apart[absent] = np.inf
+        order = np.argsort(apart, axis=1, kind="stable")[:, :k]
+        indices[rows] = np.take_along_axis(near, order, axis=1)
+        distances[rows] = np.take_along_axis(apart, order, axis=1)
+    return indices, distances

@@ -98,6 +98,14 @@ class Standardized:
             centred = centred[:, self.kept]
         return (centred / self.scale[self.kept]).astype(rows.dtype, copy=False)
 
+    def difference_of_means(self, part: Moments) -> NDArray:
+        """Return the mean in z of a part, from its moments, less that of all other rows.
+
+        With the whole centred, it is sum total / (weight (total - weight)).
+        """
+        total, weight = self.moments.weight, part.weight
+        return self.from_rows(part.sum) * (total / (weight * (total - weight)))
+
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
         """Return the mean and covariance in z of a part's moments about the same centre."""
         scale = self.scale[self.kept]
@@ -114,8 +122,8 @@ def is_varying(deviations: NDArray, mean: NDArray, constant: float = CONSTANT) -
     return deviations > constant * (np.abs(mean) + deviations)
 
 
-def standardized(rows: RowSource) -> Standardized:
-    """Return `rows` in standard deviations, from one pass for the mean and one for the moments.
+def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
+    """Return `rows` in standard deviations, from `centered_with_moments`.
 
     Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
     the Gram matrix of the rows takes the place of the moments of the columns. Of more than 2000
@@ -126,6 +134,8 @@ def standardized(rows: RowSource) -> Standardized:
     ----------
     rows : RowSource
         Any source; its sample weights count.
+    known : tuple of RowSource and Moments, optional
+        What `centered_with_moments` returns, where another pass has brought it.
 
     Returns
     -------
@@ -144,18 +154,20 @@ def standardized(rows: RowSource) -> Standardized:
     """
     from volmar.rows.row_space import is_wide, leading_space, span_of_rows
 
-    if is_wide(rows):
+    if known is None and is_wide(rows):
         return span_of_rows(rows)
     d = rows.n_features
     is_large = d > FITTING_COLUMNS and 4 * 8 * d**2 > available_memory()
-    if is_large and isinstance(rows, (DenseRows, SparseRows)):
+    if known is None and is_large and isinstance(rows, (DenseRows, SparseRows)):
         return leading_space(rows)
-    return standardized_columns(rows)
+    return standardized_columns(rows, known)
 
 
-def standardized_columns(rows: RowSource) -> Standardized:
+def standardized_columns(
+    rows: RowSource, known: tuple[RowSource, Moments] | None = None
+) -> Standardized:
     """Return `rows` in standard deviations by the moments of their columns, a d × d matrix."""
-    centred, moments = centered_with_moments(rows)
+    centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
@@ -165,7 +177,7 @@ def standardized_columns(rows: RowSource) -> Standardized:
     return Standardized(centred, moments, mean, scale, kept, correlation)
 
 
-def evenly_scaled(rows: RowSource) -> Standardized:
+def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
     """Return `rows` about their mean in one unit for all features: the largest deviation.
 
     The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
@@ -176,6 +188,8 @@ def evenly_scaled(rows: RowSource) -> Standardized:
     ----------
     rows : RowSource
         Any source; its sample weights count.
+    known : tuple of RowSource and Moments, optional
+        As in `standardized`.
 
     Returns
     -------
@@ -183,7 +197,7 @@ def evenly_scaled(rows: RowSource) -> Standardized:
         With every feature kept.
     """
     d = rows.n_features
-    centred, moments = centered_with_moments(rows)
+    centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])

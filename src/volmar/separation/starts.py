@@ -11,12 +11,16 @@ from scipy import linalg
 from volmar._checks import fix_signs
 from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.modes.valleys import valleys_at
-from volmar.rows import RowSpace, Standardized, drawn_by_weight
+from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
 from volmar.separation.wide_columns import WideColumns, wide_columns
 
+# Fewer rows for a feature are few.
+ROWS_PER_FEATURE = 10
+# Share of neighbouring values that differ, for a feature to be continuous; float32 has ties.
+CONTINUOUS = 0.99
 # Features whose standard deviations differ by less than this share have one unit.
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
@@ -47,16 +51,28 @@ class StartRows(NamedTuple):
     scale: NDArray | None
     wide: WideColumns | None = None
 
-    def variances(self, W: NDArray) -> NDArray:
-        """Return w' diag(S) w for each column of W, S the covariance of the dithered features."""
+    def variances(self, W: NDArray, some: slice = slice(None)) -> NDArray:
+        """Return w' diag(S) w for each column of W, S the covariance of the dithered features.
+
+        Estimated from some of the rows.
+        """
+        noisy = self.dithered[some]
         if self.wide is None:
-            return self.dithered.var(axis=0) @ W**2
-        noise = 0.0 if self.dithered is self.Z else ((self.dithered - self.Z) @ W).var(axis=0)
+            return noisy.var(axis=0) @ W**2
+        noise = 0.0 if self.dithered is self.Z else ((noisy - self.Z[some]) @ W).var(axis=0)
         return (W**2).sum(axis=0) + noise
+
+    @property
+    def are_few(self) -> bool:
+        """Whether there are few rows for each feature."""
+        return len(self.Z) < ROWS_PER_FEATURE * self.Z.shape[1]
 
 
 def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
-    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows."""
+    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows.
+
+    They are float32, where rows are not few for their features: starts need no more digits.
+    """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
     scale = None if has_one_unit(z) else z.scale[z.kept]
@@ -64,7 +80,10 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
         wide = wide_columns(z, chosen)
         Z = z.T[chosen]
         return StartRows(Z, wide.dithered(Z, rng), scale, wide), chosen
-    Z = z.transform(X[chosen])
+    # Of weighted rows some are drawn twice, of others all may be.
+    Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
+    if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
+        Z = Z.astype(np.float32, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
     return StartRows(Z, noisy, scale), chosen
 
@@ -102,7 +121,7 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
     The rows are dithered: a column of two values is separated without any variance left, and would
     win against every split that many features agree on.
     """
-    ordered = np.sort(projections.T.astype(np.float64, copy=False), axis=1)
+    ordered = np.sort(projections.T, axis=1).astype(np.float64, copy=False)
     variances = ordered.var(axis=1)
     variances = np.where(variances > 0, variances, np.inf)
     thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
@@ -116,8 +135,8 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
 class Starts(NamedTuple):
     """Directions (p, m) to start from, and which of them may be the answer as they are.
 
-    Where rows are few, these are continuous features, and the difference of the means of 2-means
-    in the user's units. A feature with ties has gaps of its own.
+    These are continuous features, and the difference of the means of 2-means in the user's units.
+    A feature with ties has gaps of its own.
     """
 
     directions: NDArray
@@ -154,7 +173,7 @@ def start_directions(
     best = np.argsort(-alone, kind="stable")[:quarter]
     features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])
     ordered = np.sort(values[:, best], axis=0)
-    is_continuous = (np.diff(ordered, axis=0) > 0).all(axis=0)
+    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > CONTINUOUS
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
@@ -196,7 +215,7 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     """Return k leading eigenvectors, roughly where there are many features: they only start."""
     p = correlation.shape[0]
     if p <= EXACT_UP_TO:
-        return fix_signs(linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1])[:, ::-1]
+        return fix_signs(np.linalg.eigh(correlation)[1][:, ::-1][:, :k])
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
