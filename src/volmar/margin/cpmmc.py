@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from volmar.base import WeightedClusterer
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.feature_space.linear import LinearSpace
+from volmar.margin.feature_space.linear import LinearSpace, linear_space
 
 
 class CPMMC(WeightedClusterer, MarginClusterer):
@@ -231,7 +231,7 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         return True
 
     def _feature_space(self, X: Any, weights: NDArray | None) -> LinearSpace:
-        return LinearSpace(X, weights)
+        return linear_space(X, weights)
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Parts as Parts
     from volmar.rows.parts import Split as Split
     from volmar.rows.protocol import RowSource as RowSource
+    from volmar.rows.row_space import RowSpace as RowSpace
+    from volmar.rows.row_space import is_wide as is_wide
+    from volmar.rows.row_space import row_space as row_space
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled

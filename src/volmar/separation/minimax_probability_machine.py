@@ -56,7 +56,7 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
     They are summed about the class's own mean: about that of all rows, classes far apart would
     leave no digits for the spread within.
     """
-    zero, classes = np.zeros(z.scale.size), (positive, ~positive)
+    zero, classes = np.zeros(z.rows.n_features), (positive, ~positive)
     means = z.rows.in_one_pass(
         lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
     )
@@ -200,7 +200,9 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     precomputed linear kernel by its regulariser. Weights count in the moments, not in the choice
     of landmarks, except that rows of weight 0 are none.
 
-    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. A dask array
+    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. With more
+    features than rows it is O(n^2 d + n^3) and O(n^2), by the Gram matrix of the rows (beyond 2000
+    of them the plane is found among 100 principal directions, as in `MSPC`). A dask array
     or DataFrame is read block by block, in a few passes whose number does not depend on n.
 
     References

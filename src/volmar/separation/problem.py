@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from volmar.rows import (
     DenseRows,
     Moments,
     RowSource,
+    RowSpace,
     SparseRows,
     Standardized,
     mapped_scores,
@@ -49,6 +51,20 @@ class SeparationRows:
     def regularized(self) -> RegularizedCorrelation:
         """R + reg I."""
         return RegularizedCorrelation(self.z.correlation, self.reg)
+
+    @property
+    def given(self) -> Any:
+        """Rows in the units of the user, for k-means: only distances count."""
+        return self.z.own_units if isinstance(self.z, RowSpace) else self.X
+
+    @property
+    def scaled(self) -> Any:
+        """Rows in standard deviations, for k-means."""
+        if isinstance(self.z, RowSpace):
+            return self.z.T
+        scale = 1.0 / self.z.scale
+        rows = self.X.multiply(scale).tocsr() if sparse.issparse(self.X) else self.X * scale
+        return rows.astype(self.X.dtype, copy=False)
 
     @property
     def min_share(self) -> float:
