@@ -87,7 +87,12 @@ def confirmed_split(
         return model._fit_part(X, weights, seed)
     counted = X if weights is None else X[np.flatnonzero(weights > 0)]
     by_direction = LINEAR[outcome.candidate].has_one_border
-    cells = make_split(counted, np.random.default_rng(seed), by_direction=by_direction)
+    cells = make_split(
+        counted,
+        np.random.default_rng(seed),
+        by_direction=by_direction,
+        directions=outcome.directions,
+    )
     if cells is None:
         return None
     sides = cells.predict(X)
