@@ -1,26 +1,162 @@
-"""One thread for small work."""
+"""How many threads a fit uses: one for BLAS and OpenMP, more for large work that gains by them."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["one_thread"]
+__all__ = ["one_thread", "threads_allowed", "user_openmp"]
 
 
-def one_thread() -> Any:
-    """Return a context in which OpenMP and BLAS use one thread.
+class _Pools(NamedTuple):
+    """Libraries with threads: BLAS counts for the process, OpenMP for the calling thread."""
 
-    For many fits to a few thousand rows: threads wait for each other at the end of each step, in
-    a loop that takes a core. Beside other work a small k-means takes many times as long.
+    blas: tuple[Any, ...]
+    openmp: tuple[Any, ...]
+
+
+class _Inside:
+    """The Python threads inside `one_thread`, and the numbers of BLAS threads to restore."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.threads: set[int] = set()
+        self.before: tuple[tuple[Any, int], ...] = ()
+
+
+class _Here(threading.local):
+    """Of the calling Python thread: how deep it is inside, and its OpenMP threads to restore."""
+
+    depth = 0
+    before: tuple[tuple[Any, int], ...] = ()
+
+
+_INSIDE, _HERE = _Inside(), _Here()
+
+
+class one_thread(ContextDecorator):  # noqa: N801 -- a context, as contextlib's own
+    """A context, or decorator, in which OpenMP and BLAS use one thread.
+
+    numpy and scipy bring a pool of BLAS threads each, whose threads wait in loops that take a
+    core: a fit that uses both in turn is several times *slower* with two threads than with one.
+    Small k-means suffers the same from OpenMP beside other work.
+
+    Contexts nest. The number of BLAS threads belongs to the process: the last Python thread to
+    leave restores what the first one found. Entering and leaving takes some microseconds.
     """
-    return _controller().limit(limits=1)
+
+    def __enter__(self) -> None:
+        """Limit the threads."""
+        _HERE.depth += 1
+        if _HERE.depth > 1:
+            return
+        try:
+            pools = _pools()
+            with _INSIDE.lock:
+                if not _INSIDE.threads:
+                    _INSIDE.before = _threads_of(pools.blas)
+                _INSIDE.threads.add(threading.get_ident())
+                _set((library, 1) for library in pools.blas)
+            _HERE.before = _threads_of(pools.openmp)
+            _set((library, 1) for library in pools.openmp)
+        except BaseException:  # Ctrl-C
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the threads."""
+        _HERE.depth -= 1
+        if _HERE.depth > 0:
+            return
+        try:
+            _restore()
+        except BaseException:  # Ctrl-C: once more, from the beginning
+            _restore()
+            raise
+
+
+def _restore() -> None:
+    """Restore what this thread has changed. It can be repeated."""
+    _set(_HERE.before)
+    _HERE.before = ()
+    with _INSIDE.lock:
+        _INSIDE.threads.discard(threading.get_ident())
+        if not _INSIDE.threads:
+            _set(_INSIDE.before)
+            _INSIDE.before = ()
+
+
+def user_openmp() -> AbstractContextManager[None]:
+    """Return a context inside `one_thread` with the OpenMP threads that the user allows.
+
+    For large work inside a fit, such as a search for neighbours.
+    """
+    return _UserOpenMP() if _HERE.depth else nullcontext()
+
+
+class _UserOpenMP:
+    def __enter__(self) -> None:
+        self._before = _threads_of(_pools().openmp)
+        _set(_HERE.before)
+
+    def __exit__(self, *_: object) -> None:
+        _set(self._before)
+
+
+def threads_allowed() -> int:
+    """Return how many Python threads large work may use inside `one_thread`.
+
+    As many as BLAS had before, shared by the fits in progress, and no more than the cores of the
+    process. 1 elsewhere: a task of dask's has one core.
+    """
+    if not _HERE.depth:
+        return 1
+    with _INSIDE.lock:
+        allowed = max((n for _, n in _INSIDE.before), default=1) // len(_INSIDE.threads)
+    return max(1, min(allowed, _n_cores())) if allowed > 1 else 1
 
 
 @cache
-def _controller() -> Any:
-    """Return what controls the libraries that are loaded; looking for them takes milliseconds."""
+def _n_cores() -> int:
+    from joblib import cpu_count
+
+    return cpu_count()
+
+
+@cache
+def _pools() -> _Pools:
+    """Return the libraries that fits use; looking for them takes milliseconds.
+
+    Those that are loaded later (faiss, torch) are not used between small steps.
+    """
     import sklearn.cluster  # noqa: F401 (loads its OpenMP)
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    found = ThreadpoolController().lib_controllers
+    return _Pools(
+        tuple(library for library in found if library.user_api == "blas"),
+        tuple(library for library in found if library.user_api == "openmp"),
+    )
+
+
+def _threads_of(libraries: Iterable[Any]) -> tuple[tuple[Any, int], ...]:
+    return tuple((library, library.get_num_threads()) for library in libraries)
+
+
+def _set(numbers: Iterable[tuple[Any, int]]) -> None:
+    for library, number in numbers:
+        _release(library)
+        library.set_num_threads(number)
+        _release(library)
+
+
+def _release(library: Any) -> None:
+    """Let any Python thread set a library's number of threads.
+
+    threadpoolctl 3.8 ignores all but one thread, which may be none of those that are inside.
+    """
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread(force=True)

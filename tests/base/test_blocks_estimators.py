@@ -20,12 +20,10 @@ from helpers.block_models import (
 )
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.metrics import adjusted_rand_score
 
 import volmar
 from volmar import CPMMC, MSPC, KernelCPMMC
 from volmar.metrics import clustering_error
-from volmar.rows import is_dask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -174,34 +172,6 @@ def test_the_others_say_who_can(name):
     assert ".compute()" in str(told.value)
 
 
-@pytest.mark.parametrize("n_clusters", [3, 5])
-def test_more_clusters_are_refused(n_clusters):
-    with pytest.raises(TypeError, match=r"n_clusters=.*cannot take a dask array.*MSPC, CPMMC"):
-        MSPC(n_clusters).fit(in_blocks(X))
-
-
-@pytest.mark.parametrize("name", ["MSPC", "CPMMC"])
-def test_the_number_of_clusters_of_rows_in_blocks(name, monkeypatch):
-    """The clusters are those of a sample, and the labels of all rows lazy."""
-    rng = np.random.default_rng(0)
-    truth = np.arange(900) % 3
-    rows = rng.normal(size=(900, 4)) + 9.0 * np.eye(4)[truth]
-    monkeypatch.setattr(volmar.base.clusterer, "SAMPLED_ROWS", 300)
-    lazy = in_blocks(rows)
-    model = getattr(volmar, name)("auto", random_state=0).fit(lazy)
-    assert is_dask(model.labels_)
-    labels = model.labels_.compute()
-    assert model.tree_.root.n_rows == 300
-    assert adjusted_rand_score(truth, labels) > 0.98
-    np.testing.assert_array_equal(model.predict(rows), labels)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(rows), labels)
-    # Rows without weight are not drawn.
-    weights = (truth > 0).astype(float)
-    for given in (weights, da.from_array(weights, chunks=lazy.chunks[0])):
-        again = getattr(volmar, name)("auto", random_state=0).fit(lazy, sample_weight=given)
-        assert again.tree_.n_leaves == 2
-
-
 def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
     rng = np.random.default_rng(0)
     three = rng.normal(size=(300, 4)) + 9.0 * np.eye(4)[np.arange(300) % 3]
@@ -210,12 +180,6 @@ def test_a_second_fit_of_rows_in_blocks_leaves_nothing_of_the_first():
     fresh = MSPC("auto", random_state=0).fit(in_blocks(four))
     assert fresh.tree_.n_leaves == 4
     np.testing.assert_array_equal(model.decision_function(four), fresh.decision_function(four))
-
-
-def test_more_clusters_of_margins_are_refused():
-    for model in (CPMMC(3), KernelCPMMC(3, method="nystroem")):
-        with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array.*CPMMC"):
-            model.fit(in_blocks(X))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,26 @@ def test_contenders_run_in_turns():
     assert len(timings["a"].seconds) == 2
     assert (timings["a"].value, timings["b"].value) == (1, 2)
     assert len(timing.in_turns({"a": lambda: 1}, repeats=5, budget=0.0)["a"].seconds) == 1
+
+
+def test_every_speed_row_has_its_work():
+    bench = importlib.import_module("benchmarks.bench_speed")
+    works = importlib.import_module("benchmarks.speed_work").WORK
+    assert [work for work, *_ in bench.ROWS] == list(works)
+
+
+def test_speed_is_measured_in_turns_and_memory_alone():
+    work = importlib.import_module("benchmarks.speed_work")
+    order = []
+    both = work.Work(lambda: 7, order.append, lambda x: order.append(-x))
+    found = work.measured(both, 2)
+    assert order == [7, -7] * 3
+    assert set(found) == {"ours user", "ours wall", "rival user", "rival wall", "ratio"}
+    large = work.Work(
+        lambda: np.ones((4_000, 1_000)), lambda X: [X + i for i in range(2)], has_memory=True
+    )
+    if Path("/proc/self/clear_refs").exists():
+        assert 1.5 < work.measured(large, 1)["ratio"] < 2.5
 
 
 def test_table_renders_as_markdown():

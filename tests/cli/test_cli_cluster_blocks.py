@@ -1,19 +1,35 @@
 """``volmar cluster`` on folders of files."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from helpers.cli import invoke, read
-from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
 
-from volmar import MSPC
 from volmar.cli import cluster_blocks
 from volmar.datasets import make_blobs
 from volmar.metrics import clustering_error
 from volmar.models import load_model
 
 pandas = pytest.importorskip("pandas")
+
+
+def five_groups(n=1500):
+    """Five groups in three columns, of which some lie between others."""
+    y = np.arange(n) % 5
+    centers = np.array([[0, 0, 0], [9, 0, 0], [0, 9, 0], [9, 9, 0], [4.5, 4.5, 9]])
+    return centers[y] + np.random.default_rng(0).normal(size=(n, 3)), y
+
+
+def parts(tmp_path, X):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i, rows in enumerate(np.array_split(X, 3)):
+        frame = pandas.DataFrame(rows, columns=list("abc"))
+        frame.to_csv(folder / f"part-{i}.csv", index=False)
+    return folder
 
 
 def test_a_folder_goes_by_blocks(tmp_path):
@@ -29,7 +45,7 @@ def test_a_folder_goes_by_blocks(tmp_path):
     files = ("--report", tmp_path / "report.html", "--json", summary, "--save", model)
     result = invoke("cluster", folder, "-o", out, *files)
     assert result.exit_code == 0, result.output
-    assert "pass 2: 3000 rows" in result.output
+    assert re.search(r"^\d+ passes over 3000 rows\.$", result.stderr, re.MULTILINE)
     rows = read(out)
     assert [int(row["row"]) for row in rows] == list(range(3000))
     labels = np.array([int(row["label"]) for row in rows])
@@ -39,9 +55,106 @@ def test_a_folder_goes_by_blocks(tmp_path):
     assert json.loads(summary.read_text(encoding="utf-8"))["sizes"] == sizes.tolist()
     found = load_model(model).model.predict(pandas.DataFrame(X, columns=list("abcd")))
     np.testing.assert_array_equal(found, labels)
-    result = invoke("cluster", folder, "-o", out, "--append", "--force")
+
+
+@pytest.mark.parametrize("k", ["5", "auto"])
+@pytest.mark.parametrize("method", ["mspc", "cpmmc"])
+def test_more_than_two_clusters_of_a_folder(tmp_path, k, method):
+    """The clusters are those of all rows in memory, whatever the sample was."""
+    pytest.importorskip("dask")
+    X, y = five_groups()
+    folder = parts(tmp_path, X)
+    out, summary = tmp_path / "labels.csv", tmp_path / "s.json"
+    files = ("-o", out, "--json", summary, "--save", tmp_path / "m.volmar")
+    result = invoke("cluster", folder, "-k", k, "--method", method, *files)
+    assert result.exit_code == 0, result.output
+    labels = np.array([int(row["label"]) for row in read(out)])
+    assert adjusted_rand_score(y, labels) > 0.99
+    assert json.loads(summary.read_text(encoding="utf-8"))["sizes"] == np.bincount(labels).tolist()
+    assert "in blocks" in result.stdout
+    single = tmp_path / "all.csv"
+    pandas.DataFrame(X, columns=list("abc")).to_csv(single, index=False)
+    result = invoke("predict", tmp_path / "m.volmar", folder, "-o", tmp_path / "again.csv")
+    assert result.exit_code == 0, result.output
+    assert [int(row["label"]) for row in read(tmp_path / "again.csv")] == labels.tolist()
+    result = invoke("cluster", single, "-k", k, "--method", method, "-o", tmp_path / "one.csv")
+    assert result.exit_code == 0, result.output
+    near = np.array([int(row["label"]) for row in read(tmp_path / "one.csv")])
+    assert clustering_error(near, labels) < 0.002
+
+
+def test_a_method_that_needs_all_rows_is_fitted_to_the_sample(tmp_path, monkeypatch):
+    pytest.importorskip("dask")
+    monkeypatch.setattr(cluster_blocks, "SAMPLE", 300)
+    X, y = five_groups(900)
+    folder, out = parts(tmp_path, X), tmp_path / "labels.csv"
+    result = invoke("cluster", folder, "-k", 5, "--method", "SoftLabelMVC", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "SoftLabelMVC needs all rows at once: the clusters are those of 300" in result.stderr
+    labels = np.array([int(row["label"]) for row in read(out)])
+    assert adjusted_rand_score(y, labels) > 0.9
+
+
+@pytest.mark.slow
+def test_a_report_on_blocks_says_which_rows_it_shows(tmp_path, monkeypatch):
+    pytest.importorskip("dask")
+    monkeypatch.setattr(cluster_blocks, "SAMPLE", 400)
+    X, _ = five_groups(1200)
+    page = tmp_path / "r.html"
+    result = invoke("cluster", parts(tmp_path, X), "-k", 5, "--report", page)
+    assert result.exit_code == 0, result.output
+    assert "tests used 400 drawn at random" in result.stderr
+    assert "This page shows 400 of 1200 rows, drawn at random." in page.read_text(encoding="utf-8")
+
+
+def test_rows_of_a_folder_with_their_clusters(tmp_path):
+    pytest.importorskip("dask")
+    X, y = five_groups(900)
+    frame = pandas.DataFrame(X, columns=["a", "b", "cluster"])
+    frame.loc[[7, 500], "b"] = np.nan
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i in range(3):
+        frame[300 * i : 300 * (i + 1)].to_csv(folder / f"{i}.csv", index=False)
+    out = tmp_path / "rows.csv"
+    result = invoke("cluster", folder, "-k", 5, "--append", "--missing", "drop", "-o", out)
+    assert result.exit_code == 0, result.output
+    found = pandas.read_csv(out)
+    assert list(found.columns) == ["a", "b", "cluster", "cluster_2"]
+    np.testing.assert_allclose(found["a"], X[:, 0])
+    assert np.flatnonzero(found["cluster_2"].isna()).tolist() == [7, 500]
+    kept = found["cluster_2"].notna()
+    assert adjusted_rand_score(y[kept], found["cluster_2"][kept]) > 0.98
+    result = invoke("cluster", folder, "--append")
     assert result.exit_code == 2
-    assert "--append takes a single file" in result.stderr
+    assert "give -o, too" in result.stderr
+
+
+def test_blocks_that_do_not_fit_are_read_again_in_each_pass(tmp_path, monkeypatch):
+    pytest.importorskip("dask")
+    X, y = five_groups(900)
+    monkeypatch.setattr(cluster_blocks, "available_memory", lambda: 1000)
+    out = tmp_path / "labels.csv"
+    result = invoke("cluster", parts(tmp_path, X), "-k", 5, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "the files are read again in each pass" in result.stderr
+    labels = np.array([int(row["label"]) for row in read(out)])
+    assert adjusted_rand_score(y, labels) > 0.98
+
+
+def test_an_interrupted_run_leaves_no_half_file(tmp_path, monkeypatch):
+    pytest.importorskip("dask")
+    X, _ = five_groups(900)
+    out = tmp_path / "labels.csv"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_blocks, "_ids", stop)
+    result = invoke("cluster", parts(tmp_path, X), "-k", 5, "-o", out)
+    assert result.exit_code != 0
+    assert not out.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
 def test_a_folder_of_noise_is_one_cluster(tmp_path):
@@ -58,30 +171,6 @@ def test_a_folder_of_noise_is_one_cluster(tmp_path):
     assert f"volmar cluster {folder} --n-clusters 2" in result.output
     assert {row["label"] for row in read(out)} == {"0"}
     assert "if you insist" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_blocks_keep_the_split_that_was_tested(tmp_path, monkeypatch):
-    """The fit to all rows is by other means than the search, and may end in another split."""
-    pytest.importorskip("dask")
-    X, _ = make_blobs(600, n_features=4, random_state=0)
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    for i in range(2):
-        frame = pandas.DataFrame(X[300 * i : 300 * (i + 1)], columns=list("abcd"))
-        frame.to_csv(folder / f"part-{i}.csv", index=False)
-
-    def other_split(clusterer):
-        model = clone(clusterer.clusterer)
-        model.fit = lambda _: MSPC(2, random_state=0).fit(X[:, ::-1] ** 2)
-        return model
-
-    monkeypatch.setattr(cluster_blocks, "_in_two", other_split)
-    result = invoke("cluster", folder, "-o", tmp_path / "labels.csv")
-    assert result.exit_code == 0, result.output
-    assert "another split than the one that was tested" in result.output
-    labels = np.array([int(row["label"]) for row in read(tmp_path / "labels.csv")])
-    tested = MSPC("auto", random_state=0).fit((X - X.mean(axis=0)) / X.std(axis=0))
-    assert clustering_error(labels, tested.labels_) < 0.02
 
 
 @pytest.mark.parametrize("is_number", [False, True])

@@ -203,7 +203,7 @@ def test_least_sizes_are_kept(rng, size, least):
 def test_without_a_least_size_clusters_empty():
     X = make_blobs(300, n_features=6, centers=6, imbalance=8.0, separation=3, random_state=0)[0]
     start = KMeans(6, n_init=10, random_state=0).fit_predict(X)
-    source = LinearSpace(X, balanced_weights(start, None, 6))
+    source = LinearSpace(X, balanced_weights(start, None, np.bincount(start, minlength=6)))
     free = maximise_margins(source, start, 6, C=1.2)
     assert np.unique(free.labels).size < 6
     kept = maximise_margins(source, start, 6, C=1.2, min_share=0.03)

@@ -20,7 +20,7 @@ from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.starts import principal_scores
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
-from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
+from volmar.margin.multiway.cluster_sizes import MANY_ROWS, shares_of_clusters, sized_labels
 from volmar.margin.multiway.descent import NearestMean, balanced_weights
 from volmar.margin.multiway.problem import EVENLY, MultiwayHinge, MultiwayMarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
@@ -29,6 +29,15 @@ BOTH = [CPMMC, KernelCPMMC]
 
 
 # ---------------------------------------------------------------------- sizes
+
+
+def size_prices(f, shares, floor):
+    """The prices of `sized_labels`, whose labels are those of the scores with them."""
+    sized = sized_labels(f, shares, floor)
+    if sized is None:
+        return None
+    np.testing.assert_array_equal(sized.labels, np.argmax(f + sized.prices, axis=1))
+    return sized.prices
 
 
 def labellings(n, k, p, floor):
@@ -90,6 +99,27 @@ def test_clusters_that_score_alike_share_rows():
     assert np.bincount(np.argmax(f + b, axis=1)).min() == 600
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_prices_of_many_rows_are_those_of_a_sample_with_room(rng, weighted):
+    n, k, floor = 6 * MANY_ROWS, 5, 0.12
+    p = rng.dirichlet(np.full(n, 5.0)) if weighted else None
+    f = rng.standard_normal((n, k)) + np.array([3.0, 0.0, 0.0, 0.0, -1.0])
+    b = size_prices(f, p, floor)
+    found = shares_of_clusters(np.argmax(f + b, axis=1), k, p)
+    assert found.min() >= floor * (1 - 1e-9)
+    # The smallest clusters have at most some standard errors of the sample more than they need.
+    assert np.all(found[b > 0] <= floor + 6 * np.sqrt(floor / MANY_ROWS))
+
+
+def test_exactly_equal_sizes_of_many_rows():
+    """No sample with room has them: the auction is held among all rows."""
+    rng = np.random.default_rng(0)
+    n = 2 * MANY_ROWS + 2
+    f = rng.standard_normal((n, 2)) + np.array([1.0, 0.0])
+    b = size_prices(f, None, 0.5)
+    assert np.bincount(np.argmax(f + b, axis=1)).tolist() == [n // 2, n // 2]
+
+
 def test_too_few_different_rows_have_no_prices():
     f = np.repeat(np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 3.0]]), 5, axis=0)
     assert size_prices(f, None, 0.2) is None
@@ -143,7 +173,7 @@ def test_relabelling_by_the_largest_score_never_raises_the_hinge(seed):
 
 def problem_of(X, labels, kind="linear", C=2.0, weights=None, k=4, **options):
     """Return the problem of a start, its centred rows, shares and offsets."""
-    p = balanced_weights(labels, weights, k)
+    p = balanced_weights(labels, weights, np.bincount(labels, weights, k))
     if kind == "linear":
         source, Z = LinearSpace(X, p), X - p @ X
     else:
@@ -250,9 +280,9 @@ def test_labels_without_a_lower_bound_are_none_of_the_problem():
     f[0, 1] = f[1, 2] = 9.0
     assert problem.loss.first(np.argmax(f, axis=1), f).m == pytest.approx(0.6)
     found = CuttingPlaneResult(0.0, rho=1.0)
-    assert problem.placed(f.copy(), found).is_allowed
+    assert problem.placed(f.copy(), found, lambda *_: None).is_allowed
     f[1] = 0.0
-    assert not problem.placed(f.copy(), found).is_allowed
+    assert not problem.placed(f.copy(), found, lambda *_: None).is_allowed
 
 
 # ---------------------------------------------------------------------- the start
@@ -262,7 +292,7 @@ def test_balanced_weights_give_every_cluster_the_same(rng):
     labels = np.array([0, 0, 0, 1, 2, 2])
     weights = rng.random(6)
     for given_weights in (None, weights):
-        balanced = balanced_weights(labels, given_weights, 3)
+        balanced = balanced_weights(labels, given_weights, np.bincount(labels, given_weights, 3))
         np.testing.assert_allclose(np.bincount(labels, balanced), 1 / 3)
     np.testing.assert_allclose(balanced[4] / balanced[5], weights[4] / weights[5])
 

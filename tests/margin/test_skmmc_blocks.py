@@ -17,8 +17,9 @@ from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space import basis_search
 from volmar.margin.feature_space.basis import BasisSpace
-from volmar.margin.feature_space.block_images import GROUP, BlockImages, HeldRows
+from volmar.margin.feature_space.block_images import GROUP, BlockImages
 from volmar.rows import as_table
+from volmar.rows.blocks.held import HeldRows
 
 N = 3000
 CHUNKS = [1300, (37, 2500, 0, 463), N]
@@ -383,7 +384,6 @@ def test_the_engine_on_blocks_is_certified():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"n_clusters": 3}, "more than two clusters"),
         ({"mode": "paper"}, "give init"),
     ],
 )

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from volmar import MSPC, MinimaxProbabilityMachine
 from volmar.distributed import checkpoint, report_passes
-from volmar.metrics import block_labels, msp_score, separation_score
+from volmar.metrics import block_labels, halves, msp_score, separation_score
 
 SCORES = pytest.mark.parametrize("score", [msp_score, separation_score])
 # One block, blocks of very different sizes with an empty one, columns in several chunks.
@@ -371,8 +371,37 @@ def test_scores_name_bad_input(score):
         score(D, MISSING)
     with pytest.raises(ValueError, match="singular"):
         score(D[:, [0, 0]], DY, reg=0.0)
-    with pytest.raises(TypeError, match=r"cross_fit=True draws halves.*a sample in memory"):
-        score(D, DY, cross_fit=True)
+    lonely = np.where(np.arange(len(Y)) == 5, 2, Y)
+    with pytest.raises(ValueError, match=r"cross_fit=True needs at least 2 rows"):
+        score(D, lonely, cross_fit=True)
+
+
+@SCORES
+@pytest.mark.parametrize("exact", [20, 10_000])
+def test_halves_do_not_depend_on_blocks(score, exact, monkeypatch):
+    monkeypatch.setattr(halves, "EXACT_UP_TO", exact)
+    rows, labels = several(4)
+    names = np.array(["d", "b", "a", "c"])[labels]
+    near = score(rows, names, cross_fit=True, random_state=7)
+    assert near != score(rows, names, cross_fit=True, random_state=8)
+    for chunks in (len(rows), 130, (1, len(rows) - 1)):
+        blocks = da.from_array(rows, chunks=(chunks, 5))
+        found, passes = passes_of(score, blocks, names, cross_fit=True, random_state=7)
+        assert found == pytest.approx(near, abs=1e-10)
+        assert len(passes) <= 5
+
+
+def test_halves_are_equal_and_random():
+    codes = np.repeat([0, 1, 2], [2, 101, 4000])
+    sizes = np.bincount(codes)
+    found = [halves.random_halves(codes, sizes, seed) for seed in range(40)]
+    for half in found:
+        assert np.bincount(codes, half).tolist() == [1, 50, 2000]
+    # A fair coin for each row, and another for each seed.
+    share = np.mean(found, axis=0)
+    assert abs(share[103:].mean() - 0.5) < 1e-12
+    assert 0.5 < share[103:].std() / np.sqrt(0.25 / 40) < 1.5
+    assert abs(np.corrcoef(found[0][103:], found[1][103:])[0, 1]) < 0.1
 
 
 def test_scores_refuse_a_label_for_each_row():

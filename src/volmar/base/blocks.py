@@ -21,6 +21,7 @@ from volmar.rows import (
     is_dask,
     is_in_memory,
     lazy_vector,
+    row_wise,
 )
 from volmar.rows.blocks.sums import Squares
 
@@ -28,12 +29,16 @@ from volmar.rows.blocks.sums import Squares
 CAN = "MSPC, CPMMC, SKMMC, KernelCPMMC(method='nystroem') and MinimaxProbabilityMachine"
 
 
+class RefusedBlocksError(TypeError):
+    """An estimator, or its parameters, needs all rows at once."""
+
+
 def refuse_blocks(name: str, why: str = "") -> None:
     """Say that an estimator, or its parameters, cannot take a dask collection, and who can."""
     reason = why or f"{name} needs all rows at once"
-    raise TypeError(
-        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} can, for two "
-        "clusters; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
+    raise RefusedBlocksError(
+        f"{name} cannot take a dask array or DataFrame here: {reason}. {CAN} "
+        "can; or fit a sample in memory, X[:100_000].compute() say, and predict the rest, "
         "which takes a dask array."
     )
 
@@ -113,15 +118,15 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
     return weights
 
 
-def check_block_labels(name: str, X: Any, labels: Any) -> RowVector:
-    """Return start labels of two clusters as 0 and 1."""
+def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:
+    """Return start labels of k clusters as 0 to k - 1."""
     given = as_beside(X, labels, name)
     values = given.distinct()[0]
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise ValueError(f"{name} holds NaN, which is no label. Give every row a label.")
-    if values.size != 2:
-        raise ValueError(f"{name} must hold n_clusters=2 different labels, got {values.size}.")
-    return (given == values[1]).astype(np.int64)
+    if values.size != k:
+        raise ValueError(f"{name} must hold n_clusters={k} different labels, got {values.size}.")
+    return row_wise(np.searchsorted, values, given)
 
 
 def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
@@ -131,7 +136,7 @@ def given_start(name: str, labels: Any, X: Any, k: int) -> Any:
     """
     if is_in_memory(X):
         return check_start_labels(name, labels, X.shape[0], k)
-    return check_block_labels(name, X, labels)
+    return check_block_labels(name, X, labels, k)
 
 
 def is_dask_frame(X: Any) -> bool:

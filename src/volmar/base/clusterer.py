@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._clones import silent_clone
+from volmar._threads import one_thread
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -27,8 +28,9 @@ from volmar.base.blocks import (
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.numbering import cluster_order
-from volmar.base.recursion import RecursiveResult, grow_tree
+from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
+    SideOf,
     confirmed_split,
     fit_in_two,
     groups_test,
@@ -45,14 +47,14 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import RowSource, as_rows, constant_vector, drawn_rows, is_dask
+from volmar.rows import RowSource, as_rows, constant_vector, is_dask, parts_of
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
-# Rows of a dask collection in which "auto" looks for clusters: beyond, a valley is as clear.
+# Rows of a part that are looked at to split it: beyond, a valley is as clear.
 SAMPLED_ROWS = 20_000
 
 
@@ -116,6 +118,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _scores(self, X: Any) -> NDArray:
         """Return scores of validated rows: (n,) for two clusters, (n, k) otherwise."""
 
+    def _check_blocks_parameters(self) -> None:
+        """Refuse parameters with which a dask collection cannot be clustered."""
+
     def _n_starts(self) -> int:
         return int(getattr(self, "n_init", 1))
 
@@ -170,6 +175,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         return self._fit(X)
 
     @with_callbacks
+    @one_thread()
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
@@ -196,8 +202,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
         if is_dask(X):
-            self._check_two_in_blocks()
-        given, X = X, self._validate(X, reset=True)
+            self._check_blocks_parameters()
+        X = self._validate(X, reset=True)
         n_samples = X.shape[0]
         if self._is_pairwise() and X.shape[1] != n_samples:
             raise ValueError(
@@ -213,9 +219,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
                 f"sample_weight, {n_counted}. Lower n_clusters."
             )
-        if auto and is_dask(given):
-            self._fit_sample(given, X, weights)
-        elif auto:
+        if auto:
             self._fit_tree(X, weights, range(n_samples - 1))
         elif self.n_clusters < self._min_clusters:
             labels = constant_vector(as_rows(X), 0, np.int64)
@@ -244,7 +248,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         self._set_result(result)
         self._publish(problem, result)
 
-    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
+    def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
         """Find clusters by splitting X, and its parts, in two."""
         for name in self._row_parameters:
             value: Any = getattr(self, name, None)
@@ -253,32 +257,47 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                     f"{name} holds an entry for each row, and clusters beyond two are found by "
                     f"splitting the rows. Give {name} by a name, or use n_clusters=2."
                 )
-        self.tree_, result = grow_tree(
+        is_tested = self.n_clusters == "auto"
+        seeds = check_random_state(self.random_state)
+        parts = parts_of(
             X,
             weights,
+            most=SAMPLED_ROWS if self._samples_parts() else None,
+            seed=int(copy.deepcopy(seeds).randint(2**31 - 1)),
+            pairwise=self._is_pairwise(),
+        )
+        max_leaves = self.max_clusters if is_tested else None
+        most_leaves = X.shape[0] if is_tested else int(self.n_clusters)
+        grown, result = grow_tree(
+            parts,
             fit=self._fit_part,
             probability=self._split_probability,
             worth=self._split_worth,
-            test=partial(groups_test, self) if self.n_clusters == "auto" else None,
+            test=partial(groups_test, self) if is_tested else None,
             make=self._make_split,
+            side=SideOf,
             alpha=float(self.alpha),
-            max_leaves=self.max_clusters if isinstance(self.n_clusters, str) else None,
+            max_leaves=max_leaves,
+            n_splits=(max_leaves or most_leaves) - 1,
             steps=steps,
-            seeds=check_random_state(self.random_state),
+            seeds=seeds,
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
-            tell=self._tell if self.n_clusters == "auto" else None,
+            tell=self._tell if is_tested else None,
         )
-        if self.n_clusters == "auto" and self._splits_by_hyperplanes():
-            result = merge_leaves(self.tree_, X, weights, result)
-        self._set_result(self._number_leaves(result, weights))
+        self.tree_ = grown.tree
+        if is_tested and self._splits_by_hyperplanes():
+            sample = grown.sample
+            merge_leaves(self.tree_, sample.X, sample.weights, grown.sample_labels())
+        grown.number_by_size()
+        result = replace(result, labels=grown.labels())
+        self._set_result(result)
         warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
+        return grown
 
-    def _number_leaves(self, result: Any, weights: NDArray | None) -> Any:
-        """Return a result with its clusters by size, and give the leaves the same numbers."""
-        order = cluster_order(result.labels, weights, self.tree_.n_leaves)
-        self.tree_.relabel(np.argsort(order))
-        return result.renumbered(order)
+    def _samples_parts(self) -> bool:
+        """Whether large parts are split by a sample of their rows: scores tell the others."""
+        return self._takes_blocks and not self._is_pairwise()
 
     def _check_finds_number(self) -> None:
         name = type(self).__name__
@@ -299,30 +318,21 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         kernel = getattr(self, "kernel", None)
         return isinstance(kernel, str) and kernel == "linear"
 
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
-        return fit_in_two(self, X, weights, seed, **params)
+    def _fit_part(self, part: PartRows, **params: Any) -> Any:
+        return fit_in_two(self, part, **params)
 
-    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
+    def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
         """Fit a clusterer for two that starts from given sides; None where it cannot."""
         if "init" not in self.get_params(deep=False) or np.ptp(sides) == 0:
             return None
         try:
-            return self._fit_part(X, weights, seed, init=sides)
+            return self._fit_part(part, init=sides)
         except ValueError:
             return None
 
-    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
+    def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
         """Fit the split that held-out rows have confirmed; None where there is none."""
-        return confirmed_split(self, X, weights, seed, outcome)
-
-    def _fit_sample(self, given: Any, X: Any, weights: Any) -> None:
-        """Find the clusters of a sample of rows in blocks; the labels of all rows are lazy."""
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        chosen = drawn_rows(X.shape[0], weights, SAMPLED_ROWS, np.random.default_rng(seed))
-        model = silent_clone(self).set_params(random_state=seed)
-        model._fit(X[chosen], None if weights is None else weights[chosen])
-        self._take_over(model)
-        self._set_lazy_labels(given)
+        return confirmed_split(self, part, outcome)
 
     def _take_over(self, model: Any) -> None:
         """Take what was fitted to the same columns by a copy with other parameters."""
@@ -335,15 +345,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Set the labels to the predictions for a dask collection, which are computed later."""
         self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)
-
-    def _check_two_in_blocks(self) -> None:
-        if self.n_clusters == "auto":
-            return
-        if isinstance(self.n_clusters, str) or self.n_clusters > 2:
-            refuse_blocks(
-                f"{type(self).__name__}(n_clusters={self.n_clusters!r})",
-                "more than two clusters are found by picking rows out",
-            )
 
     def _set_result(self, result: Any) -> None:
         result = with_dask_vectors(result)

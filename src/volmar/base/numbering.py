@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import cluster_sizes
+from volmar.rows import cluster_sizes, in_one_pass
 
 # Shares of the total weight that differ by less are equal: sums of the same weights in another
 # order differ by rounding. A power of two, so that no share of few rows lies between two steps.
@@ -29,6 +29,10 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     >>> cluster_order(np.array([2, 0, 1, 1, 0]), np.array([9.0, 1, 1, 1, 1]), 3)
     array([2, 0, 1])
     """
-    sizes, first = cluster_sizes(labels, weights, k)
+    return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
+
+
+def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
+    """Return the numbers of clusters of these sizes, which begin with these rows."""
     shares = np.rint(sizes / (sizes.sum() * RESOLUTION))
     return np.lexsort((first, -shares))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.base.numbering import order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.evidence import HeldOutTest
+from volmar.rows import Part, Parts, Side, Split
 from volmar.solvers import Result, Status
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
@@ -49,75 +51,162 @@ class RecursiveResult(Result):
     n_left: int = 0
 
 
-@dataclass
-class _Part:
+class PartRows(NamedTuple):
+    """What is looked at to split a part: its rows, or a sample of them.
+
+    Attributes
+    ----------
+    X : matrix of shape (m, d)
+        The rows.
+    weights : ndarray of shape (m,) or None
+        Their weights.
+    seed : int
+        Random seed of the split.
+    scale : float
+        Weight of the part in units of that of these rows, 1 where they are all of it.
+    """
+
+    X: Any
+    weights: NDArray | None
+    seed: int
+    scale: float = 1.0
+
+    @property
+    def weight(self) -> float:
+        """Weight of the whole part."""
+        own = self.X.shape[0] if self.weights is None else self.weights.sum()
+        return self.scale * float(own)
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree, and the rows in its leaves.
+
+    Attributes
+    ----------
+    tree : SplitTree
+        The splits. Leaves with the same label are one cluster.
+    parts : Parts
+        The rows that were split.
+    leaves : list of Part
+        The rows of each leaf, in the order of ``tree.leaves()``.
+    """
+
+    tree: SplitTree
+    parts: Parts
+    leaves: list[Part]
+
+    @property
+    def sample(self) -> Part:
+        """All rows, as the first split saw them."""
+        return self.parts.root
+
+    def number_by_size(self) -> None:
+        """Give the clusters numbers by size, the largest first, and note their sizes."""
+        labels = self._labels()
+        k = max(labels) + 1
+        first = np.full(k, self.sample.n_rows)
+        np.minimum.at(first, labels, [leaf.first for leaf in self.leaves])
+        sizes = np.bincount(labels, [leaf.weight for leaf in self.leaves], k)
+        self.tree.relabel(np.argsort(order_by_size(sizes, first)))
+        counts = np.bincount(self._labels(), [leaf.n_rows for leaf in self.leaves], k)
+        self.tree.sizes = tuple(int(count) for count in counts)
+
+    def labels(self) -> Any:
+        """Return the cluster of each row: an array, or a vector over rows in blocks."""
+        return self.parts.labels(self.leaves, self._labels())
+
+    def sample_labels(self) -> NDArray:
+        """Return the cluster of each row of the sample."""
+        return self.parts.sample_labels(self.leaves, self._labels())
+
+    def _labels(self) -> list[int]:
+        return [int(node.label or 0) for node in self.tree.leaves()]
+
+
+@dataclass(eq=False)
+class _Leaf:
     """A leaf in the making: its rows, and the split that was found for it."""
 
     node: SplitNode
-    rows: NDArray
+    part: Part
     seed: int
     tried: bool = False
     worth: float = float("nan")
     caught: tuple[warnings.WarningMessage, ...] = ()
+    #: Sides of its split, where they are known already.
+    halves: tuple[Part, Part] | None = None
+
+    @property
+    def importance(self) -> float:
+        """What leaves compete by to be split next; negative where there is no split."""
+        if self.node.model is None or np.isnan(self.node.probability):
+            return -np.inf
+        return float(np.sqrt(self.node.weight) * self.worth)
 
 
 def grow_tree(
-    X: Any,
-    weights: NDArray | None,
+    parts: Parts,
     *,
-    fit: Callable[[Any, NDArray | None, int], Any],
+    fit: Callable[[PartRows], Any],
     probability: Callable[[Any, Any, NDArray | None], float],
     worth: Callable[[Any, float], float] | None = None,
-    test: Callable[[Any, NDArray | None, float, int], HeldOutTest] | None = None,
-    make: Callable[[Any, NDArray | None, int, HeldOutTest], Any] | None = None,
+    test: Callable[[PartRows, float], HeldOutTest] | None = None,
+    make: Callable[[PartRows, HeldOutTest], Any] | None = None,
+    side: Callable[[Any], Side],
     alpha: float = 1.0,
     max_leaves: int | None = None,
+    n_splits: int,
     steps: Iterable[int],
     seeds: np.random.RandomState,
     pairwise: bool = False,
     feature_names: Any = None,
     tell: Callable[[int, int], None] | None = None,
-) -> tuple[SplitTree, RecursiveResult]:
+) -> tuple[GrownTree, RecursiveResult]:
     r"""Split the part whose split is the best, until there are enough.
 
     Every part is split once; the one with the largest :math:`\sqrt{n}\, p` is taken, with n its
     weight and p what `probability` says of its split, or `worth`. The square root weighs how well
     a split separates against how much of the data it explains, as the error of a mean does.
 
-    `fit` makes a two-way clusterer of rows, weights and a seed; its `ValueError` means that the
-    part cannot be split, and that of the whole is raised. With a `test` on held-out rows a part is
-    split, by `make`, only if its p-value is at most the level, which is `alpha` times its share of
-    the rows. `alpha` is the probability of any split too many: a part is tested only where all
-    parts that it is in were split, and levels go with sizes, so that the parts that are clusters
-    are apart, their levels sum up to `alpha` at most, and any split too many begins with one of
-    them. At `max_leaves` parts it stops, and those that could be split are tested as well. `steps`
-    has a number for each split. `tell` gets the number of rows in parts that stay whole, and that
-    of all rows.
+    `fit` makes a two-way clusterer of rows; its `ValueError` means that the part cannot be split,
+    and that of the whole is raised. With a `test` on held-out rows a part is split, by `make`,
+    only if its p-value is at most the level, which is `alpha` times its share of the rows. `alpha`
+    is the probability of any split too many: a part is tested only where all parts that it is in
+    were split, and levels go with sizes, so that the parts that are clusters are apart, their
+    levels sum up to `alpha` at most, and any split too many begins with one of them. At
+    `max_leaves` parts it stops, and those that could be split are tested as well. `steps` has a
+    number for each split, `n_splits` of them at most. `tell` gets the number of rows in parts that
+    stay whole, and that of all rows.
+
+    A large part is looked at by a sample of its rows (see `volmar.rows.Parts`), and `side` makes
+    of a fitted split the function that tells the sides of the others. Where splitting several
+    parts takes one pass over the rows, parts that will be split later are split along with the
+    best one, which changes no answer: how a part is split does not depend on the others.
+
+    The result has no labels yet: leaves may still be merged.
     """
-    n = X.shape[0]
+    n = parts.root.n_rows
 
-    def part(rows: NDArray) -> _Part:
-        weight = float(rows.size if weights is None else weights[rows].sum())
-        node = SplitNode(rows.size, weight, columns=rows if pairwise else None)
-        return _Part(node, rows, int(seeds.randint(2**31 - 1)))
+    def leaf_of(part: Part) -> _Leaf:
+        node = SplitNode(part.n_rows, part.weight, columns=part.rows if pairwise else None)
+        return _Leaf(node, part, int(seeds.randint(2**31 - 1)))
 
-    def try_to_split(leaf: _Part) -> None:
+    def try_to_split(leaf: _Leaf) -> None:
         leaf.tried = True
-        rows, node = leaf.rows, leaf.node
-        whole = rows.size == n
-        if rows.size < 2:
+        part, node = leaf.part, leaf.node
+        if part.n_rows < 2:
             node.reason = "a single row"
             return
-        inside = X if whole else _taken(X, rows, pairwise)
-        w = None if weights is None else weights[rows]
+        inside = PartRows(part.X, part.weights, leaf.seed, part.scale)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 if test is None or make is None:
-                    model = fit(inside, w, leaf.seed)
+                    model = fit(inside)
                 else:
-                    level = alpha * rows.size / n
-                    outcome = test(inside, w, level, leaf.seed)
+                    level = alpha * part.n_rows / n
+                    outcome = test(inside, level)
                     node.p_value, node.probability = outcome.p_value, outcome.separation
                     node.p_minimum, node.level = outcome.p_minimum, level
                     node.has_way_around = outcome.has_way_around
@@ -126,63 +215,76 @@ def grow_tree(
                         if outcome.has_way_around:
                             node.reason += "; rows connect the two sides around the gap"
                         return
-                    model = make(inside, w, leaf.seed, outcome)
+                    model = make(inside, outcome)
                 if model is None or np.ptp(model.labels_) == 0:
                     node.reason = "all rows on one side"
                     return
                 if test is None:
-                    node.probability = probability(model, inside, w)
+                    node.probability = probability(model, inside.X, inside.weights)
             except ValueError as error:
-                if whole:
+                if part is parts.root:
                     raise
                 node.reason = str(error)
                 return
         node.model = model
         leaf.worth = node.probability if worth is None else worth(model, node.probability)
-        node.leading = _leading(model, inside, w)
+        node.leading = _leading(model, inside.X, inside.weights)
         leaf.caught = tuple(caught)
 
-    def importance(leaf: _Part) -> float:
-        node = leaf.node
-        if node.model is None or np.isnan(node.probability):
-            return -np.inf
-        return float(np.sqrt(node.weight) * leaf.worth)
+    def split(best: _Leaf, n_left: int) -> Any:
+        """Return the sides of the best leaf; with it go those that will be split next."""
+        if best.halves is None:
+            chosen = [best]
+            if parts.splits_together:
+                others = [leaf for leaf in leaves if leaf.importance >= 0.0 and leaf is not best]
+                others.sort(key=lambda leaf: -leaf.importance)
+                chosen += [leaf for leaf in others[: n_left - 1] if leaf.halves is None]
+            pairs = [
+                (leaf.part, Split(leaf.node.model.labels_.astype(bool), side(leaf.node.model)))
+                for leaf in chosen
+            ]
+            # Sides of the last split are not split themselves, and need no samples.
+            n_drawn = n_left if max_leaves is not None else n_left - 1
+            for leaf, halves in zip(chosen, parts.split(pairs, n_drawn), strict=True):
+                leaf.halves = halves
+        return best.halves
 
-    root = part(np.arange(n))
-    leaves = [root]
+    leaves = [leaf_of(parts.root)]
+    root = leaves[0].node
     stuck = False
     for step in steps:
         if stuck:
             continue
+        parts.draw([leaf.part for leaf in leaves if not leaf.tried])
         for leaf in leaves:
             if not leaf.tried:
                 try_to_split(leaf)
+                if leaf.part is not parts.root:
+                    leaf.part.forget_sample()
                 if tell is not None:
-                    settled = [one for one in leaves if one.tried and importance(one) < 0.0]
-                    tell(sum(one.rows.size for one in settled), n)
+                    settled = [one for one in leaves if one.tried and one.importance < 0.0]
+                    tell(sum(one.node.n_rows for one in settled), n)
         if len(leaves) == max_leaves:
             stuck = True
             continue
-        best = max(leaves, key=importance)
-        if not importance(best) >= 0.0:
+        best = max(leaves, key=lambda leaf: leaf.importance)
+        if not best.importance >= 0.0:
             stuck = True
             continue
-        side = best.node.model.labels_.astype(bool)
-        halves = [part(best.rows[~side]), part(best.rows[side])]
+        halves = [leaf_of(half) for half in split(best, n_splits - step)]
         best.node.rank = step + 1
         best.node.children = tuple(half.node for half in halves)
         best.node.warnings = tuple(str(one.message) for one in best.caught)
         leaves.remove(best)
         leaves += halves
-    left = [leaf for leaf in leaves if importance(leaf) >= 0.0] if max_leaves is not None else []
+    left = [leaf for leaf in leaves if leaf.importance >= 0.0] if max_leaves is not None else []
     for leaf in left:
         leaf.node.reason = f"the limit of {max_leaves} clusters was reached"
-    tree = SplitTree(root.node, feature_names)
+    tree = SplitTree(root, feature_names)
     _settle(tree)
-    labels = np.empty(n, dtype=np.int64)
-    for leaf in leaves:
-        labels[leaf.rows] = leaf.node.label
-    return tree, replace(_result(tree, labels), n_left=len(left))
+    part_of = {id(leaf.node): leaf.part for leaf in leaves}
+    grown = GrownTree(tree, parts, [part_of[id(node)] for node in tree.leaves()])
+    return grown, replace(_result(tree), n_left=len(left))
 
 
 def _settle(tree: SplitTree) -> None:
@@ -191,7 +293,7 @@ def _settle(tree: SplitTree) -> None:
         node.label, node.model, node.leading = label, None, ()
 
 
-def _result(tree: SplitTree, labels: NDArray) -> RecursiveResult:
+def _result(tree: SplitTree) -> RecursiveResult:
     splits = tree.splits()
     results = [node.model.result_ for node in splits]
     residuals: dict[str, float] = {}
@@ -207,16 +309,9 @@ def _result(tree: SplitTree, labels: NDArray) -> RecursiveResult:
         status=results[order[0]].status if any(ended_early) else Status.CONVERGED,
         n_iter=sum(result.n_iter for result in results),
         history=tuple(float(value) for value in history),
-        labels=labels,
         warnings=tuple(text for i in order for text in splits[i].warnings),
         n_open=sum(ended_early),
     )
-
-
-def _taken(X: Any, rows: NDArray, pairwise: bool) -> Any:
-    if not pairwise:
-        return X[rows]
-    return X[rows][:, rows] if sparse.issparse(X) else X[np.ix_(rows, rows)]
 
 
 def _leading(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple[int, float], ...]:

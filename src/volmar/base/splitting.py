@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -12,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
 from volmar._clones import silent_clone
+from volmar.base.blocks import without_vectors
 from volmar.base.numbering import cluster_order
-from volmar.base.recursion import RecursiveResult
+from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.tree import SplitTree
 from volmar.base.warn import warn_user
 from volmar.evidence import (
@@ -53,53 +53,59 @@ class CellSplit:
         return self.cells.decision_function(X)
 
 
-def fit_in_two(model: Any, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
+class SideOf:
+    """The side of rows that a fitted split puts them on, as a function of validated rows."""
+
+    def __init__(self, model: Any):
+        self.model = model.cells if isinstance(model, CellSplit) else without_vectors(model)
+
+    def __call__(self, X: Any) -> NDArray[np.bool_]:
+        """Return whether rows, dense or CSR, are on the second side."""
+        scores = getattr(self.model, "_scores", None) or self.model.decision_function
+        return scores(X) > 0
+
+
+def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
     """Fit a copy of a clusterer for two to a part of the rows."""
-    copy = silent_clone(model).set_params(n_clusters=2, random_state=seed, **params)
+    copy = silent_clone(model).set_params(n_clusters=2, random_state=part.seed, **params)
     if not has_fit_parameter(copy, "sample_weight"):
-        return copy.fit(X)
-    return copy.fit(X, sample_weight=weights)
+        return copy.fit(part.X)
+    return copy.fit(part.X, sample_weight=part.weights)
 
 
-def groups_test(
-    model: Any, X: Any, weights: NDArray | None, level: float, seed: int
-) -> HeldOutTest:
-    """Test on held-out rows whether X has more than one group; a row counts once."""
-    if weights is not None:
-        X = X[np.flatnonzero(weights > 0)]
+def groups_test(model: Any, part: PartRows, level: float) -> HeldOutTest:
+    """Test on held-out rows whether a part has more than one group; a row counts once."""
+    X = part.X
+    if part.weights is not None:
+        X = X[np.flatnonzero(part.weights > 0)]
     candidates = LINEAR
     if not model._splits_by_hyperplanes():
         from volmar.evidence import walk_candidate
 
-        candidates = (walk_candidate(lambda rows, s: model._fit_part(rows, None, s)),)
-    return held_out_test(X, candidates, level=level, rng=np.random.default_rng(seed))
+        candidates = (walk_candidate(lambda rows, s: model._fit_part(PartRows(rows, None, s))),)
+    return held_out_test(X, candidates, level=level, rng=np.random.default_rng(part.seed))
 
 
-def confirmed_split(
-    model: Any, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest
-) -> Any:
+def confirmed_split(model: Any, part: PartRows, outcome: HeldOutTest) -> Any:
     """Fit the split that held-out rows have confirmed.
 
     Of a method with hyperplanes it is the fit that starts from the deepest valley, if that
     stays there, or else the cells on the two sides of the valley.
     """
     if not model._splits_by_hyperplanes():
-        return model._fit_part(X, weights, seed)
+        return model._fit_part(part)
+    X, weights = part.X, part.weights
     counted = X if weights is None else X[np.flatnonzero(weights > 0)]
     by_direction = LINEAR[outcome.candidate].has_one_border
-    cells = make_split(
-        counted,
-        np.random.default_rng(seed),
-        by_direction=by_direction,
-        directions=outcome.directions,
-    )
+    rng, known = np.random.default_rng(part.seed), outcome.directions
+    cells = make_split(counted, rng, by_direction=by_direction, directions=known)
     if cells is None:
         return None
     sides = cells.predict(X)
     if cluster_order(sides, weights, 2)[0] == 1:
         cells = cells.swapped()
         sides = cells.predict(X)
-    own = model._fit_from(X, weights, seed, sides)
+    own = model._fit_from(part, sides)
     if own is not None and _is_near(own.labels_, sides):
         return own
     return CellSplit(cells, sides)
@@ -112,26 +118,29 @@ def _is_near(labels: NDArray, sides: NDArray) -> bool:
     return bool(min(apart, sides.size - apart) <= NEAR * smaller)
 
 
-def merge_leaves(
-    tree: SplitTree, X: Any, weights: NDArray | None, result: RecursiveResult
-) -> RecursiveResult:
-    """Give clusters of the tree one label where there is no valley between them.
+def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArray) -> None:
+    """Give leaves of the tree one label where there is no valley between them.
 
     Only those that look like one group themselves: the middle of several groups that were not
-    told apart has no valley towards the next one.
+    told apart has no valley towards the next one. `labels` are the leaves of the rows of X, which
+    may be a sample; leaves without a row there are not merged.
     """
     leaves = tree.leaves()
     if len(leaves) < 3:
-        return result
+        return
     apart = set(tree.siblings())
     for one, other in combinations(leaves, 2):
         if min(one.p_value, other.p_value) <= ONE_GROUP:
             apart.add((int(one.label or 0), int(other.label or 0)))
     counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
-    rng = np.random.default_rng(0)
-    new = merged_labels(X[counted], result.labels[counted], rng, apart=apart)
+    seen, codes = np.unique(labels[counted], return_inverse=True)
+    place = {int(label): i for i, label in enumerate(seen)}
+    known = {(place[i], place[j]) for i, j in apart if i in place and j in place}
+    found = merged_labels(X[counted], codes, np.random.default_rng(0), apart=known)
+    new = np.full(len(leaves), -1)
+    new[seen] = found
+    new[new < 0] = found.max() + 1 + np.arange(len(leaves) - seen.size)
     tree.relabel(new)
-    return replace(result, labels=new[result.labels])
 
 
 def warn_of_tree(

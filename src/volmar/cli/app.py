@@ -255,7 +255,8 @@ def cluster(
     Every method finds the number of clusters itself (--n-clusters auto): each split is tested on
     held-out rows, and rows without evidence for groups stay one cluster. The default method, MSPC,
     does not depend on the units of the columns and takes time linear in the rows.
-    A folder of Parquet or CSV files is read block by block, and never held as a whole.
+    A folder of Parquet or CSV files is read block by block; rows that fit into a quarter of the
+    memory are kept there.
     """
     with _clean("cluster", context):
         from volmar.cli.cluster import ClusterFiles, cluster_file

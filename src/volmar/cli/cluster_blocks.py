@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -10,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
+from volmar._memory import available_memory
 from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, print_found
 from volmar.cli.console import Stages, UsageError, say
 
@@ -20,10 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster_blocks"]
 
-# Rows on which the number of clusters is decided.
+# Rows that are brought here: columns are judged by them, the tests of a given number of clusters
+# are made on them, and the report shows them.
 SAMPLE = 20_000
-# Share of the rows in which the split of all rows may differ from the one that was tested.
-SAME_SPLIT = 0.05
+# Share of the memory that prepared rows may take, so that passes need not read files again.
+HELD = 0.25
+# Seconds between lines about passes.
+NEWS = 2.0
 
 
 def cluster_blocks(
@@ -34,7 +39,7 @@ def cluster_blocks(
     scheduler: str | None,
     command: str,
 ) -> None:
-    """Decide on a sample, fit to all rows by passes, write labels block by block."""
+    """Fit to all rows by passes, test on a sample of them, write labels block by block."""
     from volmar.tables import (
         LoadedTable,
         is_folder_of_tables,
@@ -49,9 +54,7 @@ def cluster_blocks(
             f"--scheduler takes a folder of Parquet or CSV files, got {source!r}. Leave "
             "--scheduler out for a single file."
         )
-    if files.append:
-        raise UsageError("--append takes a single file, got a folder. Leave it out.")
-    stages = Stages([*files.stages(), "clustering", "labelling"])
+    stages = Stages([*files.stages(), "labelling"])
     with _client(scheduler):
         with stages.stage("reading") as tell:
             frame = read_folder(source)
@@ -64,26 +67,21 @@ def cluster_blocks(
             table = LoadedTable(Path(source).name, drawn.frame)
         for note in rows.notes:
             say(f"note: {note}")
-        fitted(
-            clusterer,
-            lambda progress: clusterer.fit_prepared(
-                sample, preparation, table=table, progress=progress
-            ),
-            stages,
-            split_anyway,
-        )
-        if clusterer.n_clusters_ == 2:
-            _fit_all(clusterer, rows.X, sample.X, stages)
-        elif clusterer.n_clusters_ > 2:
-            say(
-                f"{clusterer.n_clusters_} clusters are found on the sample; the other rows are "
-                "predicted."
-            )
+        _fit(clusterer, sample, preparation, table, rows, stages, split_anyway)
         with stages.stage("labelling") as tell:
-            sizes = _labelled(files, clusterer, rows, tell)
+            if files.append:
+                sizes = _appended(files, clusterer, frame, tell)
+            else:
+                sizes = _labelled(files, clusterer, rows, tell)
     n_drawn = len(sample.ids)
-    if n > n_drawn:
-        say(f"The number of clusters was decided on {n_drawn} rows drawn at random.")
+    if n > n_drawn and not clusterer.is_fitted_to_blocks_:
+        name = type(clusterer.model_).__name__
+        say(
+            f"{name} needs all rows at once: the clusters are those of {n_drawn} rows drawn at "
+            "random, and the other rows are predicted."
+        )
+    elif n > n_drawn and clusterer.n_clusters != "auto":
+        say(f"The clusters are those of all rows; tests used {n_drawn} drawn at random.")
     heading = f"{Path(source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
     print_found(source, clusterer, heading, sizes, files)
     files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
@@ -115,29 +113,73 @@ def _client(address: str | None) -> Iterator[None]:
         yield
 
 
-def _fit_all(clusterer: TableClusterer, X: Any, sample: Any, stages: Stages) -> None:
-    """Fit the split to all rows, and take it where it is the one that was tested."""
+def _fit(
+    clusterer: TableClusterer,
+    sample: Any,
+    preparation: Any,
+    table: Any,
+    rows: Any,
+    stages: Stages,
+    split_anyway: bool,
+) -> None:
+    """Fit to all rows, where the method takes them in blocks, and to the sample elsewhere."""
     from volmar.distributed import LostBlocksError, report_passes
-    from volmar.metrics import clustering_error
 
-    def tell_pass(report: Any) -> None:
-        say(f"pass {report.number}: {report.n_rows} rows, {report.seconds:.1f} s")
-
+    rows = _held(rows, clusterer._seed())
+    news = _PassNews()
     try:
-        with stages.stage("clustering"), report_passes(tell_pass):
-            model = _in_two(clusterer).fit(X)
+        with report_passes(news):
+            fitted(
+                clusterer,
+                lambda progress: clusterer.fit_prepared(
+                    sample, preparation, table=table, blocks=rows, progress=progress
+                ),
+                stages,
+                split_anyway,
+            )
     except LostBlocksError as error:
         raise UsageError(str(error)) from error
-    is_tested = clusterer.n_clusters == "auto"
-    tested = clusterer.model_.predict(sample)
-    if is_tested and clustering_error(tested, model.predict(sample)) > SAME_SPLIT:
-        say("All rows give another split than the one that was tested, which is kept.")
-        return
-    clusterer.adopt(model)
+    if news.n_passes:
+        say(f"{news.n_passes} passes over {rows.X.shape[0]} rows.")
 
 
-def _in_two(clusterer: TableClusterer) -> Any:
-    return clone(clusterer.clusterer).set_params(n_clusters=2)
+def _held(rows: Any, seed: int) -> Any:
+    """Return rows whose blocks to fit on are kept in memory, where they fit."""
+    free = _memory_of_workers() or available_memory()
+    if rows.X.nbytes > HELD * free:
+        say(
+            f"The prepared rows take {rows.X.nbytes / 2**30:.1f} GiB of the "
+            f"{free / 2**30:.1f} GiB of memory: the files are read again in each pass."
+        )
+        return rows
+    return replace(rows, X=rows.dithered(seed).persist(), noise=None)
+
+
+def _memory_of_workers() -> int:
+    """Return the memory of the cluster that is connected, 0 without one or without a limit."""
+    distributed = sys.modules.get("distributed")
+    try:
+        client = None if distributed is None else distributed.get_client()
+    except ValueError:
+        return 0
+    if client is None:
+        return 0
+    return sum(one["memory_limit"] or 0 for one in client.scheduler_info()["workers"].values())
+
+
+class _PassNews:
+    """Prints a line about a pass every now and then."""
+
+    def __init__(self) -> None:
+        self.n_passes = 0
+        self._last = time.monotonic()
+
+    def __call__(self, report: Any) -> None:
+        """Take the report of a pass."""
+        self.n_passes += 1
+        if time.monotonic() - self._last >= NEWS:
+            self._last = time.monotonic()
+            say(f"pass {self.n_passes}: {report.n_rows} rows, {report.seconds:.1f} s")
 
 
 def _labelled(
@@ -157,14 +199,41 @@ def _labelled(
         before = 0
         for i, block in enumerate(blocks):
             X = dask.compute(block)[0]
-            labels, scores, confidence = clusterer.label_prepared(X)
-            counts += np.bincount(labels, minlength=counts.size)
-            if write is not None:
-                write(_ids(rows.ids, i, before, len(X)), labels, scores, confidence)
-            before += len(labels)
+            if len(X):
+                labels, scores, confidence = clusterer.label_prepared(X)
+                counts += np.bincount(labels, minlength=counts.size)
+                if write is not None:
+                    write(_ids(rows.ids, i, before, len(X)), labels, scores, confidence)
+                before += len(labels)
             tell(i + 1, len(blocks))
     if files.out is not None:
         files.done(files.out)
+    return counts
+
+
+def _appended(
+    files: ClusterFiles, clusterer: TableClusterer, frame: Any, tell: Any
+) -> NDArray[np.int64]:
+    """Return the sizes of the clusters, and write the rows with their clusters as they come."""
+    from volmar.tables import LoadedTable, open_rows
+    from volmar.tables.folder import computed
+    from volmar.tables.write import free_name
+
+    if files.out is None:
+        raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
+    counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
+    parts = list(frame.to_delayed())
+    name = free_name("cluster", frame.columns)
+    with open_rows(files.out, name=name, force=files.force) as write:
+        for i, part in enumerate(parts):
+            block = computed([part])[0]
+            if len(block):
+                rows = clusterer.preparation_.prepare(LoadedTable("a block of the folder", block))
+                labels = clusterer.label_prepared(rows.X)[0]
+                counts += np.bincount(labels, minlength=counts.size)
+                write(block, labels, rows.kept)
+            tell(i + 1, len(parts))
+    files.done(files.out)
     return counts
 
 

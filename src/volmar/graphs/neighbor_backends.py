@@ -19,6 +19,10 @@ from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
+from volmar._threads import user_openmp
+
+# Queries from which threads pay for themselves beside other work.
+THREADED_FROM = 5_000
 # Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
 FAISS_FLAT_LIMIT = 50_000
 # Cells visited for each query: recall 0.97-1.00 on clustered 16- to 100-dimensional data at
@@ -51,7 +55,8 @@ class ExactBackend(Backend):
 
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
-        return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
+        with user_openmp() if rows.shape[0] >= THREADED_FROM else nullcontext():
+            return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
 
 
 class FaissBackend(Backend):
@@ -95,7 +100,7 @@ class FaissBackend(Backend):
 
     def _threads(self) -> AbstractContextManager:
         if self._n_jobs is None:
-            return nullcontext()
+            return user_openmp()
         return threadpool_limits(effective_n_jobs(self._n_jobs), user_api="openmp")
 
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import given_start, require_in_memory
-from volmar.base.validation import check_choice, check_count, check_number, check_start_labels
+from volmar.base.validation import check_choice, check_count, check_number
 from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.losses import HingeLoss, Loss
@@ -227,7 +227,7 @@ class MarginClusterer(Clusterer):
         if isinstance(self.init, str):
             labels = joint_start(space, weights, k, seed, self.n_init)
         else:
-            labels = check_start_labels("init", self.init, space.n_rows, k)
+            labels = given_start("init", self.init, space.full(0.0), k)
         return cluster_jointly(
             space,
             weights,

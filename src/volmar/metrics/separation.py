@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from volmar._memory import require_memory
+from volmar._threads import one_thread
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
-from volmar.metrics.contingency import encode_labels, random_ranks
+from volmar.metrics.contingency import encode_labels
+from volmar.metrics.halves import random_halves
 from volmar.metrics.separation_bound import kappa2_bound, probability
-from volmar.rows import RowSource, as_rows, has_sparse_rows, is_dask
+from volmar.rows import RowSource, as_rows, has_sparse_rows, is_dask, row_wise
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
@@ -35,13 +36,9 @@ _SINGULAR = (
     "features varies in neither cluster, so that the score would be trivially 1. Pass a reg of "
     "0.01 or more (0.1 is usual), or drop the duplicated and dependent features."
 )
-_HALVES_OF_BLOCKS = (
-    "cross_fit=True draws halves of all rows by a permutation, which rows of a dask array or "
-    "DataFrame would need in memory. Pass cross_fit=False, or score a sample in memory, "
-    "X[:100_000].compute() say, with its labels."
-)
 
 
+@one_thread()
 def msp_score(
     X: Any,
     labels: ArrayLike,
@@ -117,6 +114,7 @@ def msp_score(
     return _score(X, labels, reg, cross_fit, random_state, _MINIMAX)
 
 
+@one_thread()
 def separation_score(
     X: Any,
     labels: ArrayLike,
@@ -158,7 +156,7 @@ def separation_score(
         Learn w from a random half of each cluster, take the bound along it from the moments of
         the other half, not regularised; swap the halves and average. Every cluster needs two rows.
         With many rows it is higher than the plug-in, which is regularised: do not mix the two.
-        Only for X in memory.
+        Which half a row is in depends on the seed and on its number: blocks do not matter.
     random_state : int, RandomState or None, default=None
         Draws the halves; not used without `cross_fit`.
 
@@ -272,8 +270,6 @@ def _score(
     if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg < math.inf:
         raise ValueError(f"reg must be a finite number of at least 0, got {reg!r}; 0.1 is usual.")
     if is_dask(X):
-        if cross_fit:
-            raise TypeError(_HALVES_OF_BLOCKS)
         rows, of_rows, names, sizes = check_labelled_blocks(X, labels)
     else:
         rows, of_rows, sizes = _checked(X, labels)
@@ -284,7 +280,9 @@ def _score(
             "labels must name at least 2 clusters, got 1; there is nothing to separate it from."
         )
     if cross_fit:
-        of_rows, names = 2 * of_rows + _halves(of_rows, sizes, random_state), np.arange(2 * k)
+        _require_two_rows(sizes)
+        codes = row_wise(np.searchsorted, names, of_rows)
+        of_rows, names = 2 * codes + random_halves(codes, sizes, random_state), np.arange(2 * k)
     parts = _parts(rows, of_rows, names)
     varying = _varying(rows, parts)
     worst = np.ones(k)
@@ -335,19 +333,12 @@ def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
     return varying
 
 
-def _halves(
-    codes: NDArray, sizes: NDArray, random_state: int | np.random.RandomState | None
-) -> NDArray:
-    """Return 0 or 1 for each row: a random half of each cluster, whatever the clusters' names."""
+def _require_two_rows(sizes: NDArray) -> None:
     if sizes.min() < 2:
         raise ValueError(
             f"cross_fit=True needs at least 2 rows in every cluster, got {sizes.min()} in the "
             "smallest; merge or drop such clusters, or pass cross_fit=False."
         )
-    order, ranks = random_ranks(codes, check_random_state(random_state))
-    halves = np.empty(codes.size, dtype=np.intp)
-    halves[order] = ranks % 2
-    return halves
 
 
 def _parts(rows: RowSource, labels: Any, names: Sequence[Any] | NDArray) -> list[_Part]:

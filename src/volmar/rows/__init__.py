@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from volmar.rows.anywhere import lazy_vector as lazy_vector
     from volmar.rows.anywhere import mask_key as mask_key
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
+    from volmar.rows.anywhere import of_rows as of_rows
     from volmar.rows.anywhere import prefetch as prefetch
+    from volmar.rows.anywhere import scramble as scramble
     from volmar.rows.anywhere import take_rows as take_rows
     from volmar.rows.blocks import BlockRows as BlockRows
     from volmar.rows.blocks import BlockTable as BlockTable
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from volmar.rows.blocks import as_beside as as_beside
     from volmar.rows.blocks import as_table as as_table
     from volmar.rows.blocks import is_dask as is_dask
+    from volmar.rows.by_row import chosen_entries as chosen_entries
+    from volmar.rows.by_row import column_products as column_products
+    from volmar.rows.by_row import every as every
+    from volmar.rows.by_row import numbers_of_rows as numbers_of_rows
+    from volmar.rows.by_row import row_wise as row_wise
+    from volmar.rows.by_row import sums_by_label as sums_by_label
+    from volmar.rows.by_row import weighted_quantile as weighted_quantile
+    from volmar.rows.cells import Side as Side
+    from volmar.rows.cluster_sums import ClusterSums as ClusterSums
+    from volmar.rows.cluster_sums import cluster_sums as cluster_sums
+    from volmar.rows.cluster_sums import discriminant_labels as discriminant_labels
+    from volmar.rows.cluster_sums import sums_by_discriminants as sums_by_discriminants
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
@@ -36,6 +50,10 @@ if TYPE_CHECKING:
     from volmar.rows.kernel_pca import KernelPCAMap as KernelPCAMap
     from volmar.rows.moments import Moments as Moments
     from volmar.rows.nystroem import NystroemMap as NystroemMap
+    from volmar.rows.parts import Part as Part
+    from volmar.rows.parts import Parts as Parts
+    from volmar.rows.parts import Split as Split
+    from volmar.rows.parts import parts_of as parts_of
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized

@@ -9,11 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from volmar.rows._validation import as_vector
-from volmar.rows.blocks.recipes import Apply
+from volmar.rows.blocks.ranks import FirstRows
+from volmar.rows.blocks.recipes import Apply, OfRows
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import Binned
 from volmar.rows.blocks.table import BlockTable, CountedTable
 from volmar.rows.blocks.vector import RowVector
+from volmar.rows.by_row import sums_by_label
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
@@ -99,23 +101,20 @@ def lazy_vector(vector: Any) -> Any:
 def cluster_sizes(labels: Any, weights: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the weight of each of k clusters, and a number that is smaller for earlier ones.
 
-    The number is that of the cluster's first row; of two clusters of rows in blocks, 0 for the one
-    of the first row and 1 for the other.
+    The number is that of the cluster's first row.
 
     Parameters
     ----------
     labels : vector over the rows
-        Clusters, 0 to k - 1. Rows in blocks have two.
+        Clusters, 0 to k - 1.
     weights : vector over the rows or None
         Sample weights.
     k : int
         Number of clusters.
     """
     if isinstance(labels, RowVector):
-        first_row = (labels * (labels.table.row_numbers() == 0)).sum()
-        total = float(labels.size if weights is None else weights.sum())
-        second = float((labels if weights is None else weights * labels).sum())
-        return np.array([total - second, second]), np.array([first_row > 0, first_row == 0]) * 1
+        first = labels.table.ask(FirstRows(labels.recipe, labels.table.n_rows, k))
+        return sums_by_label(labels, weights, k), first
     labels = np.asarray(labels).astype(np.intp)
     first = np.full(k, labels.size)
     first[labels[::-1]] = np.arange(labels.size)[::-1]
@@ -157,6 +156,23 @@ def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:
     if isinstance(rows, BlockRows):
         return rows.table.full(value, dtype)
     return np.full(rows.n_rows, value, dtype=dtype)
+
+
+def of_rows(X: Any, function: Callable[[Any], np.ndarray], dtype: Any) -> Any:
+    """Return a vector over the rows that a function computes of them.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or BlockTable of shape (n, d)
+        The rows.
+    function : callable
+        Returns an entry for each of some rows, dense or CSR. It travels to blocks by a pickle.
+    dtype : numpy dtype
+        Of the entries.
+    """
+    if is_in_memory(X):
+        return np.asarray(function(X), dtype=dtype)
+    return RowVector(X, OfRows(function, dtype))
 
 
 def mask_key(mask: Any) -> Any:

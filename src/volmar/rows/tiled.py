@@ -283,6 +283,13 @@ class MappedRows(TiledRows):
         return self.feature_map.transform(self.X[rows])
 
 
+def membership(labels: np.ndarray, weights: Any, k: int, dtype: Any) -> np.ndarray:
+    """Return a column for each of k clusters, with the weights of its rows and 0 elsewhere."""
+    columns = np.zeros((labels.size, k), dtype=dtype)
+    columns[np.arange(labels.size), labels] = 1.0 if weights is None else weights
+    return columns
+
+
 class BinSums(NamedTuple):
     """Sums over the rows of each of some bins.
 

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._checks import check_sample_weight
+from volmar._threads import one_thread
 from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
@@ -238,6 +239,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         self.n_components = n_components
         self.random_state = random_state
 
+    @one_thread()
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the plane between two classes.
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
-from volmar._clones import silent_clone
 from volmar._memory import require_memory
-from volmar.base import WeightedClusterer
-from volmar.base.kernel import KernelMixin
+from volmar.base.blocks import refuse_blocks
 from volmar.base.numbering import cluster_order
-from volmar.base.splitting import CellSplit
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
-from volmar.evidence import HeldOutTest
 from volmar.rows import (
     RowSource,
     as_rows,
@@ -29,23 +24,16 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.gep import RegularizedCorrelation
-from volmar.separation.multiway import (
-    hyperplane_in_valley,
-    is_wide,
-    k_means_starts,
-    refine_leaves,
-)
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
-from volmar.separation.two_way import TwoWaySolver, cross_fit_probability, describe_split
+from volmar.separation.tree import SeparationTree
+from volmar.separation.two_way import TwoWaySolver, describe_split
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
-# What is known of a split into two, for a tree that has no other.
-OF_A_SPLIT = ("coef_", "intercept_", "reg_", "msp_", "msp_lower_bound_", "side_probability_")
 
 
-class MSPC(KernelMixin, WeightedClusterer):
+class MSPC(SeparationTree):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -62,8 +50,8 @@ class MSPC(KernelMixin, WeightedClusterer):
     n_clusters : int or "auto", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Of a dask collection
-        it looks at 20,000 rows.
+        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). A part of more than
+        20,000 rows is tested and split by as many of them.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for
@@ -71,6 +59,8 @@ class MSPC(KernelMixin, WeightedClusterer):
         2)`, S the covariance within clusters, until the labels settle. With a given number of
         clusters and init="auto" k-means is a start as well, and the better separated clusters
         are taken (`volmar.metrics.separation_score`, with the covariance within all clusters).
+        A part of more than 20,000 rows is split by as many of them, the same ones in memory and
+        of a dask collection, and the discriminants settle on 20,000 rows before they do on all.
         "pairwise": from k-means or given labels, the minimax probability machines of all pairs, a
         row to the cluster whose worst rival it beats by most.
     solver : {"gep", "mpm", "eig"}, default="gep"
@@ -253,6 +243,13 @@ class MSPC(KernelMixin, WeightedClusterer):
         if self.min_cluster_size is not None:
             check_cluster_size(self.min_cluster_size)
 
+    def _check_blocks_parameters(self) -> None:
+        if self.multiway == "pairwise" and self.n_clusters != "auto" and self.n_clusters > 2:
+            refuse_blocks(
+                f"MSPC(n_clusters={self.n_clusters!r}, multiway='pairwise')",
+                "it starts from k-means, which takes rows in memory",
+            )
+
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
 
@@ -275,11 +272,22 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     # ------------------------------------------------------------------ two clusters
 
-    def _problem(self, X: Any, weights: Any, k: int | None = None) -> SeparationRows:
-        """Return the rows, or their features under the kernel, standardised."""
+    def _problem(
+        self,
+        X: Any,
+        weights: Any,
+        k: int | None = None,
+        *,
+        n_rows: int | None = None,
+        feature_map: Any = None,
+    ) -> SeparationRows:
+        """Return the rows, or their features under the kernel, standardised.
+
+        k is given where clusters of a tree compete, `n_rows` where X is a sample of so many rows.
+        """
         solver = self._solver()
-        solver.check_rows(X)
-        feature_map = None
+        if k is None:
+            solver.check_rows(X)
         if self._is_linear():
             require_memory(
                 4 * 8.0 * X.shape[1] ** 2,
@@ -287,7 +295,7 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
             )
         else:
-            feature_map = self._feature_map(X, weights)
+            feature_map = feature_map or self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
         z = standardized(rows) if feature_map is None else evenly_scaled(rows)
@@ -297,9 +305,8 @@ class MSPC(KernelMixin, WeightedClusterer):
                 "that X was loaded correctly."
             )
         regularized = RegularizedCorrelation(z.correlation, solver.usual_reg)
-        min_weight = (
-            self._minimum_share(X.shape[0], k or int(self.n_clusters)) * z.rows.total_weight
-        )
+        share = self._minimum_share(n_rows or X.shape[0], k or int(self.n_clusters))
+        min_weight = share * z.rows.total_weight
         return SeparationRows(X, z, regularized, feature_map, min_weight)
 
     def _ask_first(self, rows: RowSource) -> None:
@@ -345,97 +352,6 @@ class MSPC(KernelMixin, WeightedClusterer):
             offset = coefficients @ z.mean + result.threshold / found.unit
             self.intercept_ = np.array([-offset])
 
-    # ------------------------------------------------------------------ more than two, by a tree
-
-    def _fit_tree(self, X: Any, weights: NDArray | None, steps: Iterable[int]) -> None:
-        """Split, and split again; then let all clusters compete for all rows."""
-        n = X.shape[0]
-        self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
-        super()._fit_tree(X, weights, steps)
-        k, root = self.tree_.n_leaves, self.tree_.root.model
-        if len(self.tree_.leaves()) == 2:
-            for name in OF_A_SPLIT:
-                if hasattr(root, name):
-                    setattr(self, name, getattr(root, name))
-        is_tested = self.n_clusters == "auto"
-        if k <= 2 or (is_tested and is_wide(X)):
-            return
-        rows = self._problem(X, weights, k)
-        models = [node.model for node in self.tree_.splits()]
-        regs = [model.reg_ for model in models if hasattr(model, "reg_")]
-        reg = min(regs, default=rows.regularized.reg)
-        starts, solver = [self.labels_], self._solver()
-        if k == self.n_clusters and solver.races and not self._is_pairwise():
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            starts += k_means_starts(rows.X, rows.z, k, seed)
-        best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
-        if best is not None:
-            best = self._number_leaves(best, weights)
-            self._set_result(best)
-            self._publish(rows, best, reg)
-
-    def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
-        """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
-        if not isinstance(self.n_clusters, str):
-            self._minimum_share(n, self.n_clusters)  # refuses what no labels could hold
-        size = self.min_cluster_size
-        if size is None:
-            return float("nan")
-        count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
-        return float(count) if weights is None else count / n * float(weights.sum())
-
-    def _minimum_in_part(self, n: int, weights: NDArray | None) -> float | None:
-        if np.isnan(self.min_cluster_weight_):
-            return None
-        share = self.min_cluster_weight_ / float(n if weights is None else weights.sum())
-        if share > 0.5:
-            raise ValueError(
-                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of {n} "
-                "rows. Lower it."
-            )
-        return share
-
-    def _fit_part(self, X: Any, weights: NDArray | None, seed: int, **params: Any) -> Any:
-        size = self._minimum_in_part(X.shape[0], weights)
-        return super()._fit_part(X, weights, seed, min_cluster_size=size, **params)
-
-    def _fit_from(self, X: Any, weights: NDArray | None, seed: int, sides: NDArray) -> Any:
-        return None if is_wide(X) else super()._fit_from(X, weights, seed, sides)
-
-    def _make_split(self, X: Any, weights: NDArray | None, seed: int, outcome: HeldOutTest) -> Any:
-        split = super()._make_split(X, weights, seed, outcome)
-        if not isinstance(split, CellSplit):
-            return split
-        sizes = np.bincount(split.labels_, weights, 2)
-        if sizes.min() / sizes.sum() < (self._minimum_in_part(X.shape[0], weights) or 0.0):
-            return None
-        if not hasattr(split, "coef_") or is_wide(X):
-            return split
-        model = silent_clone(self).set_params(n_clusters=2, random_state=seed)
-        model.n_features_in_ = X.shape[1]
-        rows = model._problem(X, weights)
-        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.regularized.reg), weights)
-        return model
-
-    def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
-        """Cross-fit, without a race: each half is judged by a hyperplane from the other half."""
-        raced = float(model.result_.held_out_bound)
-        if np.isfinite(raced):
-            return raced
-        return cross_fit_probability(
-            X,
-            weights,
-            model._problem,
-            model._solver(),
-            int(model.random_state),
-            pairwise=self._is_pairwise(),
-        )
-
-    def _split_worth(self, model: Any, probability: float) -> float:
-        """Return the held-out score: a part without a valley is split after those with one."""
-        score = getattr(model.result_, "held_out_score", np.nan)
-        return float(score) if np.isfinite(score) else probability
-
     # ------------------------------------------------------------------ more than two, by pairs
 
     def _run_pairs(self, rows: SeparationRows, seed: int) -> MultiwaySeparationResult:
@@ -462,10 +378,13 @@ class MSPC(KernelMixin, WeightedClusterer):
 
     # ------------------------------------------------------------------ fitted
 
-    def _publish(
-        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float | None = None
+    def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
+        self._publish_clusters(rows, result, rows.regularized.reg)
+
+    def _publish_clusters(
+        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
     ) -> None:
-        self.reg_ = rows.regularized.reg if reg is None else reg
+        self.reg_ = reg
         self.min_cluster_weight_ = rows.min_weight
         pairs = result.pairs if result.pairs.size else None
         self._planes = planes_of(rows, result.directions, -result.offsets, pairs=pairs)

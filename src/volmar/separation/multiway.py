@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base.splitting import CellSplit
 from volmar.metrics import separation_along
-from volmar.rows import Standardized, drawn_rows
+from volmar.rows import (
+    ClusterSums,
+    Standardized,
+    cluster_sums,
+    drawn_rows,
+    sums_by_discriminants,
+)
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
-from volmar.separation.problem import SeparationRows
+from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult, Step, relabel_until_settled
 from volmar.separation.starts import has_one_unit
 
@@ -139,22 +146,25 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
     )
 
 
-def cluster_means(z: Standardized, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    """Return shares (k,) and means (p, k) of clusters in z: one pass."""
-    membership = np.zeros((labels.size, k), dtype=z.rows.dtype)
-    weights = 1.0 if z.rows.weights is None else z.rows.weights
-    membership[np.arange(labels.size), labels] = weights
-    sizes = membership.sum(axis=0, dtype=np.float64)
-    return sizes / z.rows.total_weight, z.combine(membership) / sizes
+def _means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
+    """Return shares (k,) and means (p, k) of clusters in z."""
+    means = (found.vectors / found.weight[:, None] / z.scale)[:, z.kept]
+    return found.weight / z.rows.total_weight, means.T
 
 
 def refine_clusters(
-    z: Standardized,
-    regularized: RegularizedCorrelation,
-    labels: NDArray,
-    k: int,
-    **ends: Any,
+    z: Standardized, regularized: RegularizedCorrelation, labels: Any, k: int, **ends: Any
 ) -> MultiwaySeparationResult:
+    """Alternate linear discriminants of k clusters and their labels, from given labels.
+
+    See `refine_from`; the sums of the start take another pass.
+    """
+    return refine_from(z, regularized, cluster_sums(z.rows, labels, k), **ends)[0]
+
+
+def refine_from(
+    z: Standardized, regularized: RegularizedCorrelation, start: ClusterSums, **ends: Any
+) -> tuple[MultiwaySeparationResult, ClusterSums]:
     r"""Alternate linear discriminants of k clusters and their labels.
 
     For a pair of clusters, Theorem 2's bound is largest along :math:`(S + \lambda I)^{-1}
@@ -165,18 +175,54 @@ def refine_clusters(
 
     S is the correlation R less the covariance of the means, :math:`U U'` with :math:`U = (\sqrt{
     r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
-    \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. Two passes over the
-    rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends.
+    \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. One pass over the
+    rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends. The sums
+    of the labels that hold are returned as well.
     """
+    found = [start]
 
-    def step(labels: NDArray) -> Step:
-        shares, means = cluster_means(z, labels, k)
+    def step(labels: Any) -> Step:
+        shares, means = _means(z, found[-1])
         directions, separation = _discriminants(regularized, shares, means)
         offsets = -0.5 * np.einsum("pj,pj->j", means, directions)
-        proposed = np.argmax(z.scores(directions) + offsets, axis=1)
-        return Step(directions, offsets, separation, proposed)
+        new = sums_by_discriminants(z.rows, z.coefficients(directions), offsets, labels)
+        found[:] = [found[-1], new]
+        moves = new.moved / z.rows.n_rows
+        return Step(directions, offsets, separation, new.labels, new.weight, moves, new.key)
 
-    return relabel_until_settled(step, labels, k, weights=z.rows.weights, **ends)
+    result = relabel_until_settled(step, start.labels, **ends)
+    return result, found[-1] if result.labels is found[-1].labels else found[0]
+
+
+def refine_on_all(
+    sampled: SeparationRows,
+    rows: SeparationRows,
+    reg: float,
+    best: MultiwaySeparationResult,
+    **ends: Any,
+) -> tuple[MultiwaySeparationResult, ClusterSums]:
+    """Go on with discriminants of a sample on all rows: one pass for the start, and one a step."""
+    coefficients = sampled.z.coefficients(best.directions)
+    offsets = best.offsets + (rows.z.mean - sampled.z.mean) @ coefficients
+    start = sums_by_discriminants(rows.z.rows, coefficients, offsets, None)
+    matrix = RegularizedCorrelation(rows.z.correlation, reg)
+    result, sums = refine_from(rows.z, matrix, start, min_weight=rows.min_weight, **ends)
+    if result.history:
+        return result, sums
+    # No step holds: the discriminants of the sample, in z of all rows.
+    directions = coefficients[rows.z.kept] * rows.z.scale[rows.z.kept, None]
+    return replace(best, labels=start.labels, directions=directions, offsets=offsets), start
+
+
+class LargestDiscriminant:
+    """The cluster of rows by the largest of k discriminants, as a function that can travel."""
+
+    def __init__(self, planes: SeparatingPlanes):
+        self.planes = planes
+
+    def __call__(self, X: Any) -> NDArray:
+        """Return the clusters of rows, dense or CSR."""
+        return np.argmax(self.planes(X), axis=1)
 
 
 def pooled_separation(
@@ -190,7 +236,7 @@ def pooled_separation(
     (r_i + r_j)`, and the mean over clusters, by size, of the smallest :math:`\kappa_{ij}^2 / (1 +
     \kappa_{ij}^2)` is returned. One pass over the rows, whatever k is.
     """
-    shares, means = cluster_means(z, labels, k)
+    shares, means = _means(z, cluster_sums(z.rows, labels, k))
     directions, _ = _discriminants(regularized, shares, means)
     inner = means.T @ directions
     square = inner.diagonal()

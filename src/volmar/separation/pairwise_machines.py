@@ -38,9 +38,12 @@ def pairwise_machines(
     def step(labels: NDArray) -> Step:
         directions, offsets, mean = _machines(z, labels, k, reg, pairs)
         scores = least_scores(z.scores(directions) + offsets, pairs, k)
-        return Step(directions, offsets, mean, np.argmax(scores, axis=1))
+        new = np.argmax(scores, axis=1)
+        sizes = np.bincount(new, z.rows.weights, k)
+        moves = float(np.mean(new != labels))
+        return Step(directions, offsets, mean, new, sizes, moves, new.tobytes())
 
-    return relabel_until_settled(step, labels, k, weights=z.rows.weights, pairs=pairs, **ends)
+    return relabel_until_settled(step, labels, pairs=pairs, **ends)
 
 
 def _machines(

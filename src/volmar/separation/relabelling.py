@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,26 +50,31 @@ class MultiwaySeparationResult(Result):
 
 
 class Step(NamedTuple):
-    """Directions and offsets learnt from labels, what they are worth, and their own labels."""
+    """Directions and offsets learnt from labels, what they are worth, and their own labels.
+
+    `weights` (k,) are those of the clusters of these labels, `moves` is the share of the rows that
+    are relabelled, and `key` the same for the same labels.
+    """
 
     directions: NDArray
     offsets: NDArray
     value: float
-    labels: NDArray
+    labels: Any
+    weights: NDArray
+    moves: float
+    key: bytes
 
 
 def relabel_until_settled(
-    step: Callable[[NDArray], Step],
-    labels: NDArray,
-    k: int,
+    step: Callable[[Any], Step],
+    labels: Any,
     *,
-    weights: NDArray | None,
     min_weight: float,
     max_iter: int = 100,
     tol: float = 1e-3,
     pairs: NDArray | None = None,
 ) -> MultiwaySeparationResult:
-    """Repeat a step from its own labels, 0 to k - 1 and none empty, until they settle.
+    """Repeat a step from its own labels, none of whose clusters are empty, until they settle.
 
     A fixed-point iteration, not a descent: labels that come back end it, and so does a step that
     would leave a cluster with less than `min_weight`. At most a share `tol` of the rows is
@@ -82,21 +87,19 @@ def relabel_until_settled(
     kept: Step | None = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
         taken = step(labels)
-        if np.bincount(taken.labels, weights, k).min() < max(min_weight, np.finfo(float).tiny):
+        if taken.weights.min() < max(min_weight, np.finfo(float).tiny):
             status = Status.DEGENERATE
             break
         kept = taken
         history.append(-taken.value)
-        moves = float(np.mean(taken.labels != labels))
-        labels = taken.labels
+        moves, labels = taken.moves, taken.labels
         if moves <= tol:
             status = Status.CONVERGED
             break
-        key = labels.tobytes()
-        if key in seen:
+        if taken.key in seen:
             status = Status.CYCLE
             break
-        seen.add(key)
+        seen.add(taken.key)
     return MultiwaySeparationResult(
         objective=history[-1] if history else 0.0,
         residuals={"moves": moves},

@@ -89,6 +89,20 @@ class TwoWaySolver:
             held_out_score=raced.held_out_score,
         )
 
+    def solve_from(
+        self, rows: SeparationRows, w: NDArray, threshold: float, reg: float
+    ) -> SeparationResult:
+        """Go on from a hyperplane that is near the answer, by the scan that rows in blocks have.
+
+        So all rows have the same labels in memory and in blocks; scan="exact" is kept.
+        """
+        if self.solver == "eig":
+            return replace(separation_eig(rows.z, unscaled=self.mode == "paper"), reg=reg)
+        if self.solver == "mpm":
+            return self._mpm(rows, rows.z.scores(w) > threshold, reg)
+        scan = "histogram" if self.scan == "auto" else self.scan
+        return replace(self, scan=scan)._gep(rows, rows.with_reg(reg), w)
+
     def start_labels(self, rows: SeparationRows, k: int, seed: int) -> Any:
         """Return the labels of k clusters to start from: those given, or of k-means."""
         if not isinstance(self.init, str):

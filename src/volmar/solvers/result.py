@@ -167,7 +167,9 @@ def _rebuild(cls: type[Result], state: dict) -> Result:
 
 
 def _renumbered(labels: Any, order: NDArray) -> Any:
-    """Return labels by the new numbers; those of rows in blocks are of two clusters."""
+    """Return labels by the new numbers."""
     if len(order) == 2:
         return (labels == 0).astype(np.int64)
-    return np.argsort(order)[labels]
+    ranks = np.argsort(order)
+    # Rows in blocks have no array of labels.
+    return ranks[labels] if isinstance(labels, np.ndarray) else labels.choose(ranks)

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer
+from volmar.base.blocks import RefusedBlocksError
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
@@ -75,6 +76,8 @@ class TableClusterer(ClusterMixin, TableReports):
     confidence_ : ndarray of shape (n,)
         How clearly each row belongs to its cluster rather than to the next one, from 0.5 (on the
         border) to 1; NaN for rows that were left out. See Notes.
+    is_fitted_to_blocks_ : bool
+        Whether the clusterer was fitted to the `blocks` of `fit_prepared`; only with these.
     evidence_ : list of volmar.report.Evidence
         What supports the clusters, or does not.
     notes_ : list of str
@@ -196,6 +199,7 @@ class TableClusterer(ClusterMixin, TableReports):
         preparation: Preparation,
         *,
         table: Any = None,
+        blocks: PreparedTable | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Cluster rows that are prepared already: a sample of a table that lies in blocks.
@@ -208,6 +212,10 @@ class TableClusterer(ClusterMixin, TableReports):
             Fitted; new tables are prepared by it.
         table : DataFrame or LoadedTable, optional
             What the rows were made from: reports describe the clusters by its columns.
+        blocks : PreparedTable, optional
+            All rows, by `volmar.tables.prepare_blocks`. A clusterer that takes dask arrays is
+            fitted to them, and `is_fitted_to_blocks_` is True; others are fitted to the sample.
+            Tests, labels and reports are those of the sample.
         progress : callable, optional
             As for `fit`.
 
@@ -220,32 +228,19 @@ class TableClusterer(ClusterMixin, TableReports):
         self._forget()
         self.n_features_in_ = len(preparation.names_in_)
         self.feature_names_in_ = np.array(preparation.names_in_, dtype=object)
-        return self._fit_rows(rows, preparation, table, StageTimes(progress))
-
-    def adopt(self, model: Any) -> Self:
-        """Take another fitted clusterer of the same rows: one that was fitted to more of them.
-
-        Parameters
-        ----------
-        model : clusterer
-            Fitted to rows prepared by `preparation_`.
-
-        Returns
-        -------
-        TableClusterer
-            Itself, with the labels of `model`.
-        """
-        check_is_fitted(self)
-        self.model_ = model
-        self._label(model.predict(self._rows().X))
-        return self
+        return self._fit_rows(rows, preparation, table, StageTimes(progress), blocks)
 
     def _fit_rows(
-        self, rows: PreparedTable, preparation: Preparation, table: Any, times: StageTimes
+        self,
+        rows: PreparedTable,
+        preparation: Preparation,
+        table: Any,
+        times: StageTimes,
+        blocks: PreparedTable | None = None,
     ) -> Self:
         seed = self._seed()
         model = self._new_clusterer(seed)
-        n = rows.X.shape[0]
+        n = rows.X.shape[0] if blocks is None else blocks.X.shape[0]
         wanted = self.n_clusters
         if isinstance(wanted, (int, np.integer)) and wanted > n:
             raise ValueError(
@@ -256,14 +251,21 @@ class TableClusterer(ClusterMixin, TableReports):
         X = rows.dithered(seed)
         with warnings.catch_warnings(record=True, action="always") as caught:
             with times.stage("looking for groups") as tell:
-                _fit(model, X, tell)
-                labels = model.labels_ if X is rows.X else model.predict(rows.X)
+                is_in_blocks = False
+                if blocks is not None:
+                    is_in_blocks = _fit_blocks(model, blocks.dithered(seed), tell)
+                if not is_in_blocks:
+                    _fit(model, X, tell)
+                is_own = X is rows.X and not is_in_blocks
+                labels = model.labels_ if is_own else model.predict(rows.X)
             with times.stage("testing") as tell:
                 evidence = evidence_of(
                     model, X, labels, n_clusters=wanted, random_state=seed, progress=tell
                 )
         self.preparation_ = preparation
         self.model_ = model
+        if blocks is not None:
+            self.is_fitted_to_blocks_ = is_in_blocks
         self.evidence_: list[Evidence] = evidence
         self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
         self.notes_ = list(rows.notes)
@@ -460,6 +462,17 @@ def _spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:
     out = np.full((len(kept), *values.shape[1:]), missing, dtype=values.dtype)
     out[kept] = values
     return out
+
+
+def _fit_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
+    """Fit a clusterer to a dask array; tell whether it takes one."""
+    if not isinstance(model, Clusterer):
+        return False
+    try:
+        _fit(model, X, tell)
+    except RefusedBlocksError:
+        return False
+    return True
 
 
 def _fit(model: Any, X: Any, tell: Callable[[int, int], None]) -> None:

@@ -135,16 +135,25 @@ class _Blocks:
         self.id_place = None if id_column is None else used.index(id_column)
         self.id_dtype = None if self.id_place is None else chosen.dtypes.iloc[self.id_place]
 
-    def tasks(self, function: Any, *arguments: Any) -> list[Any]:
-        """Return delayed calls of a function, one a block."""
+    def tasks(self, function: Any, *arguments: Any, seed: int | None = None) -> list[Any]:
+        """Return delayed calls of a function, one a block, with seeds of their own at last."""
         import dask
 
         task = dask.delayed(function, pure=True)
         # One copy of the arguments in the graph, not one a block.
         shared = [dask.delayed(argument, pure=True) for argument in arguments]
-        return [task(part, *shared) for part in self.parts]
+        if seed is None:
+            return [task(part, *shared) for part in self.parts]
+        return [task(part, *shared, (seed, i)) for i, part in enumerate(self.parts)]
 
-    def array(self, function: Any, *arguments: Any, width: int | None, dtype: Any) -> Any:
+    def array(
+        self,
+        function: Any,
+        *arguments: Any,
+        width: int | None,
+        dtype: Any,
+        seed: int | None = None,
+    ) -> Any:
         """Return what a function makes of each block as one dask array, lazily."""
         import dask.array as da
 
@@ -152,7 +161,9 @@ class _Blocks:
         tail = () if width is None else (width,)
         arrays = [
             da.from_delayed(task, shape=(length, *tail), dtype=dtype)
-            for task, length in zip(self.tasks(function, *arguments), lengths, strict=True)
+            for task, length in zip(
+                self.tasks(function, *arguments, seed=seed), lengths, strict=True
+            )
         ]
         return da.concatenate(arrays)
 
@@ -241,6 +252,13 @@ def prepare_blocks(
         ids = blocks.array(
             _id_block, blocks.id_place, nameless if drops else None, width=None, dtype=dtype
         )
+
+    def noise(X: Any, rng: np.random.Generator) -> Any:
+        seed = int(rng.integers(2**31))
+        return blocks.array(
+            _dithered_block, nameless, width=X.shape[1], dtype=np.float64, seed=seed
+        )
+
     return PreparedTable(
         X,
         ids,
@@ -249,6 +267,7 @@ def prepare_blocks(
         kept,
         notes,
         list(preparation.warnings_) if is_new else [],
+        noise if preparation.is_noisy else None,
     )
 
 
@@ -296,6 +315,16 @@ def _prepared(
 
 def _prepared_block(block: Any, preparation: Preparation) -> NDArray[np.float64]:
     return _prepared(block, preparation)[0]
+
+
+def _dithered_block(
+    block: Any, preparation: Preparation, seed: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Return the rows of a block to fit a method on, the same ones in every pass."""
+    if not len(block):
+        return _prepared(block, preparation)[0]
+    rows = preparation.prepare(LoadedTable(f"a block of {_SOURCE}", block))
+    return rows.X if rows.noise is None else rows.noise(rows.X, np.random.default_rng(seed))
 
 
 def _id_block(block: Any, place: int, dropping: Preparation | None) -> NDArray[Any]:

@@ -148,6 +148,13 @@ class FittedColumns:
             partial(self._dithered, filled=rows.filled) if has_noise else None,
         )
 
+    @property
+    def is_noisy(self) -> bool:
+        """Whether some tables have rows to fit a method on that are not those to label."""
+        features = self.number_features_
+        has_own = features is not None and (features.has_steps or features.fills is not None)
+        return has_own or self.scores_ is not None
+
     def _scaled(self, rows: KeptRows) -> Any:
         X, p, features = rows.numbers, len(self.numbers_), self.number_features_
         if sp.issparse(X):

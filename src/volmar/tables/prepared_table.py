@@ -33,7 +33,8 @@ class PreparedTable:
     warnings : list of str
         What may mislead, one line each.
     noise : callable or None
-        From X and a Generator to the rows of `dithered`; None where they are X.
+        From X and a Generator to the rows of `dithered`; None where they are X. Of blocks it gives
+        a dask array with the same noise whenever it is computed.
     """
 
     X: Any

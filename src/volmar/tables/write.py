@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -193,12 +193,17 @@ def write_rows(
     """
     kind = written_kind(path)
     frame = _frame(data, as_text=kind != "parquet")
-    taken = set(map(str, frame.columns))
-    names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
-    name = next(one for one in names if one not in taken)
+    name = free_name(name, frame.columns)
     with open_rows(path, name=name, force=force) as write:
         write(frame, labels, kept)
     return name
+
+
+def free_name(name: str, columns: Iterable[Any]) -> str:
+    """Return a name that none of the columns has, by a number after it where one has."""
+    taken = set(map(str, columns))
+    names = [name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))]
+    return next(one for one in names if one not in taken)
 
 
 @contextmanager

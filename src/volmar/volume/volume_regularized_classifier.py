@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar._threads import one_thread
 from volmar.base.validation import check_choice, check_magnitude, check_number
 from volmar.base.warn import warn_user
 from volmar.graphs.graph import build_graph
@@ -167,6 +168,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
+    @one_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Spread the labels of some rows over all.
 

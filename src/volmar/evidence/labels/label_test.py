@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
 from volmar._checks import check_count, check_magnitude, check_number
+from volmar._threads import one_thread
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.labels.label_borders import BorderTest, border_test, is_blocked
 from volmar.evidence.labels.label_result import LabelJoin, LabelTestResult
@@ -38,6 +39,7 @@ LEAST_LEVEL = 2.5e-4
 MOST_ASKED = 20
 
 
+@one_thread()
 def label_test(
     X: ArrayLike,
     labels: ArrayLike,

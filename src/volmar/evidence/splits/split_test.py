@@ -17,6 +17,7 @@ from sklearn.utils import check_array, check_random_state
 from volmar._checks import check_choice, check_count, check_magnitude, check_number
 from volmar._clones import refuse_pairwise, seeded
 from volmar._notebook import html_card
+from volmar._threads import one_thread
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.modes.humps import deepest_valley
 from volmar.evidence.splits.curved import MOST_WALKS, fitted_border
@@ -134,6 +135,7 @@ class SplitTestResult:
         return html_card("Test of one group against more", [str(self)], rows=rows)
 
 
+@one_thread()
 def split_test(
     X: ArrayLike,
     estimator: Any = None,

@@ -187,11 +187,12 @@ class _Descent:
             point = self._point(found, C)
             if point is None:
                 return Status.DEGENERATE
-            violated = None
+            violated, of = None, point.labels
             is_serious = J - SERIOUS * room >= point.J
             if not is_serious:
                 violated = point.violated
                 if not np.array_equal(point.labels, self.y):
+                    of = self.y
                     violated = self.problem.loss.violated(self.y, point.f, point.rho)
                 inner = self.problem.objective(point.square, point.rho, violated.xi, C)
                 if inner - self.bound <= 0.5 * self.tol * size:
@@ -207,7 +208,7 @@ class _Descent:
             self.history.append(J)
             if violated is not None and not is_serious:
                 self.cuts.drop_idle()
-                self.cuts.add(self.problem.cut(self.y, violated))
+                self.cuts.add(self.problem.cut(of, violated))
 
     def _rescale(self, C: float) -> None:
         """Bring the best hyperplane to its best length at another C.
@@ -241,25 +242,24 @@ class _Descent:
         w, square = self.cuts.normal(found)
         if square <= 0.0 or (problem.threshold == "adaptive" and found.rho <= 0.0):
             return None
-        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found)
-        self._look_ahead(f, labels, found.rho)
+
+        def look_ahead(f: NDArray, labels: NDArray) -> None:
+            self._ask_ahead(f, labels, found.rho)
+
+        f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found, look_ahead)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
         return Iterate(w, square, found.rho, t, f, labels, violated, J)
 
-    def _look_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
-        """Where passes are expensive, let one bring all that either kind of step may ask for."""
+    def _ask_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
+        """Ask for all that either kind of step may ask for."""
         problem = self.problem
-
-        def ask() -> None:
-            own = problem.loss.violated(labels, f, rho)
-            problem.is_first(own)
-            problem.cut(labels, problem.loss.first(labels, f))
-            problem.cut(labels, own)
-            np.array_equal(labels, self.y)
-            problem.cut(self.y, problem.loss.violated(self.y, f, rho))
-
-        problem.space.prefetch(ask)
+        own = problem.loss.violated(labels, f, rho)
+        problem.is_first(own)
+        problem.cut(labels, problem.loss.first(labels, f))
+        problem.cut(labels, own)
+        np.array_equal(labels, self.y)
+        problem.cut(self.y, problem.loss.violated(self.y, f, rho))
 
     def result(self, status: Status, C: float) -> MarginResult:
         best = self.best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -111,11 +112,18 @@ class MarginProblem:
         """Return the scores at w = 0 and t = 0."""
         return self.space.full(0.0)
 
-    def placed(self, f: NDArray, found: CuttingPlaneResult) -> Placed:
-        """Return the scores of w with their shift t and their labels."""
+    def placed(
+        self, f: NDArray, found: CuttingPlaneResult, look_ahead: Callable[[Any, Any], None]
+    ) -> Placed:
+        """Return the scores of w with their shift t and their labels.
+
+        Where passes are expensive, one brings all that `look_ahead` asks for of scores and labels.
+        """
         if found.t:
             f += f.dtype.type(found.t)
-        return Placed(f, found.t, self.labels(f))
+        labels = self.labels(f)
+        self.space.prefetch(lambda: look_ahead(f, labels))
+        return Placed(f, found.t, labels)
 
     def is_first(self, violated: Violated) -> bool:
         """Tell whether a cut is the first of its labels, too."""

@@ -15,6 +15,7 @@ from volmar.graphs.graph import build_graph
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.space import VectorSpace
+from volmar.rows import as_rows, constant_vector, drawn_rows, is_in_memory, take_rows
 from volmar.solvers import Status
 
 # Steps of power iteration: enough for the signs, which are all that is asked for.
@@ -31,27 +32,35 @@ def k_means_start(X: Any, weights: NDArray | None, seed: int) -> NDArray:
         return KMeans(2, n_init=1, random_state=seed).fit_predict(X, sample_weight=weights)
 
 
-def k_way_start(
-    X: Any, k: int, weights: NDArray | None, seed: int, *, n_init: int, most_rows: int
-) -> NDArray:
+def k_way_start(X: Any, k: int, weights: Any, seed: int, *, n_init: int, most_rows: int) -> Any:
     """Return the labels of k-means for k clusters: centres from a sample, the nearest of each row.
 
     The best of `n_init` runs. Some of the k labels are missing where rows are too few.
     """
-    n = X.shape[0]
-    pool = np.arange(n) if weights is None else np.flatnonzero(weights)
-    if pool.size > most_rows:
-        pool = np.sort(np.random.default_rng(seed).choice(pool, most_rows, replace=False))
+    pool = drawn_rows(X.shape[0], weights, most_rows, np.random.default_rng(seed))
     if pool.size < k:
-        return np.zeros(n, dtype=np.int64)
+        return constant_vector(as_rows(X), 0, np.int64)
     few = None if weights is None else weights[pool]
     model = KMeans(k, n_init=n_init, random_state=seed)
     with warnings.catch_warnings():
         # Of too few different rows the caller says so itself.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if pool.size == n:
-            return model.fit_predict(X, sample_weight=few)
-        return model.fit(X[pool], sample_weight=few).predict(X)
+        model.fit(take_rows(X, pool), sample_weight=few)
+    if is_in_memory(X) and pool.size == X.shape[0]:
+        return model.labels_
+    return nearest_center(X, model.cluster_centers_)
+
+
+def nearest_center(X: Any, centers: NDArray) -> Any:
+    """Return the number of the centre that is nearest to each row.
+
+    About the mean m of the centres c: the largest (x - m)'(c - m) - |c - m|^2 / 2.
+    """
+    centers = centers.astype(np.float64)
+    mean = centers.mean(axis=0)
+    offsets = 0.5 * (mean @ mean - np.einsum("ij,ij->i", centers, centers))
+    scores = as_rows(X).scores((centers - mean).T)
+    return np.argmax(scores + offsets.astype(scores.dtype), axis=1)
 
 
 def principal_scores(space: VectorSpace, k: int, rng: np.random.Generator) -> NDArray:

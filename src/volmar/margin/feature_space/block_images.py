@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from volmar.margin.feature_space.basis_search import rbf, shifted, squares
 from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
-from volmar.rows.blocks.recipes import Tile
-from volmar.rows.blocks.sums import Picked
 
 # Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
 # need, share the maps of all full groups.
@@ -31,24 +29,6 @@ class KernelFeatures:
         k = rbf(rows @ vectors.T, squares(rows)[:, None], squares(vectors), self.gamma)
         # In float64: a mean rounded to float32 would be off in the same way in all rows.
         return np.subtract(k, self.means, out=k, dtype=np.float64, casting="same_kind")
-
-
-class HeldRows:
-    """Some rows of a table that were brought here, by their ascending numbers.
-
-    Vectors over all rows are recipes, and are carried out on these rows without a pass.
-    """
-
-    def __init__(self, table: BlockTable, index: NDArray):
-        self.table, self.index = table, index
-        self._rows = table.ask(Picked(index))
-        self._given: list[NDArray] = []
-
-    def entries(self, v: RowVector) -> NDArray:
-        """Return the entries of a vector at these rows."""
-        for array in self.table.rows_of.given[len(self._given) :]:
-            self._given.append(self.table.beside(array)[self.index])
-        return Tile(self._rows, self._given, 0).value(v.recipe)
 
 
 class BlockImages:

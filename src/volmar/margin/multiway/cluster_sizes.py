@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
+
+from volmar.rows import (
+    every,
+    is_in_memory,
+    prefetch,
+    row_wise,
+    sums_by_label,
+    weighted_quantile,
+)
 
 # Rises of prices, for each cluster, after which sizes are given up.
 MAX_RISES = 10
 # Rounds of lower prices: of few rows, where they end by themselves, and after a guess.
 MAX_LOWERED, LOWERED_AFTER_GUESS = 50, 3
-# Rows from twice as many on, prices are guessed from this many.
+# Rows from twice as many on, prices are those of this many.
 MANY_ROWS = 5000
+# Standard errors of the sizes of a sample by which its minimum size is raised, one after another.
+LIFTS = (3.0, 6.0)
 # Least rise of a price, as a share of the spread of the scores.
 LEAST_RISE = 1e-7
 # Share of a size that is rounding.
 ROUNDING = 1e-9
 
 
-def shares_of_clusters(labels: NDArray, k: int, shares: NDArray | None) -> NDArray:
+class SizedLabels(NamedTuple):
+    """Labels whose clusters have their minimum size, and the prices that lead to them."""
+
+    labels: Any
+    prices: NDArray
+
+
+def shares_of_clusters(labels: Any, k: int, shares: Any) -> NDArray:
     """Return the share of the rows, or of their weight, in each of k clusters."""
-    sizes = np.bincount(labels, shares, minlength=k)
+    sizes = sums_by_label(labels, shares, k)
     return sizes / labels.size if shares is None else sizes
 
 
-def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | None:
-    r"""Return offsets with which every cluster of the largest scores has its minimum size.
+def sized_labels(
+    f: Any, shares: Any, floor: float, look_ahead: Callable[[Any], Any] | None = None
+) -> SizedLabels | None:
+    r"""Return the labels of the largest scores with which every cluster has its minimum size.
 
     The labels with the largest total score are
 
@@ -40,24 +63,100 @@ def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | N
     than they need be lower their prices: labels are best where every price is 0 or that of the
     minimum size.
 
-    `shares` are the p_i (None for 1/n) and `floor` is s, at most 1/k. None where no prices were
-    found, as for too few different rows.
+    The prices of more than 10,000 rows are those of a sample of every so manieth row whose minimum
+    size is larger by three standard errors (then six). Clusters at the minimum are therefore a
+    little larger than they need be; that all are large enough is always counted on all rows. Where
+    the sample does not do, the auction is held among all rows.
+
+    Parameters
+    ----------
+    f : array over the rows of shape (n, k)
+        Scores.
+    shares : vector over the rows or None
+        The p_i, 1/n if not given.
+    floor : float
+        s, at most 1/k.
+    look_ahead : callable, optional
+        Asks for what will be needed of the labels, so that the pass over rows in blocks which
+        counts the clusters brings it, too.
+
+    Returns
+    -------
+    SizedLabels or None
+        None where no prices were found, as for too few different rows.
     """
     n, k = f.shape
-    b = np.zeros(k, dtype=f.dtype)
-    sizes = shares_of_clusters(np.argmax(f, axis=1), k, shares)
     least = floor * (1.0 - ROUNDING)
-    if sizes.min() >= least:
-        return b
-    p = np.full(n, 1.0 / n) if shares is None else shares
+    step = n // MANY_ROWS + 1 if n > 2 * MANY_ROWS else 1
+    plain = SizedLabels(np.argmax(f, axis=1), np.zeros(k, dtype=f.dtype))
+    if not is_in_memory(f):
+        _ask_ahead(f, shares, floor, step, plain, look_ahead)
+    if shares_of_clusters(plain.labels, k, shares).min() >= least:
+        return plain
+    if step == 1:
+        few, p = _sample(f, shares, 1)
+        b = _prices(few, p, least, None)
+        return None if b is None else _at(f, b)
+    guess = None
+    for lift in LIFTS:
+        found = _prices_of_sample(f, shares, floor, step, lift)
+        if found is None:
+            continue
+        guess, labelled = found, _at(f, found)
+        if shares_of_clusters(labelled.labels, k, shares).min() >= least:
+            return labelled
+    p = row_wise(_even_shares, f, n) if shares is None else shares
+    b = _prices(f, p, least, guess)
+    return None if b is None else _at(f, b)
+
+
+def _ask_ahead(
+    f: Any, shares: Any, floor: float, step: int, plain: SizedLabels, look_ahead: Any
+) -> None:
+    """Have one pass count the clusters of the likely labels, and bring what comes next."""
+    k, likely = f.shape[1], plain
+    few, p = _sample(f, shares, step)
+    if p is not None and shares_of_clusters(np.argmax(few, axis=1), k, p).min() < floor:
+        found = _prices_of_sample(f, shares, floor, step, LIFTS[0] if step > 1 else 0.0)
+        likely = plain if found is None else _at(f, found)
+
+    def ask() -> None:
+        for one in (plain, likely):
+            shares_of_clusters(one.labels, k, shares)
+        if look_ahead is not None:
+            look_ahead(likely.labels)
+
+    prefetch(ask, f)
+
+
+def _at(f: Any, b: NDArray) -> SizedLabels:
+    return SizedLabels(np.argmax(f + b, axis=1), b)
+
+
+def _sample(f: Any, shares: Any, step: int) -> tuple[NDArray, NDArray | None]:
+    """Return every step-th row of scores, and their shares of one; None where these are 0."""
+    few = every(f, step)
+    p = np.ones(len(few)) if shares is None else every(shares, step)
+    total = float(p.sum())
+    return few, p / total if total > 0 else None
+
+
+def _prices_of_sample(f: Any, shares: Any, floor: float, step: int, lift: float) -> NDArray | None:
+    few, p = _sample(f, shares, step)
+    if p is None:
+        return None
+    error = np.sqrt(floor * (1.0 - floor) * float(p @ p))
+    raised = min(floor + lift * error, 1.0 / f.shape[1])
+    return _prices(few, p, raised * (1.0 - ROUNDING), None)
+
+
+def _prices(f: Any, p: Any, least: float, guess: NDArray | None) -> NDArray | None:
+    """Return the prices of an auction, from a guess if there is one."""
     auction, rounds = _Auction(f, p, least), MAX_LOWERED
-    few = slice(None, None, n // MANY_ROWS + 1)
-    if n > 2 * MANY_ROWS and p[few].sum() > 0:
-        guess = size_prices(f[few], p[few] / p[few].sum(), floor)
-        if guess is not None:
-            auction.set_prices(guess)
-            rounds = LOWERED_AFTER_GUESS
-    for step in range(MAX_RISES * k):
+    if guess is not None:
+        auction.set_prices(guess)
+        rounds = LOWERED_AFTER_GUESS
+    for step in range(MAX_RISES * f.shape[1]):
         if auction.sizes.min() >= least:
             break
         auction.rise(alone=step % 2 == 0)
@@ -65,14 +164,14 @@ def size_prices(f: NDArray, shares: NDArray | None, floor: float) -> NDArray | N
 
 
 class _Auction:
-    def __init__(self, f: NDArray, p: NDArray, least: float):
+    def __init__(self, f: Any, p: Any, least: float):
         self.f, self.p, self.least = f, p, least
         self.least_rise = LEAST_RISE * float(np.ptp(f))
         self.set_prices(np.zeros(f.shape[1], dtype=f.dtype))
 
     def set_prices(self, b: NDArray) -> None:
         self.b, self.g = b, self.f + b
-        self.sizes = shares_of_clusters(np.argmax(self.g, axis=1), b.size, self.p)
+        self.sizes = sums_by_label(np.argmax(self.g, axis=1), self.p, b.size)
 
     def rise(self, *, alone: bool) -> None:
         """Raise the price of the smallest cluster, and unless `alone` those that go with it."""
@@ -94,14 +193,14 @@ class _Auction:
 
     def _asked(self, group: NDArray) -> tuple[float, NDArray]:
         """Return the rise that fills some clusters together, and those it leaves too small."""
-        others = np.where(group, -np.inf, self.g)
-        rivals = np.argmax(others, axis=1)
+        rivals = row_wise(_best_column, self.g, ~group)
         # Row i comes to the group where its prices rise by more than this.
-        asked = others[np.arange(len(others)), rivals] - self.g[:, group].max(axis=1)
-        last = _quantile(asked, self.p, self.least * np.count_nonzero(group))
+        asked = row_wise(_lead_of_columns, self.g, ~group)
+        last = weighted_quantile(asked, self.p, self.least * np.count_nonzero(group))
         stays = asked > last
-        left = np.bincount(rivals[stays], self.p[stays], minlength=self.b.size)
-        rise = 0.5 * float(last + asked[stays].min()) if stays.any() else last
+        left = sums_by_label(rivals, self.p * stays, self.b.size)
+        first = float(np.where(stays, asked, np.inf).min())
+        rise = 0.5 * (last + first) if np.isfinite(first) else last
         return rise, (left < self.least) & (left < self.sizes) & ~group
 
     def lowered(self, rounds: int) -> NDArray:
@@ -123,12 +222,13 @@ class _Auction:
         if not group.any() or self.sizes[group].sum() <= least:
             return
         # Row i goes where the prices fall by more than this.
-        held = self.g[:, group].max(axis=1) - self.g[:, ~group].max(axis=1)
-        last = -_quantile(-held, self.p, least)
+        held = row_wise(_lead_of_columns, self.g, group)
+        last = -weighted_quantile(-held, self.p, least)
         goes = (held < last) & (held >= 0)
         most = float(self.b[group].min())
-        if goes.any():
-            most = min(most, 0.5 * float(last + held[goes].max()))
+        highest = float(np.where(goes, held, -np.inf).max())
+        if np.isfinite(highest):
+            most = min(most, 0.5 * (last + highest))
         elif last <= most:
             return
         before, b = self.b, self.b.copy()
@@ -139,8 +239,15 @@ class _Auction:
             self.set_prices(before)
 
 
-def _quantile(values: NDArray, p: NDArray, share: float) -> float:
-    """Return the smallest value up to which values have the share of p."""
-    order = np.argsort(values)
-    total = np.cumsum(p[order])
-    return float(values[order[min(int(np.searchsorted(total, share)), order.size - 1)]])
+def _even_shares(f: NDArray, n: int) -> NDArray:
+    return np.full(len(f), 1.0 / n)
+
+
+def _best_column(g: NDArray, some: NDArray) -> NDArray:
+    """Return the column of the largest entry among some columns."""
+    return np.argmax(np.where(some, g, -np.inf), axis=1)
+
+
+def _lead_of_columns(g: NDArray, some: NDArray) -> NDArray:
+    """Return by how much the largest of some columns is above the largest of the others."""
+    return g[:, some].max(axis=1) - g[:, ~some].max(axis=1)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.feature_space.space import VectorSpace
-from volmar.margin.multiway.cluster_sizes import shares_of_clusters, size_prices
+from volmar.margin.multiway.cluster_sizes import shares_of_clusters, sized_labels
 from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
+from volmar.rows import column_products, row_wise, sums_by_label, weighted_quantile
 from volmar.solvers import Status
 
 
-def balanced_weights(labels: NDArray, weights: NDArray | None, k: int) -> NDArray:
+def balanced_weights(labels: Any, weights: Any, sizes: NDArray) -> Any:
     """Return weights with which every cluster has the weight 1/k, in proportion inside it.
 
     A cluster far smaller than the others has little to say in a sum over all rows. The hinge
     would give it up: 1/C of all rows may be inside the margin, and all of its rows are fewer.
+    `sizes` are those of the k clusters, by the weights.
     """
-    sizes = np.bincount(labels, weights, minlength=k)
-    each = np.ones(labels.size) if weights is None else weights
-    return each / (k * sizes[labels])
+    each = 1.0 if weights is None else weights
+    return row_wise(share_of_cluster, labels, each, 1.0 / (sizes.size * sizes))
 
 
 @dataclass(frozen=True)
@@ -34,42 +36,42 @@ class NearestMean:
     a row's own cluster is above the others', and `shares` the p_i.
     """
 
-    labels: NDArray
+    labels: Any
     offsets: NDArray
-    margins: NDArray
-    shares: NDArray
+    margins: Any
+    shares: Any
 
     @classmethod
     def of(
         cls,
         space: VectorSpace,
-        labels: NDArray,
+        labels: Any,
         k: int,
         min_share: float = 0.0,
-        size_shares: NDArray | None = None,
+        size_shares: Any = None,
     ) -> NearestMean:
         """Return the rule of given labels: two passes.
 
         Where a cluster has less than the minimum share, the labels are those of the rule with the
-        offsets of `size_prices`, which are then part of its own. Without a solution they stay.
+        offsets of `sized_labels`, which are then part of its own. Without a solution they stay.
         """
-        n = labels.size
-        rows = np.arange(n)
-        p = np.full(n, 1.0 / n) if space.shares is None else space.shares
-        sizes = np.bincount(labels, p, minlength=k)
-        v = np.zeros((n, k), dtype=space.dtype)
-        v[rows, labels] = p / sizes[labels]
-        f = space.scores(space.vector(v)).astype(np.float64, copy=False)
-        offsets = -0.5 * np.einsum("ij,ij->j", v, f)
+        p = space.full(1.0 / space.n_rows) if space.shares is None else space.shares
+
+        def sizes_of() -> tuple[NDArray, NDArray]:
+            return sums_by_label(labels, p, k), shares_of_clusters(labels, k, size_shares)
+
+        sizes, shares = space.in_one_pass(sizes_of)
+        v = row_wise(coefficients_of_mean, labels, p, 1.0 / sizes, space.dtype.str)
+        means = space.in_one_pass(lambda: space.vector(v))
+        f = space.scores(means).astype(np.float64, copy=False)
+        offsets = -0.5 * column_products(v, f)
         f += offsets
-        if shares_of_clusters(labels, k, size_shares).min() < min_share:
-            b = size_prices(f, size_shares, min_share)
-            if b is not None:
-                f, offsets = f + b, offsets + b
-                labels = np.argmax(f, axis=1)
-        own = f[rows, labels]
-        f[rows, labels] = -np.inf
-        return cls(labels, offsets - offsets.mean(), own - f.max(axis=1), p)
+        if shares.min() < min_share:
+            sized = sized_labels(f, size_shares, min_share)
+            if sized is not None:
+                labels = sized.labels
+                f, offsets = f + sized.prices, offsets + sized.prices
+        return cls(labels, offsets - offsets.mean(), row_wise(lead_of_cluster, f, labels), p)
 
     def in_margins(self, C: float) -> NDArray:
         """Return the offsets in units of the margin that the rule has at C.
@@ -77,22 +79,49 @@ class NearestMean:
         J is minimal in rho where 1/C of the rows are inside the margin. The offsets are 0 where
         that many are on the wrong side.
         """
-        order = np.argsort(self.margins)
-        total = np.cumsum(self.shares[order])
-        at = min(int(np.searchsorted(total, 1.0 / C)), order.size - 1)
-        rho = float(self.margins[order[at]])
+        rho = weighted_quantile(self.margins, self.shares, 1.0 / C)
         return self.offsets / rho if rho > 0 else np.zeros_like(self.offsets)
+
+
+# ------------------------------------------------------------------ of each row
+
+
+def share_of_cluster(labels: NDArray, weights: NDArray | float, factors: NDArray) -> NDArray:
+    """Return the weight of each row times the factor of its cluster."""
+    return weights * factors[labels]
+
+
+def coefficients_of_mean(
+    labels: NDArray, shares: NDArray, factors: NDArray, dtype: str
+) -> NDArray:
+    """Return the share of each row in the mean of its cluster, shape (n, k)."""
+    v = np.zeros((labels.size, factors.size), dtype=dtype)
+    v[np.arange(labels.size), labels] = shares * factors[labels]
+    return v
+
+
+def lead_of_cluster(f: NDArray, labels: NDArray) -> NDArray:
+    """Return by how much the score of a row's own cluster is above the others'."""
+    rows = np.arange(labels.size)
+    others = f.copy()
+    others[rows, labels] = -np.inf
+    return f[rows, labels] - others.max(axis=1)
+
+
+def weighted_scores(f: NDArray, shares: NDArray) -> NDArray:
+    """Return the scores of each row times its share."""
+    return f * shares[:, None]
 
 
 def maximise_margins(
     space: VectorSpace,
-    labels: NDArray,
+    labels: Any,
     k: int,
     *,
     C: float,
     path: Sequence[float] = (),
     min_share: float = 0.0,
-    size_shares: NDArray | None = None,
+    size_shares: Any = None,
     tol: float = 1e-2,
     max_iter: int = 1000,
 ) -> MarginResult:
@@ -130,7 +159,10 @@ def maximise_margins(
     if best is None:
         return replace(result, n_iter=n_iter, n_passes=n_passes)
     plain = best.scores - offsets.astype(best.scores.dtype)
-    mean = np.average(plain, axis=0, weights=size_shares)
+    if size_shares is None:
+        mean = plain.mean(axis=0)
+    else:
+        mean = row_wise(weighted_scores, plain, size_shares).sum(axis=0)
     scores = plain + best.t.astype(plain.dtype)
     return replace(
         best,

@@ -14,6 +14,7 @@ from volmar.margin.engine.start_search import SAMPLE
 from volmar.margin.engine.starts import k_way_start, principal_scores
 from volmar.margin.feature_space.space import FeatureSpace
 from volmar.margin.multiway.descent import balanced_weights, maximise_margins
+from volmar.rows import sums_by_label
 
 # Minimum size of a cluster, as a share of the smallest of the start. On speech, waves, letters and
 # 28 kinds of artificial groups a quarter let more of them collapse, and a share of n / n_clusters
@@ -56,9 +57,7 @@ def check_joint(model: Any) -> None:
         )
 
 
-def joint_start(
-    space: FeatureSpace, weights: Any, k: int, seed: int, n_init: int | None
-) -> NDArray:
+def joint_start(space: FeatureSpace, weights: Any, k: int, seed: int, n_init: int | None) -> Any:
     """Return the labels of k-means, or of k-means on principal components of a kernel matrix."""
     rows = space.start_rows()
     if rows is None:
@@ -68,8 +67,8 @@ def joint_start(
 
 def cluster_jointly(
     space: FeatureSpace,
-    weights: NDArray | None,
-    labels: NDArray,
+    weights: Any,
+    labels: Any,
     k: int,
     min_cluster_size: float | None,
     *,
@@ -81,7 +80,7 @@ def cluster_jointly(
     `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share; None
     for half of the smallest cluster of the start.
     """
-    sizes = np.bincount(labels, weights, minlength=k)
+    sizes = sums_by_label(labels, weights, k)
     if sizes.min() <= 0:
         found = np.count_nonzero(sizes)
         raise ValueError(
@@ -90,7 +89,7 @@ def cluster_jointly(
         )
     min_share = _min_share(min_cluster_size, sizes, weights)
     result = maximise_margins(
-        space.reweighted(balanced_weights(labels, weights, k)),
+        space.reweighted(balanced_weights(labels, weights, sizes)),
         labels,
         k,
         C=C,
@@ -108,7 +107,7 @@ def cluster_jointly(
     return result
 
 
-def _min_share(size: float | None, sizes: NDArray, weights: NDArray | None) -> float:
+def _min_share(size: float | None, sizes: NDArray, weights: Any) -> float:
     """Return the minimum share of the rows in a cluster, from the sizes of the start."""
     total, k = float(sizes.sum()), sizes.size
     if size is None:

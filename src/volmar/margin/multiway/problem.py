@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
-from volmar.margin.multiway.cluster_sizes import size_prices
+from volmar.margin.multiway.cluster_sizes import sized_labels
+from volmar.rows import row_wise
 from volmar.solvers import CuttingPlaneResult
 
 # In the place of a rival: all of them, evenly.
@@ -30,18 +33,15 @@ class MultiwayHinge:
     shares: NDArray | None = None
     scale: float = 1.0
 
-    def violated(self, y: NDArray, f: NDArray, rho: float) -> Violated:
+    def violated(self, y: Any, f: Any, rho: float) -> Violated:
         """Return the rows inside the margin with their nearest rivals, and the hinge loss."""
-        rows = np.arange(y.size)
-        others = f.copy()
-        others[rows, y] = -np.inf
-        rivals = np.argmax(others, axis=1)
-        lack = rho - f[rows, y] + others[rows, rivals]
-        chosen = np.where(lack > 0, rivals + 1, 0)
+        rivals = row_wise(nearest_rival, f, y)
+        lack = row_wise(short_of_margin, f, y, rivals, float(rho))
+        chosen = row_wise(rival_if_short, lack, rivals)
         np.maximum(lack, 0.0, out=lack)
         return Violated(chosen, self.value(y, chosen), self._mean(lack))
 
-    def first(self, y: NDArray, f: NDArray) -> Violated:  # noqa: ARG002 -- the same at all scores
+    def first(self, y: Any, f: Any) -> Violated:  # noqa: ARG002 -- the same at all scores
         """Return the cut with the largest m: the one violated most where w = 0.
 
         Without offsets it is that of all rows and all rivals evenly, whose largest score is above
@@ -49,25 +49,79 @@ class MultiwayHinge:
         """
         beta = self.offsets
         if np.ptp(beta) == 0.0:
-            return Violated(np.full(y.size, EVENLY), 1.0, float("nan"))
-        top, second = np.argsort(-beta, kind="stable")[:2]
-        rivals = np.where(y == top, second, top)
-        chosen = np.where(1.0 - beta[y] + beta[rivals] > 0, rivals + 1, 0)
+            return Violated(row_wise(all_rivals, y), 1.0, float("nan"))
+        chosen = row_wise(rival_of_largest_offset, y, beta)
         return Violated(chosen, self.value(y, chosen), float("nan"))
 
-    def value(self, y: NDArray, chosen: NDArray) -> float:
+    def value(self, y: Any, chosen: Any) -> float:
         """Return m of rows and rivals."""
-        beta = self.offsets
-        of_rivals = np.append(beta, 0.0)[chosen - 1]
-        if (chosen == EVENLY).any():
-            evenly = (beta.sum() - beta[y]) / (beta.size - 1)
-            of_rivals = np.where(chosen == EVENLY, evenly, of_rivals)
-        return self._mean(np.where(chosen == 0, 0.0, 1.0 - beta[y] + of_rivals))
+        return self._mean(row_wise(units_of_margin, y, chosen, self.offsets))
 
     def _mean(self, values: NDArray) -> float:
         if self.shares is None:
             return float(values.mean(dtype=np.float64))
         return float(self.shares @ values)
+
+
+# ------------------------------------------------------------------ of each row
+
+
+def nearest_rival(f: NDArray, y: NDArray) -> NDArray:
+    """Return the cluster other than its own for which a row has the largest score."""
+    others = f.copy()
+    others[np.arange(y.size), y] = -np.inf
+    return np.argmax(others, axis=1)
+
+
+def short_of_margin(f: NDArray, y: NDArray, rivals: NDArray, rho: float) -> NDArray:
+    """Return by how much the score of a row's own cluster is less than rho above its rival's."""
+    rows = np.arange(y.size)
+    return rho - f[rows, y] + f[rows, rivals]
+
+
+def rival_if_short(lack: NDArray, rivals: NDArray) -> NDArray:
+    """Return the rival r as r + 1 where a row is inside the margin, 0 elsewhere."""
+    return np.where(lack > 0, rivals + 1, 0)
+
+
+def all_rivals(y: NDArray) -> NDArray:
+    """Return the mark of all rivals evenly for every row."""
+    return np.full(y.size, EVENLY)
+
+
+def rival_of_largest_offset(y: NDArray, beta: NDArray) -> NDArray:
+    """Return the rival r with the largest offset as r + 1 where it adds to m, 0 elsewhere."""
+    top, second = np.argsort(-beta, kind="stable")[:2]
+    rivals = np.where(y == top, second, top)
+    return np.where(1.0 - beta[y] + beta[rivals] > 0, rivals + 1, 0)
+
+
+def units_of_margin(y: NDArray, chosen: NDArray, beta: NDArray) -> NDArray:
+    """Return 1 less the offset of a row's own cluster plus that of its rival, 0 without one."""
+    of_rivals = np.append(beta, 0.0)[chosen - 1]
+    if (chosen == EVENLY).any():
+        evenly = (beta.sum() - beta[y]) / (beta.size - 1)
+        of_rivals = np.where(chosen == EVENLY, evenly, of_rivals)
+    return np.where(chosen == 0, 0.0, 1.0 - beta[y] + of_rivals)
+
+
+def cut_coefficients(
+    y: NDArray, chosen: NDArray, shares: NDArray | float, k: int, dtype: str
+) -> NDArray:
+    """Return the share of a row for its own cluster, less that for its rivals, shape (n, k)."""
+    v = np.zeros((y.size, k), dtype=dtype)
+    v[chosen == EVENLY] = -1.0 / (k - 1)
+    (some,) = np.nonzero(chosen > 0)
+    v[some, chosen[some] - 1] = -1.0
+    (taken,) = np.nonzero(chosen)
+    v[taken, y[taken]] = 1.0
+    v *= shares if np.ndim(shares) == 0 else np.asarray(shares)[:, None]
+    return v
+
+
+def no_scores(y: NDArray, k: int, dtype: str) -> NDArray:
+    """Return zeros for k clusters."""
+    return np.zeros((y.size, k), dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -86,7 +140,7 @@ class MultiwayMarginProblem(MarginProblem):
     constraint, and without the minimum size clusters do empty.
 
     For given labels J is convex. The labels of given scores are those of the largest total score,
-    :math:`y_i = \arg\max_p f_{ip} + b_p`, with the prices b of `size_prices`. Where no cluster is
+    :math:`y_i = \arg\max_p f_{ip} + b_p`, with the prices b of `sized_labels`. Where no cluster is
     too small b is 0, and relabelling never raises J; elsewhere it may, and the engine takes no
     step that does. The prices belong to the labels and not to the scores of the hinge: so cuts do
     not depend on them, and a row that is in a cluster for its size only counts as the margin
@@ -106,21 +160,12 @@ class MultiwayMarginProblem(MarginProblem):
         """Beta, of shape (k,)."""
         return self.loss.offsets  # type: ignore[attr-defined]
 
-    def cut(self, labels: NDArray, violated: Violated) -> MarginCut:
-        """Return the cut of rows and rivals in the space of w: one pass."""
-        n, k = labels.size, self.offsets.size
-        chosen = violated.chosen
-        v = np.zeros((n, k), dtype=self.space.dtype)
-        v[chosen == EVENLY] = -1.0 / (k - 1)
-        (some,) = np.nonzero(chosen > 0)
-        v[some, chosen[some] - 1] = -1.0
-        (taken,) = np.nonzero(chosen)
-        v[taken, labels[taken]] = 1.0
-        if self.space.shares is None:
-            v /= n
-        else:
-            v *= self.space.shares[:, None]
-        return MarginCut(self.space.vector(v), 0.0, violated.m)
+    def _cut(self, labels: Any, violated: Violated) -> MarginCut:
+        space = self.space
+        shares = 1.0 / space.n_rows if space.shares is None else space.shares
+        k, dtype = self.offsets.size, space.dtype.str
+        v = row_wise(cut_coefficients, labels, violated.chosen, shares, k, dtype)
+        return MarginCut(space.vector(v), 0.0, violated.m)
 
     def labels(self, f: NDArray) -> NDArray:
         """Return the cluster of the largest score, the first of several."""
@@ -130,18 +175,29 @@ class MultiwayMarginProblem(MarginProblem):
         """Return start labels, from 0."""
         return labels.astype(np.intp)
 
-    def zero_scores(self) -> NDArray:
+    def zero_scores(self) -> Any:
         """Return the scores at w = 0 and rho = 0."""
-        return np.zeros((self.space.n_rows, self.offsets.size), dtype=self.space.dtype)
+        space = self.space
+        return row_wise(no_scores, space.full(0.0), self.offsets.size, space.dtype.str)
 
-    def placed(self, f: NDArray, found: CuttingPlaneResult) -> Placed:
+    def placed(
+        self, f: Any, found: CuttingPlaneResult, look_ahead: Callable[[Any, Any], None]
+    ) -> Placed:
         """Return the scores with their offsets, those with the prices of the sizes, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
-        b = size_prices(f, self.size_shares, self.min_share)
-        if b is None:
-            return Placed(f, offsets, self.labels(f), is_allowed=False)
-        y = self.labels(f + b if b.any() else f)
+
+        def ahead(labels: Any) -> None:
+            self.loss.first(labels, f)
+            look_ahead(f, labels)
+
+        sized = sized_labels(f, self.size_shares, self.min_share, ahead)
+        if sized is None:
+            labels = self.labels(f)
+            self.space.prefetch(lambda: ahead(labels))
+            return Placed(f, offsets, labels, is_allowed=False)
+        y, b = sized
+        self.space.prefetch(lambda: ahead(y))
         return Placed(f, offsets + b, y, is_allowed=self.loss.first(y, f).m >= self.min_m)
 
     def is_first(self, violated: Violated) -> bool:

@@ -111,6 +111,21 @@ class RowNumbers(Recipe):
         return np.arange(tile.start, tile.start + tile.n_rows, dtype=np.uint64)
 
 
+class OfRows(Recipe):
+    """What a function makes of the rows as they lie there, dense or CSR.
+
+    The function travels to the blocks and must be picklable. `tail` and `dtype` are those of what
+    it returns.
+    """
+
+    def __init__(self, function: Callable[[Any], np.ndarray], dtype: Any, tail: tuple = ()):
+        self.function, self.dtype, self.tail = function, np.dtype(dtype), tail
+        self.key = digest("of rows", _pickled(function), self.dtype.str, tail)
+
+    def compute(self, tile: Tile) -> np.ndarray:
+        return np.asarray(self.function(tile.X), dtype=self.dtype)
+
+
 class Apply(Recipe):
     """A function of arrays, row by row: a ufunc, `numpy.where`, a function of this room.
 
@@ -249,8 +264,9 @@ def _pickled(feature_map: Any) -> bytes:
         return pickle.dumps(feature_map)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"a feature map (or kernel) must be picklable to travel to the blocks: {error}. "
-            "Define its functions at the top of a module, not as a lambda or inside a function."
+            "a feature map, a kernel or a fitted split must be picklable to travel to the blocks: "
+            f"{error}. Define its functions at the top of a module, not as a lambda or inside a "
+            "function."
         ) from error
 
 

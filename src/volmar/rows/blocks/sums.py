@@ -18,7 +18,7 @@ from volmar.rows.blocks.recipes import (
     digest,
 )
 from volmar.rows.moments import Moments
-from volmar.rows.tiled import BinSums, tiled_bin_sums
+from volmar.rows.tiled import BinSums, membership, tiled_bin_sums
 
 Partial = list[np.ndarray]
 
@@ -208,6 +208,53 @@ class Binned(Wanted):
         n_bins = self.bins[2]
         zeros, none = np.zeros(n_bins), np.zeros(n_bins, dtype=np.int64)
         return BinSums(zeros, zeros, np.zeros((n_bins, self.w.size)), none, none)
+
+
+class ClusterTotals(Wanted):
+    """Weight, sum of rows, number of rows and first row of each of k clusters, and moved rows.
+
+    `before` are labels to compare with.
+    """
+
+    def __init__(
+        self,
+        view: RowView,
+        n_features: int,
+        labels: Recipe,
+        k: int,
+        before: Recipe | None = None,
+        weights: Recipe | None = None,
+    ):
+        self.view, self.labels, self.before, self.weights = view, labels, before, weights
+        self._shape = (k, n_features)
+        self.key = digest("cluster totals", view, labels, k, before, weights)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        k = self._shape[0]
+        labels, rows = tile.value(self.labels), tile.rows(self.view)
+        weights = None if self.weights is None else tile.value(self.weights)
+        member = membership(labels, weights, k, rows.dtype)
+        first = np.full(k, np.iinfo(np.int64).max)
+        first[labels[::-1]] = np.arange(tile.start, tile.start + tile.n_rows)[::-1]
+        moved = 0 if self.before is None else np.count_nonzero(labels != tile.value(self.before))
+        return [
+            member.sum(axis=0, dtype=np.float64),
+            rows.combine(member).T,
+            np.bincount(labels, minlength=k),
+            first,
+            np.array(moved),
+        ]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        weight, vectors, n_rows, _, moved = super().merged(one, two)
+        return [weight, vectors, n_rows, np.minimum(one[3], two[3]), moved]
+
+    def finished(self, whole: Partial | None) -> tuple[Any, ...]:
+        return self.stand_in() if whole is None else (*whole[:4], int(whole[4]))
+
+    def stand_in(self) -> tuple[Any, ...]:
+        counts = np.ones(self._shape[0], dtype=np.int64)
+        return counts.astype(float), np.ones(self._shape), counts, counts, 0
 
 
 class Squares(_Number):

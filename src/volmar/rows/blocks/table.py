@@ -29,6 +29,8 @@ class Blocks:
         self.given: list[Any] = []
         self.bounds = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64)
         self.n_passes = 0
+        #: Every so manieth row, where they were brought here.
+        self.held: dict[int, Any] = {}
         self._passes = Passes(X)
         self._known: OrderedDict[bytes, Any] = OrderedDict()
         self._asked: list[Wanted] | None = None

@@ -102,6 +102,10 @@ class RowVector(NDArrayOperatorsMixin):
         """Return another with the same recipe."""
         return RowVector(self.table, self.recipe)
 
+    def choose(self, choices: Any) -> RowVector:
+        """Return the entries of an array by the places that this vector holds."""
+        return self._applied(np.take, [np.asarray(choices), self.recipe])
+
     # ------------------------------------------------------------------ figures
 
     def sum(self, axis: int | None = None, dtype: Any = None) -> Any:  # noqa: ARG002
@@ -271,11 +275,18 @@ def _argmax(values: RowVector, axis: int | None = None) -> RowVector:
     return values._applied(np.argmax, [values.recipe], {"axis": 1})
 
 
+def _take(values: RowVector, indices: Any, axis: int | None = None) -> RowVector:
+    if values.ndim != 2 or axis not in (1, -1):
+        raise TypeError("only whole columns of a block of columns can be taken: use axis=1.")
+    return values._applied(np.take, [values.recipe, np.asarray(indices)], {"axis": 1})
+
+
 _HANDLERS: dict[Any, Any] = {
     np.where: _where,
     np.array_equal: _array_equal,
     np.count_nonzero: _count_nonzero,
     np.argmax: _argmax,
+    np.take: _take,
     np.mean: lambda values, *args, **options: values.mean(*args, **options),
     np.sum: lambda values, *args, **options: values.sum(*args, **options),
     np.any: lambda values: values.any(),

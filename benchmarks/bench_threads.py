@@ -1,0 +1,76 @@
+"""Every clusterer with the default number of threads against itself with one: wall and CPU time.
+
+Both take turns in one process. The target is 1: threads of BLAS that wait for each other must not
+make a fit slower than it is on one thread, and threads that wait in loops show as CPU time.
+"""
+
+import resource
+import time
+import warnings
+
+import numpy as np
+from joblib import cpu_count
+from threadpoolctl import threadpool_limits
+
+import volmar
+from benchmarks.table import Table
+from volmar.datasets import make_blobs
+
+REPEATS, BUDGET = 7, 8.0
+# Rows and columns; those not named here have pairs of rows, and fewer of them.
+PAIRS = (400, 10)
+SIZES = {
+    "CPMMC": (50_000, 20),
+    "DiscriminativeKMeans": (5_000, 20),
+    "GMMC": (100, 10),
+    "HardLabelMVC": (60, 10),
+    "LDAKMeans": (5_000, 20),
+    "MSPC": (50_000, 20),
+    "MultivariateMMC": (2_000, 20),
+    "SDPMMC": (60, 10),
+    "SKMMC": (2_000, 20),
+    "SoftLabelMVC": (2_000, 10),
+}
+# Clusterers that find several clusters in another way than two, with fewer rows.
+SEVERAL, ROWS_OF_SEVERAL = ("CPMMC", "MSPC"), (10_000, 20)
+
+
+def run(*, full: bool) -> Table:
+    n_threads = cpu_count()
+    table = Table(("fit", "rows", "one thread, s", "wall, default / one", "CPU, default / one"))
+    calls = [(name, 2) for name in volmar.CLUSTERERS] + [(name, 10) for name in SEVERAL]
+    for name, k in calls:
+        n, d = SIZES.get(name, PAIRS) if k == 2 else ROWS_OF_SEVERAL
+        X, _ = make_blobs(n, centers=k, n_features=d, random_state=0)
+        model = getattr(volmar, name)(k, random_state=0)
+        one, several = _in_turns(lambda m=model, X=X: m.fit(X), n_threads, 2 if full else 1)
+        table.add(
+            f"{name}({k})",
+            f"{n} x {d}",
+            float(np.median(one[:, 0])),
+            *(f"{ratio:.2f}" for ratio in several.min(axis=0) / one.min(axis=0)),
+        )
+    table.notes.append(f"Ratios of the fastest of the repeats; {n_threads} threads.")
+    return table
+
+
+def _in_turns(call, n_threads, scale):
+    """Return wall and CPU seconds of the repeats with one thread and with several."""
+    taken = {1: [], n_threads: []}
+    begin = time.perf_counter()
+    for repeat in range(scale * REPEATS + 1):
+        for threads, seconds in taken.items():
+            with threadpool_limits(threads), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                wall, cpu = time.perf_counter(), _cpu_seconds()
+                call()
+                seconds.append((time.perf_counter() - wall, _cpu_seconds() - cpu))
+        if repeat > 1 and time.perf_counter() - begin > scale * BUDGET:
+            break
+    # The first round warms caches and imports.
+    return [np.array(seconds[1:]) for seconds in taken.values()]
+
+
+def _cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

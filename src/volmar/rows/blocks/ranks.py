@@ -1,0 +1,176 @@
+"""Sums by label, and quantiles by passes: what a vector over rows in blocks is ordered by."""
+
+# ruff: noqa: D102 -- what figures override is described at Wanted
+
+from __future__ import annotations
+
+import numpy as np
+
+from volmar.rows.blocks.recipes import LARGE_TILE_BYTES, Recipe, Tile, digest
+from volmar.rows.blocks.sums import Partial, Wanted
+from volmar.rows.blocks.vector import RowVector
+
+# Bits of a number that one pass looks at, and rows that are few enough to be brought here.
+BITS, FEW = 16, 10_000
+
+
+class LabelSums(Wanted):
+    """The number of rows with each of the labels 0 to k - 1, or their weight."""
+
+    def __init__(self, labels: Recipe, weights: Recipe | None, k: int):
+        self.labels, self.weights, self.k = labels, weights, k
+        self.key = digest("label sums", labels, weights, k)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        weights = None if self.weights is None else tile.value(self.weights)
+        labels = tile.value(self.labels).astype(np.intp, copy=False)
+        return [np.bincount(labels, weights, minlength=self.k)]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        kind = np.int64 if self.weights is None else np.float64
+        return np.zeros(self.k, dtype=kind) if whole is None else whole[0]
+
+    def stand_in(self) -> np.ndarray:
+        return np.ones(self.k)
+
+
+class FirstRows(Wanted):
+    """The number of the first row with each of the labels 0 to k - 1; that of all rows if none."""
+
+    def __init__(self, labels: Recipe, n_rows: int, k: int):
+        self.labels, self.n_rows, self.k = labels, n_rows, k
+        self.key = digest("first rows", labels, k)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        found, places = np.unique(tile.value(self.labels), return_index=True)
+        first = np.full(self.k, self.n_rows, dtype=np.int64)
+        first[found.astype(np.intp)] = tile.start + places
+        return [first]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        return [np.minimum(one[0], two[0])]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        return self.stand_in() if whole is None else whole[0]
+
+    def stand_in(self) -> np.ndarray:
+        return np.full(self.k, self.n_rows, dtype=np.int64)
+
+
+class Chosen(Wanted):
+    """The entries of a vector where a mask is true: few."""
+
+    def __init__(self, values: Recipe, mask: Recipe):
+        self.values, self.mask = values, mask
+        self.key = digest("chosen", values, mask)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        return [tile.value(self.values)[tile.value(self.mask)]]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        return [np.concatenate([one[0], two[0]])]
+
+    def finished(self, whole: Partial | None) -> np.ndarray:
+        return self.stand_in() if whole is None else whole[0]
+
+    def stand_in(self) -> np.ndarray:
+        return np.empty(0, dtype=self.values.dtype)
+
+
+class _UnderPrefix(Wanted):
+    """A figure of the rows whose numbers begin with the same bits, in the order of numbers."""
+
+    tile_bytes = LARGE_TILE_BYTES
+
+    def __init__(self, values: Recipe, weights: Recipe | None, prefix: int, n_known: int):
+        self.values, self.weights = values, weights
+        self.prefix, self.n_known = prefix, n_known
+        self.key = digest(type(self).__name__, values, weights, prefix, n_known)
+
+    def _of_tile(self, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
+        """Return the keys of the rows of the tile under the prefix, and their weights."""
+        keys = ordered_bits(tile.value(self.values))
+        weights = np.ones(keys.size) if self.weights is None else tile.value(self.weights)
+        if self.n_known:
+            inside = keys >> _type(keys)(8 * keys.itemsize - self.n_known) == self.prefix
+            keys, weights = keys[inside], weights[inside]
+        return keys, weights
+
+
+class BitSums(_UnderPrefix):
+    """Weight and number of the rows under a prefix by their next bits."""
+
+    def of_tile(self, tile: Tile) -> Partial:
+        keys, weights = self._of_tile(tile)
+        after = 8 * keys.itemsize - self.n_known - BITS
+        places = ((keys >> _type(keys)(after)) & _type(keys)(2**BITS - 1)).astype(np.intp)
+        return [
+            np.bincount(places, weights, minlength=2**BITS),
+            np.bincount(places, minlength=2**BITS),
+        ]
+
+    def finished(self, whole: Partial | None) -> Partial:
+        return self.stand_in() if whole is None else whole
+
+    def stand_in(self) -> Partial:
+        return [np.zeros(2**BITS), np.zeros(2**BITS, dtype=np.int64)]
+
+
+class Listed(_UnderPrefix):
+    """The keys under a prefix, with their weights: few."""
+
+    def of_tile(self, tile: Tile) -> Partial:
+        return list(self._of_tile(tile))
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+
+    def finished(self, whole: Partial | None) -> Partial:
+        return self.stand_in() if whole is None else whole
+
+    def stand_in(self) -> Partial:
+        return [np.empty(0, dtype=np.uint64), np.empty(0)]
+
+
+def block_quantile(values: RowVector, weights: RowVector | None, level: float) -> float:
+    """Return the smallest entry up to which entries have the weight `level`, or the largest.
+
+    Numbers are found by their leading bits, 16 in a pass, until few rows are left, which are then
+    brought here: two or three passes, and never more than five.
+    """
+    table, of = values.table, values.recipe
+    w = None if weights is None else weights.recipe
+    n_bits = 8 * values.dtype.itemsize
+    prefix = n_known = 0
+    before = 0.0
+    while n_known < n_bits:
+        totals, counts = table.ask(BitSums(of, w, prefix, n_known))
+        reached = before + np.cumsum(totals)
+        filled = np.flatnonzero(counts)
+        at = np.searchsorted(filled, np.searchsorted(reached, level))
+        place = int(filled[min(int(at), filled.size - 1)])
+        before = float(reached[place] - totals[place])
+        prefix, n_known = (prefix << BITS) | place, n_known + BITS
+        if n_known < n_bits and counts[place] <= FEW:
+            keys, shares = table.ask(Listed(of, w, prefix, n_known))
+            order = np.argsort(keys)
+            at = np.searchsorted(before + np.cumsum(shares[order]), level)
+            return float(number_of(keys[order[min(int(at), order.size - 1)]], values.dtype))
+    return float(number_of(np.array(prefix, dtype=f"u{values.dtype.itemsize}"), values.dtype))
+
+
+def ordered_bits(values: np.ndarray) -> np.ndarray:
+    """Return unsigned integers in the order of the numbers (float32 or float64)."""
+    bits = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")  # -0 is 0
+    sign = _type(bits)(1 << (8 * bits.itemsize - 1))
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+def number_of(key: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return the number of an integer of `ordered_bits`."""
+    sign = _type(key)(1 << (8 * key.itemsize - 1))
+    return np.where(key & sign, key ^ sign, ~key).astype(key.dtype).view(dtype)
+
+
+def _type(keys: np.ndarray) -> type:
+    return keys.dtype.type

@@ -1,0 +1,125 @@
+"""Samples of rows in each of several cells, drawn by one pass."""
+
+# ruff: noqa: D102 -- what figures override is described at Wanted
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from volmar.rows.blocks.recipes import Recipe, Tile, digest
+from volmar.rows.blocks.sums import Partial, Wanted
+
+# The last of the numbers that rows are drawn by: as a limit it takes them all.
+NO_LIMIT = np.iinfo(np.uint64).max
+# Arrays with an entry for each cell, ahead of those with one for each drawn row.
+N_TOTALS = 4
+
+
+class CellSamples(NamedTuple):
+    """Rows in each of some cells, and the drawn ones of all cells.
+
+    Attributes
+    ----------
+    n_rows, n_counted, first : ndarray of int, shape (n_cells,)
+        Number of rows, number of those of positive weight, and the first row.
+    weight : ndarray of shape (n_cells,)
+        Weight of the rows.
+    cells, numbers, ranks : ndarray of shape (m,)
+        Of the drawn rows the cell, the number of the row and the number it was drawn by.
+    X : ndarray of shape (m, d)
+        The drawn rows.
+    weights : ndarray of shape (m,)
+        Their weights; 1 where there are none.
+    """
+
+    n_rows: np.ndarray
+    n_counted: np.ndarray
+    weight: np.ndarray
+    first: np.ndarray
+    cells: np.ndarray
+    numbers: np.ndarray
+    ranks: np.ndarray
+    X: np.ndarray
+    weights: np.ndarray
+
+
+class Drawn(Wanted):
+    """Sizes of cells, and the rows whose rank is below the limit of their cell.
+
+    Parameters
+    ----------
+    cells : Recipe
+        Cell of each row, -1 for none.
+    ranks : Recipe
+        A number for each row that decides whether it is drawn.
+    limits : ndarray of uint64, shape (n_cells,)
+        Rows of lower ranks are drawn; 0 draws none, `NO_LIMIT` all.
+    n_features : int
+        Columns of the rows.
+    dtype : numpy.dtype
+        Of the rows.
+    weights : Recipe, optional
+        Of the rows.
+    """
+
+    def __init__(
+        self,
+        cells: Recipe,
+        ranks: Recipe,
+        limits: np.ndarray,
+        n_features: int,
+        dtype: np.dtype,
+        weights: Recipe | None = None,
+    ):
+        self.cells, self.ranks, self.limits, self.weights = cells, ranks, limits, weights
+        self._shape, self._dtype = (0, n_features), dtype
+        self.key = digest("drawn", cells, ranks, limits, weights)
+
+    def of_tile(self, tile: Tile) -> Partial:
+        cells, k = tile.value(self.cells), self.limits.size
+        inside = np.flatnonzero(cells >= 0)
+        here = cells[inside]
+        weights = np.ones(tile.n_rows) if self.weights is None else tile.value(self.weights)
+        first = np.full(k, np.iinfo(np.int64).max)
+        first[here[::-1]] = tile.start + inside[::-1]  # the last one written is the first row
+        totals = [
+            np.bincount(here, minlength=k),
+            np.bincount(here, weights[inside] > 0, k).astype(np.int64),
+            np.bincount(here, weights[inside], k),
+            first,
+        ]
+        ranks = tile.value(self.ranks)[inside]
+        limits = self.limits[here]
+        chosen = inside[(ranks < limits) | (limits == NO_LIMIT)]
+        rows: Any = tile.X[chosen]
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        return [
+            *totals,
+            cells[chosen],
+            tile.start + chosen,
+            tile.value(self.ranks)[chosen],
+            dense,
+            weights[chosen],
+        ]
+
+    def merged(self, one: Partial, two: Partial) -> Partial:
+        added = [np.add(one[i], two[i]) for i in range(N_TOTALS - 1)]
+        joined = zip(one[N_TOTALS:], two[N_TOTALS:], strict=True)
+        first = np.minimum(one[N_TOTALS - 1], two[N_TOTALS - 1])
+        return [*added, first, *(np.concatenate(pair) for pair in joined)]
+
+    def finished(self, whole: Partial | None) -> CellSamples:
+        if whole is None:
+            return self.stand_in()
+        order = np.argsort(whole[N_TOTALS + 1])
+        return CellSamples(*whole[:N_TOTALS], *(part[order] for part in whole[N_TOTALS:]))
+
+    def stand_in(self) -> CellSamples:
+        none, k = np.empty(0, dtype=np.int64), self.limits.size
+        counts = np.zeros(k, dtype=np.int64)
+        rows = np.empty(self._shape, dtype=self._dtype)
+        return CellSamples(
+            counts, counts, np.zeros(k), counts, none, none, none, rows, np.empty(0)
+        )

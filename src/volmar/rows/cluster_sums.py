@@ -1,0 +1,168 @@
+"""Sizes and sums of the rows of k clusters, and labels by k linear functions: one pass each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from volmar.rows._validation import as_block
+from volmar.rows.blocks.recipes import Apply, Scores
+from volmar.rows.blocks.source import BlockRows
+from volmar.rows.blocks.sums import ClusterTotals
+from volmar.rows.blocks.vector import RowVector
+from volmar.rows.protocol import RowSource
+from volmar.rows.tiled import TiledRows, membership
+
+
+class ClusterSums(NamedTuple):
+    """What a pass brings of k clusters.
+
+    Attributes
+    ----------
+    labels : vector over the rows
+        Clusters, 0 to k - 1.
+    weight : ndarray of shape (k,)
+        Weight of the rows of each.
+    vectors : ndarray of shape (k, d)
+        Weighted sum of its rows as seen.
+    n_rows : ndarray of int, shape (k,)
+        Number of its rows.
+    first : ndarray of int, shape (k,)
+        Number of its first row; the number of all rows where it has none.
+    moved : int
+        Rows whose label is another than before.
+    """
+
+    labels: Any
+    weight: np.ndarray
+    vectors: np.ndarray
+    n_rows: np.ndarray
+    first: np.ndarray
+    moved: int
+
+    @property
+    def key(self) -> bytes:
+        """The same for the same labels, and another for others but by a rare chance."""
+        return self.n_rows.tobytes() + self.vectors.astype(np.float32).tobytes()
+
+
+def cluster_sums(rows: RowSource, labels: Any, k: int) -> ClusterSums:
+    """Return sizes and sums of clusters.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    labels : vector over the rows
+        Clusters, 0 to k - 1.
+    k : int
+        Number of clusters.
+    """
+    if isinstance(rows, BlockRows):
+        return _of_blocks(rows, labels, k, None)
+    weight, vectors = 0.0, np.zeros((rows.n_features, k))
+    if isinstance(rows, TiledRows):
+        total = np.zeros((k, rows.n_features))
+        for part in rows._slices(rows.n_rows):
+            member = _member(rows, labels[part], k, part)
+            weight = weight + member.sum(axis=0, dtype=np.float64)
+            total += member.T @ rows._tile(part)
+        vectors = _as_seen(rows, total, weight)
+    else:
+        member = _member(rows, labels, k, slice(None))
+        weight, vectors = member.sum(axis=0, dtype=np.float64), rows.combine(member).T
+    return _finished(labels, None, weight, vectors, k)
+
+
+def sums_by_discriminants(
+    rows: RowSource, directions: np.ndarray, offsets: np.ndarray, before: Any
+) -> ClusterSums:
+    """Return the labels of k linear functions, the largest of a row, and their sums.
+
+    Rows in memory are read once: a tile is scored, labelled and summed while it is in the cache.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    directions : ndarray of shape (d, k)
+        Gradients of the functions of the rows as seen.
+    offsets : ndarray of shape (k,)
+        Their constants.
+    before : vector over the rows
+        Labels to compare with.
+    """
+    k = offsets.size
+    if isinstance(rows, BlockRows):
+        return _of_blocks(rows, discriminant_labels(rows, directions, offsets), k, before)
+    if not isinstance(rows, TiledRows):
+        labels = discriminant_labels(rows, directions, offsets)
+        found = cluster_sums(rows, labels, k)
+        return found._replace(moved=int(np.count_nonzero(labels != before)))
+    w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
+    labels = np.empty(rows.n_rows, dtype=np.int64)
+    weight, total = np.zeros(k), np.zeros((k, rows.n_features))
+    for part in rows._slices(rows.n_rows):
+        tile = rows._tile(part)
+        labels[part] = largest_function(rows._without_offset(tile @ w, w), offsets)
+        member = _member(rows, labels[part], k, part)
+        weight += member.sum(axis=0, dtype=np.float64)
+        total += member.T @ tile
+    return _finished(labels, before, weight, _as_seen(rows, total, weight), k)
+
+
+def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.ndarray) -> Any:
+    """Return for each row the number of the largest of k linear functions.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    directions : ndarray of shape (d, k)
+        Gradients of the functions of the rows as seen.
+    offsets : ndarray of shape (k,)
+        Their constants.
+    """
+    if isinstance(rows, BlockRows):
+        w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
+        recipe = Apply(largest_function, [Scores(rows.view, w, rows.dtype), offsets])
+        return RowVector(rows.table, recipe)
+    if not isinstance(rows, TiledRows):
+        return largest_function(rows.scores(directions), offsets)
+    w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
+    labels = np.empty(rows.n_rows, dtype=np.int64)
+    for part in rows._slices(rows.n_rows):
+        scores = rows._without_offset(rows._tile(part) @ w, w)
+        labels[part] = largest_function(scores, offsets)
+    return labels
+
+
+def largest_function(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the number of the largest column of each row, once offsets are added."""
+    return np.argmax(scores + offsets, axis=1)
+
+
+def _of_blocks(rows: BlockRows, labels: RowVector, k: int, before: Any) -> ClusterSums:
+    weights = None if rows.weights is None else rows.weights.recipe
+    earlier = None if before is None else before.recipe
+    totals = ClusterTotals(rows.view, rows.n_features, labels.recipe, k, earlier, weights)
+    weight, vectors, n_rows, first, moved = rows.table.ask(totals)
+    return ClusterSums(labels, weight, vectors, n_rows, np.minimum(first, rows.n_rows), moved)
+
+
+def _member(rows: RowSource, labels: np.ndarray, k: int, part: slice) -> np.ndarray:
+    return membership(labels, None if rows.weights is None else rows.weights[part], k, rows.dtype)
+
+
+def _as_seen(rows: TiledRows, total: np.ndarray, weight: Any) -> np.ndarray:
+    return total if rows.offset is None else total - np.multiply.outer(weight, rows.offset)
+
+
+def _finished(
+    labels: np.ndarray, before: Any, weight: Any, vectors: np.ndarray, k: int
+) -> ClusterSums:
+    first = np.full(k, labels.size)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    moved = 0 if before is None else int(np.count_nonzero(labels != before))
+    return ClusterSums(labels, weight, vectors, np.bincount(labels, minlength=k), first, moved)

@@ -1,0 +1,225 @@
+"""More than two clusters of MSPC: splits of splits, then discriminants that compete."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from volmar._clones import silent_clone
+from volmar.base import WeightedClusterer
+from volmar.base.blocks import without_vectors
+from volmar.base.kernel import KernelMixin
+from volmar.base.numbering import cluster_order, order_by_size
+from volmar.base.recursion import GrownTree, PartRows
+from volmar.base.splitting import CellSplit
+from volmar.evidence import HeldOutTest
+from volmar.rows import drawn_rows, in_one_pass, is_in_memory, of_rows
+from volmar.separation.multiway import (
+    LargestDiscriminant,
+    hyperplane_in_valley,
+    is_wide,
+    k_means_starts,
+    refine_leaves,
+    refine_on_all,
+)
+from volmar.separation.problem import SeparatingPlanes, SeparationRows
+from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
+
+# Rows on which halves are cross-fitted at most: the probability is known to a hundredth or two.
+CROSS_FIT_ROWS = 4000
+# What is known of a split into two, for a tree that has no other.
+OF_A_SPLIT = ("coef_", "intercept_", "reg_", "msp_", "msp_lower_bound_", "side_probability_")
+
+
+class SeparationTree(KernelMixin, WeightedClusterer):
+    """What `MSPC` does to find more than two clusters, or their number."""
+
+    min_cluster_size: float | None
+    min_cluster_weight_: float
+    _planes: SeparatingPlanes
+
+    @abstractmethod
+    def _solver(self) -> TwoWaySolver:
+        """Return how two clusters are found."""
+
+    @abstractmethod
+    def _minimum_share(self, n: int, k: int) -> float:
+        """Return the minimum share of a cluster, of n rows in k clusters."""
+
+    @abstractmethod
+    def _problem(
+        self,
+        X: Any,
+        weights: Any,
+        k: int | None = None,
+        *,
+        n_rows: int | None = None,
+        feature_map: Any = None,
+    ) -> SeparationRows:
+        """Return the rows, or their features under the kernel, standardised.
+
+        k is given where clusters of a tree compete, `n_rows` where X is a sample of so many rows.
+        """
+
+    @abstractmethod
+    def _publish_clusters(
+        self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
+    ) -> None:
+        """Set what was fitted to k clusters with discriminants or machines."""
+
+    def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
+        """Split, and split again; then let all clusters compete for all rows.
+
+        Many rows are refined on a sample first, and then from there all of them.
+        """
+        n = X.shape[0]
+        self.min_cluster_weight_ = self._minimum_in_tree(n, weights)
+        grown = super()._fit_tree(X, weights, steps)
+        k, sample = self.tree_.n_leaves, grown.sample
+        if len(self.tree_.leaves()) == 2:
+            if not sample.is_whole and hasattr(self.tree_.root.model, "coef_"):
+                self._refit_root(X, weights)
+            for name in OF_A_SPLIT:
+                if hasattr(self.tree_.root.model, name):
+                    setattr(self, name, getattr(self.tree_.root.model, name))
+        is_tested = self.n_clusters == "auto"
+        if k <= 2 or (is_tested and is_wide(X)):
+            return grown
+        rows = self._problem(sample.X, sample.weights, k, n_rows=n)
+        models = [node.model for node in self.tree_.splits()]
+        regs = [model.reg_ for model in models if hasattr(model, "reg_")]
+        reg = min(regs, default=rows.regularized.reg)
+        starts, solver = [grown.sample_labels()], self._solver()
+        if k == self.n_clusters and solver.races and not self._is_pairwise():
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            starts += k_means_starts(rows.X, rows.z, k, seed)
+        best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
+        if best is None:
+            return grown
+        if sample.is_whole:
+            order = cluster_order(best.labels, sample.weights, k)
+            counts = np.bincount(best.labels, minlength=k)
+        else:
+            everything = self._problem(X, weights, k, feature_map=rows.feature_map)
+            best, sums = refine_on_all(rows, everything, reg, best, **solver.steps)
+            rows, order, counts = everything, order_by_size(sums.weight, sums.first), sums.n_rows
+        self.tree_.relabel(np.argsort(order))
+        best = best.renumbered(order)
+        self._publish_clusters(rows, best, reg)
+        if sample.is_whole and not is_in_memory(X):
+            labels = of_rows(X, LargestDiscriminant(self._planes), np.int64)
+            best = replace(best, labels=labels)
+        self._set_result(best)
+        self.tree_.sizes = tuple(counts[order].tolist())
+        return grown
+
+    def _refit_root(self, X: Any, weights: Any) -> None:
+        """Fit the only split of a tree to all rows, from where it is in a sample of them.
+
+        A hyperplane that lies in a valley, and not at the bound's best, stays where it is.
+        """
+        root, solver = self.tree_.root, self._solver()
+        sampled, planes = root.model, root.model._planes
+        model = silent_clone(self).set_params(n_clusters=2, random_state=sampled.random_state)
+        model.n_features_in_ = X.shape[1]
+        rows = model._problem(X, weights, 2, feature_map=planes.feature_map)
+        z = rows.z
+        w = (planes.coefficients * z.scale)[z.kept]
+        cut = float(planes.threshold + planes.coefficients @ (planes.mean - z.mean))
+        if sampled.result_.history:
+            result = solver.solve_from(rows, w, cut, sampled.reg_)
+        else:
+            result = replace(sampled.result_, labels=z.scores(w) > cut, w=w, threshold=cut)
+        second = result.labels.astype(bool)
+        n_second, weight = in_one_pass(
+            lambda: (
+                int(second.sum()),
+                float((second if weights is None else weights * second).sum()),
+            ),
+            second,
+        )
+        model._finish(rows, result, weights)
+        sizes = [(root.n_rows - n_second, root.weight - weight), (n_second, weight)]
+        is_turned = float(model.result_.w @ result.w) < 0
+        for label, (node, size) in enumerate(
+            zip(root.children, sizes[::-1] if is_turned else sizes, strict=True)
+        ):
+            node.label, (node.n_rows, node.weight) = label, size
+        labels = model.labels_
+        root.model = model if is_in_memory(X) else without_vectors(model)
+        self._set_result(replace(self.result_, labels=labels))
+        self.tree_.sizes = tuple(node.n_rows for node in root.children)
+
+    def _minimum_in_tree(self, n: int, weights: NDArray | None) -> float:
+        """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
+        if not isinstance(self.n_clusters, str):
+            self._minimum_share(n, self.n_clusters)  # refuses what no labels could hold
+        size = self.min_cluster_size
+        if size is None:
+            return float("nan")
+        count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
+        return float(count) if weights is None else count / n * float(weights.sum())
+
+    def _minimum_in_part(self, part: PartRows) -> float | None:
+        if np.isnan(self.min_cluster_weight_):
+            return None
+        share = self.min_cluster_weight_ / part.weight
+        if share > 0.5:
+            raise ValueError(
+                f"min_cluster_size={self.min_cluster_size} is more than half of the weight of "
+                f"{part.X.shape[0]} rows. Lower it."
+            )
+        return share
+
+    def _fit_part(self, part: PartRows, **params: Any) -> Any:
+        return super()._fit_part(part, min_cluster_size=self._minimum_in_part(part), **params)
+
+    def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
+        return None if is_wide(part.X) else super()._fit_from(part, sides)
+
+    def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
+        split = super()._make_split(part, outcome)
+        if not isinstance(split, CellSplit):
+            return split
+        X, weights = part.X, part.weights
+        sizes = np.bincount(split.labels_, weights, 2)
+        if sizes.min() / sizes.sum() < (self._minimum_in_part(part) or 0.0):
+            return None
+        if not hasattr(split, "coef_") or is_wide(X):
+            return split
+        model = silent_clone(self).set_params(n_clusters=2, random_state=part.seed)
+        model.n_features_in_ = X.shape[1]
+        rows = model._problem(X, weights)
+        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.regularized.reg), weights)
+        return model
+
+    def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:
+        """Cross-fit, without a race: each half is judged by a hyperplane from the other half."""
+        raced = float(model.result_.held_out_bound)
+        if np.isfinite(raced):
+            return raced
+        if X.shape[0] > CROSS_FIT_ROWS and not self._is_pairwise():
+            rng = np.random.default_rng(int(model.random_state))
+            chosen = drawn_rows(X.shape[0], weights, CROSS_FIT_ROWS, rng)
+            X, weights = X[chosen], None if weights is None else weights[chosen]
+        return cross_fit_probability(
+            X,
+            weights,
+            model._problem,
+            model._solver(),
+            int(model.random_state),
+            pairwise=self._is_pairwise(),
+        )
+
+    def _split_worth(self, model: Any, probability: float) -> float:
+        """Return the held-out score: a part without a valley is split after those with one."""
+        score = getattr(model.result_, "held_out_score", np.nan)
+        return float(score) if np.isfinite(score) else probability

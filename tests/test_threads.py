@@ -1,0 +1,142 @@
+"""One thread inside a fit, and all as before after it."""
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import volmar
+from volmar import _threads
+from volmar._threads import one_thread, threads_allowed, user_openmp
+from volmar.base import Clusterer
+from volmar.evidence import split_test
+from volmar.metrics import msp_score
+
+
+def numbers():
+    return {(one["filepath"], one["user_api"]): one["num_threads"] for one in threadpool_info()}
+
+
+@pytest.fixture
+def two_threads():
+    """Libraries with two threads each, whatever the environment says."""
+    with one_thread():  # loads the libraries
+        pass
+    with threadpool_limits(2):
+        before = numbers()
+        assert set(before.values()) == {2}
+        yield before
+        assert numbers() == before
+
+
+def test_all_libraries_have_one_thread(two_threads):
+    with one_thread():
+        assert set(numbers().values()) == {1}
+        with one_thread():
+            assert set(numbers().values()) == {1}
+        assert set(numbers().values()) == {1}
+    assert numbers() == two_threads
+
+
+def test_a_limit_of_the_user_stays(two_threads):
+    with threadpool_limits(1):
+        with one_thread():
+            assert threads_allowed() == 1
+        assert set(numbers().values()) == {1}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_restored_after_errors(two_threads, error):
+    with pytest.raises(error), one_thread(), one_thread():
+        raise error
+    assert numbers() == two_threads
+
+
+@pytest.mark.parametrize("interrupted", range(8))
+def test_restored_after_an_interrupt_while_limits_are_set(two_threads, interrupted, monkeypatch):
+    """Ctrl-C at any setting of a library, of those on the way in and of those on the way out."""
+    set_numbers, n_calls = _threads._set, 0
+
+    def stopping(wanted):
+        nonlocal n_calls
+        for library, number in wanted:
+            n_calls += 1
+            if n_calls == interrupted + 1:
+                raise KeyboardInterrupt
+            set_numbers([(library, number)])
+
+    monkeypatch.setattr(_threads, "_set", stopping)
+    try:
+        with one_thread():
+            pass
+    except KeyboardInterrupt:
+        pass
+    assert numbers() == two_threads
+    assert not _threads._INSIDE.threads
+    assert not _threads._HERE.depth
+
+
+def test_two_python_threads_share_the_limit_of_blas(two_threads):
+    """The first one to leave restores nothing that the other needs; the last restores all."""
+    is_inside, may_leave = threading.Event(), threading.Event()
+    blas = {key for key in two_threads if key[1] == "blas"}
+    seen = []
+
+    def other():
+        with one_thread():
+            is_inside.set()
+            may_leave.wait(10)
+            seen.append(threads_allowed())
+
+    thread = threading.Thread(target=other)
+    with one_thread():
+        thread.start()
+        assert is_inside.wait(10)
+        assert threads_allowed() == 1  # half of two
+    now = numbers()
+    assert {now[key] for key in blas} == {1}
+    may_leave.set()
+    thread.join()
+    assert seen == [min(2, _threads._n_cores())]
+    assert numbers() == two_threads
+
+
+def test_threads_allowed_outside_of_fits():
+    assert threads_allowed() == 1
+
+
+def test_openmp_of_the_user(two_threads):
+    with one_thread():
+        with user_openmp():
+            assert {n for (_, api), n in numbers().items() if api == "openmp"} == {2}
+            assert {n for (_, api), n in numbers().items() if api == "blas"} == {1}
+        assert set(numbers().values()) == {1}
+    with user_openmp():
+        assert numbers() == two_threads
+
+
+@pytest.mark.parametrize("name", ["MSPC", "CPMMC", "KernelKMeans"])
+def test_a_fit_runs_on_one_thread(two_threads, name, monkeypatch):
+    seen = []
+    validate = Clusterer._validate
+
+    def watched(self, X, *, reset):
+        seen.append(set(numbers().values()))
+        return validate(self, X, reset=reset)
+
+    monkeypatch.setattr(Clusterer, "_validate", watched)
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    getattr(volmar, name)(random_state=0).fit(X)
+    assert seen[0] == {1}
+    with pytest.raises(ValueError, match="NaN"):
+        getattr(volmar, name)().fit(np.full((20, 2), np.nan))
+
+
+def test_functions_leave_no_limit(two_threads):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    split_test(X, random_state=0)
+    msp_score(X, X[:, 0] > 0)
+    y = (X[:, 0] > 0).astype(int)
+    volmar.MinimaxProbabilityMachine().fit(X, y)
+    assert numbers() == two_threads
