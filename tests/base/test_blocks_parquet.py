@@ -47,7 +47,7 @@ def test_labels_beside_the_columns(frame, model):
     assert back["who"].tolist() == list(range(2400))
     np.testing.assert_array_equal(back["cluster"], back["fitted"])
     np.testing.assert_array_equal(model.predict(back[list("abcdef")]), back["cluster"])
-    assert adjusted_rand_score(back["truth"], back["cluster"]) > 0.97
+    assert adjusted_rand_score(back["truth"], back["cluster"]) > 0.95
     scores = model.decision_function(X).compute()
     assert scores.shape == (2400, K)
     np.testing.assert_array_equal(np.argmax(scores.to_numpy(), axis=1), back["cluster"])

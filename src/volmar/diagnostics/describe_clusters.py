@@ -161,8 +161,8 @@ def describe_clusters(
     if is_dask(X):
         options = {"q": q, "rule": rule, "n_subsets": n_subsets, "n_halvings": n_halvings}
         options |= {"n_typical": n_typical, "max_rows": max_rows, "progress": progress}
-        given = _OfCollection(labels_or_model, estimator, model_input, ids, random_state)
-        return given.described(X, feature_names=feature_names, **options)
+        of = _OfCollection(labels_or_model, estimator, model_input, ids, random_state)
+        return of.described(X, feature_names=feature_names, **options)
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one.")
