@@ -18,16 +18,16 @@ from sklearn.metrics import adjusted_rand_score
 from volmar import CPMMC, MSPC
 from volmar.distributed import checkpoint, report_passes
 
-ROWS, FEATURES, FILES = 25_000, 10, 8
+ROWS, FEATURES, FILES = 10_000, 10, 8
 
 
 def write_rows(folder):
-    """Write files of rows in two pairs of groups, as some other program would."""
+    """Write files of rows in three groups, as some other program would."""
     rng = np.random.default_rng(0)
-    centers = np.array([[0.0, 0.0], [0.0, 6.0], [12.0, 0.0], [12.0, 6.0]])
+    centers = np.array([[0.0, 0.0, 0.0], [2.0, 7.0, 2.0], [-4.0, 2.0, 6.0]])
     for number in range(FILES):
         X = rng.normal(size=(ROWS, FEATURES))
-        X[:, :2] += centers[rng.choice(4, ROWS, p=[0.4, 0.3, 0.2, 0.1])]
+        X[:, :3] += centers[rng.choice(3, ROWS, p=[0.5, 0.3, 0.2])]
         np.save(folder / f"part-{number}.npy", X)
 
 

@@ -313,7 +313,7 @@ def test_the_example_runs_as_it_stands():
         [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "pass 1: Picked of 200000 rows" in done.stdout
-    assert "the feature that drives the split: 0" in done.stdout
-    assert "clusters: 4 [" in done.stdout
+    assert "pass 1: Picked of 80000 rows" in done.stdout
+    assert "the feature that drives the split: 1" in done.stdout
+    assert "clusters: 3 [" in done.stdout
     assert "agreement of both: 1.0" in done.stdout
