@@ -1,31 +1,44 @@
 """One thread inside a fit, and all as before after it."""
 
 import threading
+import warnings
 
+import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
 from volmar import _threads
-from volmar._threads import one_thread, threads_allowed, user_openmp
+from volmar._threads import in_jobs, one_thread, threads_allowed, user_openmp
 from volmar.base import Clusterer
+from volmar.diagnostics import stability
 from volmar.evidence import split_test
 from volmar.metrics import msp_score
 
+# Libraries that have one thread whatever is asked of them.
+FIXED = set()
+
 
 def numbers():
-    return {(one["filepath"], one["user_api"]): one["num_threads"] for one in threadpool_info()}
+    """Return the threads of the libraries that fits use; others of the tests' own have theirs."""
+    ours = {library.filepath for library in (*_threads._pools().blas, *_threads._pools().openmp)}
+    return {
+        (one["filepath"], one["user_api"]): one["num_threads"]
+        for one in threadpool_info()
+        if one["filepath"] in ours and one["filepath"] not in FIXED
+    }
 
 
 @pytest.fixture
 def two_threads():
     """Libraries with two threads each, whatever the environment says."""
-    with one_thread():  # loads the libraries
-        pass
     with threadpool_limits(2):
+        FIXED.update(path for (path, _), n in numbers().items() if n != 2)
         before = numbers()
-        assert set(before.values()) == {2}
+        assert {api for _, api in before} == {"blas", "openmp"}
         yield before
         assert numbers() == before
 
@@ -140,3 +153,70 @@ def test_functions_leave_no_limit(two_threads):
     y = (X[:, 0] > 0).astype(int)
     volmar.MinimaxProbabilityMachine().fit(X, y)
     assert numbers() == two_threads
+
+
+# ---------------------------------------------------------------------- Python threads
+
+
+def test_calls_on_python_threads_keep_their_order(two_threads):
+    def square(i):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            inside = {n for (_, api), n in numbers().items() if api == "openmp"}
+            return i**2, threading.get_ident(), inside
+
+    filters = list(warnings.filters)
+    found = list(in_jobs(square, range(20), 2, share_rows=True))
+    assert [value for value, _, _ in found] == [i**2 for i in range(20)]
+    assert threading.get_ident() not in {thread for _, thread, _ in found}
+    assert all(inside == {1} for _, _, inside in found)
+    assert warnings.filters == filters
+
+
+def test_calls_without_jobs_stay_on_this_thread():
+    here = threading.get_ident()
+    assert list(in_jobs(lambda _: threading.get_ident(), range(3))) == [here] * 3
+    assert list(in_jobs(lambda _: threading.get_ident(), [0], 2)) == [here]
+    with joblib.parallel_config(n_jobs=2):
+        assert here not in in_jobs(lambda _: threading.get_ident(), range(3), share_rows=True)
+
+
+def test_errors_of_python_threads_are_raised():
+    def fail(i):
+        raise ValueError(f"call {i}")
+
+    with pytest.raises(ValueError, match="call"):
+        list(in_jobs(fail, range(4), 2, share_rows=True))
+
+
+@pytest.mark.parametrize("name", ["KernelKMeans", "LDAKMeans", "DiscriminativeKMeans"])
+def test_restarts_on_python_threads(name):
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    make = getattr(volmar, name)
+    one = make(3, n_init=6, random_state=0).fit(X)
+    with joblib.parallel_config(n_jobs=2):
+        two = make(3, n_init=6, random_state=0).fit(X)
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    assert one.objective_ == two.objective_
+
+
+def test_stability_on_python_threads(two_threads):
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    for model in (volmar.MSPC(), KMeans(3, n_init=2)):
+        one, two = (stability(X, model, n_jobs=n, random_state=0) for n in (1, 2))
+        np.testing.assert_array_equal(one.agreements, two.agreements)
+        np.testing.assert_array_equal(one.confidence, two.confidence)
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_parts_of_a_tree_in_several_jobs(backend):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3)) + 8 * rng.standard_normal((4, 3))[rng.integers(4, size=400)]
+    models = [volmar.MSPC("auto", random_state=0), volmar.MSPC(4, random_state=0)]
+    for model in [*models, volmar.CPMMC(4, multiway="recursive", random_state=0)]:
+        one = clone(model).fit(X)
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            two = clone(model).fit(X)
+        np.testing.assert_array_equal(one.labels_, two.labels_)
+        assert str(one.tree_) == str(two.tree_)
+        assert one.objective_ == two.objective_

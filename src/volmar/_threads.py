@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["one_thread", "threads_allowed", "user_openmp"]
+__all__ = ["in_jobs", "one_thread", "threads_allowed", "user_openmp"]
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class _Pools(NamedTuple):
@@ -87,6 +91,36 @@ def _restore() -> None:
         if not _INSIDE.threads:
             _set(_INSIDE.before)
             _INSIDE.before = ()
+
+
+def in_jobs(
+    call: Callable[[Item], Found],
+    items: Sequence[Item],
+    n_jobs: int | None = None,
+    *,
+    share_rows: bool = False,
+) -> Iterator[Found]:
+    """Yield what a call returns for each item, in their order, from several jobs of joblib.
+
+    `n_jobs` is that of `joblib.Parallel`: without it the number of ``joblib.parallel_config``, and
+    one where there is none. With `share_rows` the jobs are Python threads, where processes would
+    copy the rows; the warnings of a call are then not its own. Each call has one thread of BLAS
+    and OpenMP, and must not depend on the others.
+    """
+    if len(items) < 2:
+        yield from map(call, items)
+        return
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    n_jobs = effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        yield from map(call, items)
+        return
+    require = "sharedmem" if share_rows else None
+    # Threads that silence warnings restore each other's filters, in any order.
+    with warnings.catch_warnings():
+        parallel = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
+        yield from parallel(delayed(one_thread()(call))(item) for item in items)
 
 
 def user_openmp() -> AbstractContextManager[None]:

@@ -172,7 +172,7 @@ def test_copies_spread_and_tie():
     assert set(zip(*np.nonzero(ties + ties.T), strict=True)) == {
         *((0, 2), (2, 0), (0, 3), (3, 0), (2, 3), (3, 2))
     }
-    assert not Copies.none(3).exist
+    assert not Copies.none(np.arange(3)).exist
 
 
 # ------------------------------------------------------------------ pieces

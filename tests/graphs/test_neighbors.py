@@ -203,18 +203,12 @@ def test_pynndescent_wiring_and_repair(monkeypatch, wrap):
 
 
 def test_auto_goes_approximate_only_past_both_limits(monkeypatch):
-    present = {"faiss", "pynndescent"}
-    monkeypatch.setattr(neighbors, "installed", lambda name: name in present)
-    monkeypatch.setattr(neighbors, "APPROXIMATE_ABOVE", (100, 15))
+    monkeypatch.setattr(neighbors, "APPROXIMATE_ABOVE", (100, 8))
     choose = neighbors._automatic
-    assert choose(np.zeros((101, 16))) == "faiss"
-    assert choose(np.zeros((100, 16))) == "exact"
-    assert choose(np.zeros((101, 15))) == "exact"
+    assert choose(np.zeros((101, 9))) == "cells"
+    assert choose(np.zeros((100, 9))) == "exact"
+    assert choose(np.zeros((101, 8))) == "exact"
     assert choose(sp.csr_array((101, 16))) == "exact"
-    present.remove("faiss")
-    assert choose(np.zeros((101, 16))) == "pynndescent"
-    present.clear()
-    assert choose(np.zeros((101, 16))) == "exact"
 
 
 @pytest.mark.parametrize(("name", "package"), [("faiss", "faiss-cpu"), ("pynndescent", "pynn")])
@@ -296,9 +290,10 @@ def test_bad_arguments():
         NeighborSearch(X).query(X[:, :3], 4)
 
 
-def test_faiss_refuses_sparse_points():
-    with pytest.raises(ValueError, match=r"takes dense points.*TruncatedSVD"):
-        neighbor_graph(sp.csr_array(blobs()), n_neighbors=5, neighbors="faiss")
+@pytest.mark.parametrize("name", ["faiss", "cells"])
+def test_dense_back_ends_refuse_sparse_points(name):
+    with pytest.raises(ValueError, match=rf"neighbors='{name}' takes dense points.*TruncatedSVD"):
+        neighbor_graph(sp.csr_array(blobs()), n_neighbors=5, neighbors=name)
 
 
 # Symmetrisation

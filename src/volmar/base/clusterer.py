@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from volmar._threads import one_thread
+from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
     check_blocks,
     check_weights,
@@ -47,7 +47,7 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import RowSource, as_rows, constant_vector, is_dask, parts_of
+from volmar.rows import RowSource, as_rows, constant_vector, is_dask, is_in_memory, parts_of
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -234,9 +234,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         problem = self._problem(X, weights)
         n_starts = self._n_starts()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_starts)
+        jobs = None if is_in_memory(X) else 1
+        results = in_jobs(partial(self._run, problem), seeds.tolist(), jobs, share_rows=True)
         best: Any = None
-        for step in fit_steps(self, X, n_starts):
-            result = self._run(problem, int(seeds[step]))
+        for _, result in zip(fit_steps(self, X, n_starts), results, strict=False):
             if best is None or result.objective < best.objective:
                 best = result
         self._finish(problem, best, weights)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._threads import in_jobs
 from volmar.base.numbering import order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.evidence import HeldOutTest
@@ -133,7 +134,7 @@ class _Leaf:
     seed: int
     tried: bool = False
     worth: float = float("nan")
-    caught: tuple[warnings.WarningMessage, ...] = ()
+    caught: tuple[str, ...] = ()
     #: Sides of its split, where they are known already.
     halves: tuple[Part, Part] | None = None
 
@@ -143,6 +144,78 @@ class _Leaf:
         if self.node.model is None or np.isnan(self.node.probability):
             return -np.inf
         return float(np.sqrt(self.node.weight) * self.worth)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A leaf to split: what is looked at, its node, and its level; then what was found."""
+
+    rows: PartRows
+    node: SplitNode
+    level: float
+    may_fail: bool
+    worth: float = float("nan")
+    caught: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How leaves are split and tested; the arguments of `grow_tree` with these names."""
+
+    fit: Callable[[PartRows], Any]
+    probability: Callable[[Any, Any, NDArray | None], float]
+    worth: Callable[[Any, float], float] | None
+    test: Callable[[PartRows, float], HeldOutTest] | None
+    make: Callable[[PartRows, HeldOutTest], Any] | None
+
+    def tried(self, trial: _Trial) -> _Trial:
+        """Return a trial with the split in its node, or the reason why there is none."""
+        node, rows = trial.node, trial.rows
+        if node.n_rows < 2:
+            node.reason = "a single row"
+            return trial
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model = self._model(trial)
+                if model is None:
+                    return trial
+                if np.ptp(model.labels_) == 0:
+                    node.reason = "all rows on one side"
+                    return trial
+                if self.test is None:
+                    node.probability = self.probability(model, rows.X, rows.weights)
+            except ValueError as error:
+                if not trial.may_fail:
+                    raise
+                node.reason = str(error)
+                return trial
+        node.model = model
+        node.leading = _leading(model, rows.X, rows.weights)
+        worth = node.probability
+        if self.worth is not None:
+            worth = self.worth(model, node.probability)
+        return replace(trial, worth=worth, caught=tuple(str(one.message) for one in caught))
+
+    def _model(self, trial: _Trial) -> Any:
+        """Return the fitted split; None, with the reason in the node, where there is none."""
+        if self.test is None or self.make is None:
+            model = self.fit(trial.rows)
+        else:
+            node, level = trial.node, trial.level
+            outcome = self.test(trial.rows, level)
+            node.p_value, node.probability = outcome.p_value, outcome.separation
+            node.p_minimum, node.level = outcome.p_minimum, level
+            node.has_way_around = outcome.has_way_around
+            if outcome.p_value > level:
+                node.reason = f"{node.p_text}, above its level of {level:.2g}"
+                if outcome.has_way_around:
+                    node.reason += "; rows connect the two sides around the gap"
+                return None
+            model = self.make(trial.rows, outcome)
+        if model is None:
+            trial.node.reason = "all rows on one side"
+        return model
 
 
 def grow_tree(
@@ -182,7 +255,9 @@ def grow_tree(
     A large part is looked at by a sample of its rows (see `volmar.rows.Parts`), and `side` makes
     of a fitted split the function that tells the sides of the others. Where splitting several
     parts takes one pass over the rows, parts that will be split later are split along with the
-    best one, which changes no answer: how a part is split does not depend on the others.
+    best one, which changes no answer: how a part is split does not depend on the others. For the
+    same reason new parts are looked at at the same time, by the number of processes that
+    ``joblib.parallel_config`` asks for.
 
     The result has no labels yet: leaves may still be merged.
     """
@@ -191,45 +266,6 @@ def grow_tree(
     def leaf_of(part: Part) -> _Leaf:
         node = SplitNode(part.n_rows, part.weight, columns=part.rows if pairwise else None)
         return _Leaf(node, part, int(seeds.randint(2**31 - 1)))
-
-    def try_to_split(leaf: _Leaf) -> None:
-        leaf.tried = True
-        part, node = leaf.part, leaf.node
-        if part.n_rows < 2:
-            node.reason = "a single row"
-            return
-        inside = PartRows(part.X, part.weights, leaf.seed, part.scale)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                if test is None or make is None:
-                    model = fit(inside)
-                else:
-                    level = alpha * part.n_rows / n
-                    outcome = test(inside, level)
-                    node.p_value, node.probability = outcome.p_value, outcome.separation
-                    node.p_minimum, node.level = outcome.p_minimum, level
-                    node.has_way_around = outcome.has_way_around
-                    if outcome.p_value > level:
-                        node.reason = f"{node.p_text}, above its level of {level:.2g}"
-                        if outcome.has_way_around:
-                            node.reason += "; rows connect the two sides around the gap"
-                        return
-                    model = make(inside, outcome)
-                if model is None or np.ptp(model.labels_) == 0:
-                    node.reason = "all rows on one side"
-                    return
-                if test is None:
-                    node.probability = probability(model, inside.X, inside.weights)
-            except ValueError as error:
-                if part is parts.root:
-                    raise
-                node.reason = str(error)
-                return
-        node.model = model
-        leaf.worth = node.probability if worth is None else worth(model, node.probability)
-        node.leading = _leading(model, inside.X, inside.weights)
-        leaf.caught = tuple(caught)
 
     def split(best: _Leaf, n_left: int) -> Any:
         """Return the sides of the best leaf; with it go those that will be split next."""
@@ -249,21 +285,32 @@ def grow_tree(
                 leaf.halves = halves
         return best.halves
 
+    way = _Way(fit, probability, worth, test, make)
     leaves = [leaf_of(parts.root)]
     root = leaves[0].node
     stuck = False
     for step in steps:
         if stuck:
             continue
-        parts.draw([leaf.part for leaf in leaves if not leaf.tried])
-        for leaf in leaves:
-            if not leaf.tried:
-                try_to_split(leaf)
-                if leaf.part is not parts.root:
-                    leaf.part.forget_sample()
-                if tell is not None:
-                    settled = [one for one in leaves if one.tried and one.importance < 0.0]
-                    tell(sum(one.node.n_rows for one in settled), n)
+        new = [leaf for leaf in leaves if not leaf.tried]
+        parts.draw([leaf.part for leaf in new])
+        trials = [
+            _Trial(
+                PartRows(leaf.part.X, leaf.part.weights, leaf.seed, leaf.part.scale),
+                leaf.node,
+                alpha * leaf.part.n_rows / n,
+                may_fail=leaf.part is not parts.root,
+            )
+            for leaf in new
+        ]
+        for leaf, trial in zip(new, in_jobs(way.tried, trials), strict=True):
+            leaf.tried, leaf.worth, leaf.caught = True, trial.worth, trial.caught
+            vars(leaf.node).update(vars(trial.node))
+            if leaf.part is not parts.root:
+                leaf.part.forget_sample()
+            if tell is not None:
+                settled = [one for one in leaves if one.tried and one.importance < 0.0]
+                tell(sum(one.node.n_rows for one in settled), n)
         if len(leaves) == max_leaves:
             stuck = True
             continue
@@ -274,7 +321,7 @@ def grow_tree(
         halves = [leaf_of(half) for half in split(best, n_splits - step)]
         best.node.rank = step + 1
         best.node.children = tuple(half.node for half in halves)
-        best.node.warnings = tuple(str(one.message) for one in best.caught)
+        best.node.warnings = best.caught
         leaves.remove(best)
         leaves += halves
     left = [leaf for leaf in leaves if leaf.importance >= 0.0] if max_leaves is not None else []

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_array, check_random_state
@@ -16,6 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from volmar._checks import check_count, check_number
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._notebook import html_card
+from volmar._threads import in_jobs
 from volmar.metrics import matched_labels
 from volmar.rows import draw_from_collection, is_dask
 
@@ -108,7 +108,8 @@ def stability(
     share : float, default=0.8
         Share of the rows in a part, drawn without replacement.
     n_jobs : int, optional
-        Processes; as in `joblib.Parallel`.
+        Python threads, which share the rows; as in `joblib.Parallel`. The result is the same for
+        any number.
     progress : callable, optional
         Called with (done, wanted) as parts are done.
     random_state : int, RandomState or None, default=None
@@ -145,11 +146,9 @@ def stability(
     estimator = seeded(estimator, int(rng.randint(2**31 - 1)))
     labels = np.unique(fitted_labels(estimator, rows), return_inverse=True)[1]
     parts = [np.sort(rng.choice(n, size, replace=False)) for _ in range(n_resamples)]
-    found = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(_clusters)(estimator, rows[part]) for part in parts
-    )
+    found = in_jobs(lambda part: _clusters(estimator, rows[part]), parts, n_jobs, share_rows=True)
     stayed, seen = np.zeros(n), np.zeros(n)
-    agreements = []
+    agreements: list[float] = []
     if progress is not None:
         progress(0, n_resamples)
     for done, (part, other) in enumerate(zip(parts, found, strict=True), start=1):

@@ -67,6 +67,8 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     steps = np.sort(np.diff(ordered, axis=0), axis=0).astype(np.float64)
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
+    if not has_ties.any():
+        return np.zeros(d)
     # The ties come first: the median of what follows them.
     places = [np.minimum((n_ties + m - 1 + odd) // 2, m - 1) for odd in (0, 1)]
     medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)

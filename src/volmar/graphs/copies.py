@@ -1,4 +1,7 @@
-"""Rows that coincide: one point of a graph each, and the edges of a point shared by its rows."""
+"""Rows that coincide: one point of a graph each, and the edges of a point shared by its rows.
+
+Points may be in another order than the rows, whether or not any coincide.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ class Copies:
     counts: NDArray
 
     @classmethod
-    def none(cls, n: int) -> Copies:
-        """Every row is a point of its own."""
-        return cls(np.arange(n), np.ones(n, dtype=np.intp))
+    def none(cls, order: NDArray) -> Copies:
+        """Every row is a point of its own, the points being the rows in this order."""
+        return cls(np.argsort(order), np.ones(order.size, dtype=np.intp))
 
     @property
     def n_rows(self) -> int:
@@ -64,7 +67,9 @@ class Copies:
         copies reach all of them.
         """
         if not self.exist:
-            return graph
+            rows = graph[self.point]
+            columns = self._rows[rows.indices].astype(rows.indices.dtype, copy=False)
+            return sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape)
         lengths = np.diff(graph.indptr)[self.point]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         own = np.repeat(np.arange(self.n_rows), lengths)

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from volmar.graphs.copies import Copies, distinct_rows
 from volmar.graphs.gaussian import ExponentialExtension
 from volmar.graphs.joining import joining_edges
+from volmar.graphs.neighbor_backends import spatial_order
 from volmar.graphs.neighbors import NeighborRecipe, NeighborSearch, symmetrize
 from volmar.graphs.validation import MatrixLike, check_n_neighbors, check_points, refuse_constant
 
 __all__ = ["DensityScalingSimilarity", "default_n_neighbors", "density_scaling_similarity"]
 
+# From here on rows are taken in the order of a k-d tree, so that neighbours are in the cache.
+REORDERED_FROM = 50_000
 # Neighbours as far away as the last are kept too, up to this many times the number of edges.
 MAX_TIED = 4
 SAME = 1.0 + 1e-9
@@ -77,14 +80,19 @@ class DensityScalingSimilarity(NeighborRecipe):
         search, copies, near = self._neighbors(X, max(k, int(self.n_edges)))
         scales = _local_scales(near, copies.counts, k, X.shape[1])
         edges = _nearest(near, int(self.n_edges))
+        del near
         edges = _with_edges(edges, joining_edges(search.rows, edges))
-        points = edges.copy()
-        points.data = np.exp(scales.log_similarities(edges, self.exponent))
-        W = copies.spread(points)
+        similarities = np.exp(scales.log_similarities(edges, self.exponent))
+        points = sp.csr_array((similarities, edges.indices, edges.indptr), shape=edges.shape)
+        del edges
         own = np.exp(-2 * self.exponent * np.log(scales.relative))
         if copies.exist:
-            W = W.maximum(copies.ties(own))
-        W = symmetrize(_with_short_indices(W), "union").astype(X.dtype, copy=False)
+            W = copies.spread(points).maximum(copies.ties(own))
+            W = symmetrize(_with_short_indices(W), "union")
+        else:
+            W = copies.spread(symmetrize(_with_short_indices(points), "union"))
+            W.sort_indices()
+        W = W.astype(X.dtype, copy=False)
         if self.self_loops:
             loops = own[copies.point].astype(W.dtype)
             W = sp.csr_array(W + sp.diags_array(loops, format="csr"))
@@ -96,9 +104,11 @@ class DensityScalingSimilarity(NeighborRecipe):
 
     def _neighbors(self, X: Any, n_edges: int) -> tuple[NeighborSearch, Copies, Any]:
         """Search for the nearest different points; where rows coincide, among the points."""
-        search = self.search(X)
-        copies = Copies.none(X.shape[0])
-        near = self._near(search, X, n_edges)
+        order = spatial_order(X) if X.shape[0] >= REORDERED_FROM else None
+        copies = Copies.none(np.arange(X.shape[0]) if order is None else order)
+        points = X if order is None else X[order]
+        search = self.search(points)
+        near = self._near(search, points, n_edges)
         if near.data.min() == 0:
             points, group = distinct_rows(X)
             copies = Copies(group, np.bincount(group))
@@ -295,9 +305,14 @@ def _local_scales(near: Any, counts: NDArray, k: int, n_features: int) -> LocalS
     """Scales from the distances to the nearest points, nearest first, and their copies."""
     lengths = np.diff(near.indptr)
     starts = near.indptr[:-1]
-    distances, mass = near.data.astype(np.float64), counts[near.indices]
-    total = np.cumsum(mass)
-    within = total - np.repeat(total[starts] - mass[starts] - (counts - 1), lengths)
+    distances = near.data.astype(np.float64, copy=False)
+    if counts.size == counts.sum():  # the rank of a neighbour
+        within = np.arange(1, near.nnz + 1, dtype=near.indptr.dtype)
+        within -= np.repeat(starts, lengths)
+    else:
+        mass = counts[near.indices]
+        total = np.cumsum(mass)
+        within = total - np.repeat(total[starts] - mass[starts] - (counts - 1), lengths)
     # The first neighbour with which there are k, and the last that is no farther.
     first = np.minimum(_count(within < k, starts), lengths - 1)
     radius = distances[starts + first]
@@ -361,6 +376,8 @@ def _kept(near: Any, keep: NDArray) -> Any:
 
 def _with_edges(near: Any, extra: Any) -> Any:
     """Both graphs' edges, a row's of the second after those of the first; stored zeros stay."""
+    if not extra.nnz:
+        return near
     a, b = near.tocoo(), extra.tocoo()
     coords = tuple(np.concatenate(pair) for pair in zip(a.coords, b.coords, strict=True))
     data = np.concatenate([a.data, b.data])

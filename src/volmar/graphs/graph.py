@@ -55,6 +55,12 @@ class Graph:
         """Number of neighbours that the similarity was built with, None where it has none."""
         return getattr(getattr(self.row_weights, "__self__", None), "n_neighbors", None)
 
+    @property
+    def recall(self) -> float | None:
+        """Share of the true neighbours in the graph; None where none were searched for."""
+        search = getattr(getattr(self.row_weights, "__self__", None), "search", None)
+        return getattr(search, "recall", None)
+
     @cached_property
     def degrees(self) -> NDArray:
         """Row sums of W."""
@@ -235,9 +241,13 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
                 f"{name}={value!r} has no meaning for affinity={affinity!r}. Leave it out, or use "
                 f"affinity={users}."
             )
-    if affinity in ("gaussian", "density_scaling"):
+    if affinity == "gaussian":
         return {"self_loops": False, **params}
-    defaults: dict[str, Any] = {"n_neighbors": min(DEFAULT_NEIGHBORS, n_samples - 1)}
+    # The same rows have the same graph, also where neighbours are approximate.
+    defaults: dict[str, Any] = {"random_state": 0}
+    if affinity == "density_scaling":
+        return {"self_loops": False, **defaults, **params}
+    defaults["n_neighbors"] = min(DEFAULT_NEIGHBORS, n_samples - 1)
     if affinity == "local_scaling":
         defaults |= {"self_loops": False, "graph": "knn"}
     return {**defaults, **params}

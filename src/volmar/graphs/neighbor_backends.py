@@ -1,26 +1,34 @@
 """Where neighbours come from: each back end names candidates, `neighbors.py` measures them.
 
 A back end answers with an integer array of candidate rows, at least `k` to a row where it found
-them and -1 where it did not. It is never asked for distances.
+them and -1 where it did not. It is never asked for distances. `is_exact` says whether it names
+the nearest rows; of others the share that it finds is measured.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from volmar._threads import user_openmp
+from volmar.graphs.cells import CellIndex
 
+# Up to this dimension a k-d tree leaves most rows unseen.
+TREE_UP_TO = 8
+# Queries of the tree at a time: its answers are three times as large as what is kept of them.
+QUERIES = 2**16
+# Up to here all pairs take a second at most; a tree in 9 to 15 dimensions may take ten.
+ALL_PAIRS_UP_TO = 20_000
 # Queries from which threads pay for themselves beside other work.
 THREADED_FROM = 5_000
 # Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
@@ -36,6 +44,7 @@ class Backend:
     """Candidates among fitted rows."""
 
     _rows: Any
+    is_exact = False
 
     def among(self, k: int) -> NDArray:
         """Candidates of each fitted row, the row itself possibly among them."""
@@ -47,16 +56,62 @@ class Backend:
 
 
 class ExactBackend(Backend):
-    """scikit-learn: a k-d tree in low dimension, blocked comparison of all pairs beyond."""
+    """A k-d tree in low dimension, else scikit-learn: blocked comparison of all pairs.
+
+    Rows are asked for in the order of the tree's leaves, so that what one query reads is still in
+    the cache for the next.
+    """
+
+    is_exact = True
 
     def __init__(self, rows: Any, n_jobs: int | None) -> None:
         self._rows = rows
-        self._index = NearestNeighbors(n_jobs=n_jobs).fit(rows)
+        self.n_jobs = n_jobs
+        self._index: Any
+        if not sp.issparse(rows) and rows.shape[1] <= TREE_UP_TO:
+            self._index = _tree(rows)
+        else:
+            algorithm = "brute" if rows.shape[0] <= ALL_PAIRS_UP_TO else "auto"
+            self._index = NearestNeighbors(algorithm=algorithm, n_jobs=n_jobs).fit(rows)
 
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
-        with user_openmp() if rows.shape[0] >= THREADED_FROM else nullcontext():
-            return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
+        if not isinstance(self._index, KDTree):
+            with user_openmp() if rows.shape[0] >= THREADED_FROM else nullcontext():
+                return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
+        workers = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        near = np.empty((rows.shape[0], k), dtype=np.int64)
+        order = self._index.indices if rows is self._rows else np.arange(rows.shape[0])
+        for start in range(0, order.size, QUERIES):
+            part = order[start : start + QUERIES]
+            near[part] = self._index.query(rows[part], k=np.arange(1, k + 1), workers=workers)[1]
+        return near
+
+
+class CellBackend(Backend):
+    """Cells of rows, searched to a recall of 0.95 or more: see `volmar.graphs.cells`."""
+
+    def __init__(self, rows: NDArray, seed: int) -> None:
+        self._rows = rows
+        self._seed = seed
+        self._index: CellIndex | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the index, which is built again, from the same seed, when needed."""
+        return self.__dict__ | {"_index": None}
+
+    def among(self, k: int) -> NDArray:
+        """Candidates of each fitted row."""
+        return self._built(k + 1).among()
+
+    def near(self, rows: NDArray, k: int) -> NDArray:
+        """Candidates of each new row."""
+        return self._built(k).near(rows)
+
+    def _built(self, k: int) -> CellIndex:
+        if self._index is None or self._index.k < k:
+            self._index = CellIndex(self._rows, k, self._seed)
+        return self._index
 
 
 class FaissBackend(Backend):
@@ -169,6 +224,17 @@ class GraphBackend(Backend):
         return ExactBackend(self._rows, self._n_jobs).near(rows, k)
 
 
+def spatial_order(rows: Any) -> NDArray | None:
+    """Order in which near rows are close to each other; None where there is no cheap one."""
+    if sp.issparse(rows) or rows.shape[1] > TREE_UP_TO:
+        return None
+    return _tree(rows).indices
+
+
+def _tree(rows: NDArray) -> KDTree:
+    return KDTree(rows, balanced_tree=False, compact_nodes=False)
+
+
 def pad_rows(graph: Any) -> NDArray:
     """Column indices of a sparse graph as a rectangle, padded with -1.
 
@@ -179,11 +245,6 @@ def pad_rows(graph: Any) -> NDArray:
     padded = np.full((graph.shape[0], int(counts.max(initial=0))), -1, dtype=np.int64)
     padded[np.arange(padded.shape[1]) < counts[:, None]] = graph.indices
     return padded
-
-
-def installed(name: str) -> bool:
-    """Whether a module can be imported, without importing it."""
-    return find_spec(name) is not None
 
 
 def require(name: str) -> Any:

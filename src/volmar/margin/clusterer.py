@@ -20,6 +20,7 @@ from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.losses import HingeLoss, Loss
 from volmar.margin.engine.nested import relabelling_outside
 from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.sample import first_sample
 from volmar.margin.engine.start_search import Start, StartSearch
 from volmar.margin.engine.unequal_sizes import (
     BALANCE,
@@ -238,6 +239,7 @@ class MarginClusterer(Clusterer):
             path=self._path(FIRST_JOINT_C, self.C),
             tol=self.tol,
             max_iter=self._most_steps(),
+            seed=seed,
         )
 
     def _solve(self, inputs: MarginInputs, seed: int) -> MarginResult:
@@ -252,7 +254,7 @@ class MarginClusterer(Clusterer):
             result = self._paper(problem, labels)
         else:
             labels = self._hinge_labels(space, problem, labels)
-            result = self._descend(problem, labels)
+            result = self._descend(problem, labels, seed)
         if result.labels.size:
             space.prefetch(
                 lambda: (np.ptp(result.labels), cluster_sizes(result.labels, inputs.weights, 2))
@@ -287,7 +289,7 @@ class MarginClusterer(Clusterer):
         )
         return found.labels if found.labels.size else labels
 
-    def _descend(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
+    def _descend(self, problem: MarginProblem, labels: NDArray, seed: int) -> MarginResult:
         unit = self._unit()
         path = [] if problem.threshold == "fixed" else self._binary_path()
         return maximise_margin(
@@ -297,6 +299,7 @@ class MarginClusterer(Clusterer):
             path=[unit * C for C in path],
             tol=self.tol,
             max_iter=self._most_steps(),
+            sample=first_sample(problem, labels, seed),
         )
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:

@@ -33,6 +33,7 @@ CLASSES: dict[str, str] = {
     "BasisHyperplane/1": "volmar.margin.feature_space.basis",
     "Candidates/1": "volmar.volume.starts",
     "CategoryScores/1": "volmar.tables.agreement",
+    "CellBackend/1": "volmar.graphs.neighbor_backends",
     "CellSplit/1": "volmar.base.splitting",
     "ColumnKind/1": "volmar.tables.kinds",
     "Copies/1": "volmar.graphs.copies",

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.base import SplitTree
-from volmar.graphs.neighbor_backends import ExactBackend, FaissBackend, PyNNDescentBackend
+from volmar.graphs.neighbor_backends import (
+    CellBackend,
+    ExactBackend,
+    FaissBackend,
+    PyNNDescentBackend,
+)
 from volmar.models.archive import ARRAY_KINDS
 from volmar.models.classes import attribute_fault, is_extension, known_functions, name_of
 
@@ -199,7 +204,7 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         }
     if isinstance(item, ExactBackend):
         # The search tree is made of these again.
-        return {"rows": item._rows, "n_jobs": item._index.n_jobs}
+        return {"rows": item._rows, "n_jobs": item.n_jobs}
     if isinstance(item, Enum) or not name_of(type(item)):
         return {}
     if not hasattr(item, "__dict__"):
@@ -208,7 +213,7 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         return dict(vars(item))  # its nodes are objects of the file, at any depth
     # Classes of the house leave out what is not to be kept: factors, labels in blocks.
     state = dict(item.__getstate__() or {})
-    if isinstance(item, (FaissBackend, PyNNDescentBackend)):
+    if isinstance(item, (CellBackend, FaissBackend, PyNNDescentBackend)):
         state = {name: part for name, part in state.items() if name not in _INDICES}
         state["_index"] = None
     return {name: part for name, part in state.items() if not name.startswith(_WATCHING)}

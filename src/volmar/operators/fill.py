@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import SuperLU, splu
 
 SIZES = (500, 2000)
@@ -27,35 +26,44 @@ def predicted_fill(Q: sparse.csr_matrix, enough: float = np.inf) -> float:
     breadth-first balls around the same node are factorised and the power between their fills is
     carried on to n. Balls lose the edges across their border, which is most of them in an
     expander, so the prediction errs on the low side there, but by factors, not by powers. A graph
-    may be of one shape here and of another there: the largest of three nodes counts, and the
-    search ends where it is above `enough`.
+    may be of one shape here and of another there: of three nodes, the one from whose ball the
+    largest share of edges leaves counts. Where that share alone puts the fill above `enough`,
+    nothing is factorised.
     """
     n = Q.shape[0]
     if n <= SIZES[-1]:
         return _factor_nnz(Q) / max(Q.nnz, 1)
     nodes = [int(np.argmax(np.diff(Q.indptr))), *np.random.default_rng(0).integers(n, size=2)]
-    fill = 0.0
-    for node in nodes:
-        fill = max(fill, _fill_around(Q, int(node)))
-        if fill > enough:
-            break
-    return fill
-
-
-def _fill_around(Q: sparse.csr_matrix, node: int) -> float:
-    n = Q.shape[0]
-    order = breadth_first_order(Q, node, directed=False, return_predecessors=False)
-    if order.size < SIZES[-1]:  # a small component: complete the ball from the others
-        order = np.concatenate([order, np.setdiff1d(np.arange(n), order)])
-    balls = [Q[order[:m]][:, order[:m]] for m in SIZES]
-    small, large = map(_factor_nnz, balls)
-    power = np.log(large / small) / np.log(SIZES[1] / SIZES[0])
-    fill = float(large * (n / SIZES[1]) ** max(power, 1.0) / Q.nnz)
+    ball, inside = min(
+        (_ball_around(Q, int(node), SIZES[1]) for node in nodes), key=lambda found: found[1]
+    )
     # Where most edges leave the ball it is nearly a tree and says nothing: a random sparse graph,
     # whose factors fill a share of the whole square.
-    if balls[1].nnz < MOST_LEAVE * np.diff(Q.indptr)[order[: SIZES[1]]].sum():
-        fill = max(fill, EXPANDER_FILL * n**2 / Q.nnz)
-    return fill
+    expander = EXPANDER_FILL * n**2 / Q.nnz if inside < MOST_LEAVE else 0.0
+    if expander > enough:
+        return expander
+    small, large = (_factor_nnz(Q[ball[:m]][:, ball[:m]]) for m in SIZES)
+    power = np.log(large / small) / np.log(SIZES[1] / SIZES[0])
+    return max(float(large * (n / SIZES[1]) ** max(power, 1.0) / Q.nnz), expander)
+
+
+def _ball_around(Q: sparse.csr_matrix, node: int, size: int) -> tuple[np.ndarray, float]:
+    """Return the nodes nearest to one in steps along edges, and the share of edges among them.
+
+    Where the component of the node is smaller, the ball goes on from the first node outside.
+    """
+    seen = np.zeros(Q.shape[0], dtype=bool)
+    ball, count, shell = [], 0, np.array([node])
+    while count < size:
+        seen[shell] = True
+        ball.append(shell)
+        count += shell.size
+        around = np.unique(Q[shell].indices)
+        shell = around[~seen[around]]
+        if not shell.size:
+            shell = np.flatnonzero(~seen)[:1]
+    nodes = np.concatenate(ball)[:size]
+    return nodes, Q[nodes][:, nodes].nnz / max(int(np.diff(Q.indptr)[nodes].sum()), 1)
 
 
 def _factor_nnz(A: sparse.csr_matrix) -> int:

@@ -15,6 +15,8 @@ from volmar.operators.protocol import FloatArray
 # Rows for each row of the coarse matrix, at least: on locally scaled k-NN graphs in two dimensions
 # some 50 iterations at 11 (three rounds), 90 at 35 and 150 at 120.
 RATIO = 8
+# Edges whose strengths are told apart at a time: it takes several arrays of their number.
+JITTERED = 2**20
 # A round that leaves more than this share of the nodes gains nothing.
 STALLED = 0.8
 # A coarse matrix above this size is made coarser while its factors would be fuller than that.
@@ -143,7 +145,11 @@ def _join_strongest(A: sparse.csr_matrix) -> tuple[int, np.ndarray, int]:
     """
     n = A.shape[0]
     row = np.repeat(np.arange(n, dtype=A.indices.dtype), np.diff(A.indptr))
-    strength = np.where(A.indices == row, 0.0, np.abs(A.data)) * _jitter(row, A.indices)
+    strength = np.abs(A.data)
+    strength[A.indices == row] = 0.0
+    for start in range(0, A.nnz, JITTERED):
+        part = slice(start, start + JITTERED)
+        strength[part] *= _jitter(row[part], A.indices[part])
     filled = np.flatnonzero(np.diff(A.indptr))
     strongest = np.zeros(n)
     strongest[filled] = np.maximum.reduceat(strength, A.indptr[filled])

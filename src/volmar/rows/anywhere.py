@@ -143,12 +143,10 @@ def moments_of_sides(rows: RowSource, mask: Any, whole: Moments) -> tuple[Moment
 def centered_with_moments(rows: RowSource) -> tuple[RowSource, Moments]:
     """Return the rows centred at their mean, and their moments about it.
 
-    Of float64 rows in blocks by one pass: moments about a first guess are moved to the mean.
+    By one pass, but of sparse rows and of float32 rows in blocks: moments about a first guess are
+    moved to the mean.
     """
-    if isinstance(rows, BlockRows):
-        return rows.centered_with_moments()
-    centred = rows.centered()
-    return centred, centred.moments(center=np.zeros(rows.n_features))
+    return rows.centered_with_moments()
 
 
 def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:

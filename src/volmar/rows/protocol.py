@@ -103,6 +103,11 @@ class RowSource(ABC):
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of ``|x_i - offset|²``, whose root scales the data."""
 
+    def centered_with_moments(self) -> tuple[Self, Moments]:
+        """Return `centered()`, and the moments of the rows about their mean."""
+        centred = self.centered()
+        return centred, centred.moments(center=np.zeros(self.n_features))
+
     def in_one_pass(self, f: Callable[[], Values]) -> Values:
         """Return what `f` returns; all that it asks of the rows is answered by one pass.
 

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 
 from volmar.rows._validation import as_block, as_matrix, selected_rows
 from volmar.rows.moments import Moments
+from volmar.rows.protocol import RowSource
 from volmar.rows.tiled import TiledRows
 
 # Above this share of non-zeros, products of filled-in tiles overtake the sparse product
@@ -72,6 +73,10 @@ class SparseRows(TiledRows):
             return super().moments(mask, center=center, second=second)
         index = None if mask is None else selected_rows(mask, self.n_rows)
         return self._sparse_moments(index, self._center(center), second=second)
+
+    def centered_with_moments(self) -> tuple[Self, Moments]:
+        """Return `centered()`, and the moments about it: sums about zero are moved once."""
+        return RowSource.centered_with_moments(self)
 
     def mean_squared_norm(self) -> float:
         """Return the weighted mean of ``|x_i - offset|²``.

@@ -67,6 +67,14 @@ class Standardized:
             centred = centred[:, self.kept]
         return (centred / self.scale[self.kept]).astype(rows.dtype, copy=False)
 
+    def difference_of_means(self, part: Moments) -> NDArray:
+        """Return the mean in z of a part, from its moments, less that of all other rows.
+
+        With the whole centred, it is sum total / (weight (total - weight)).
+        """
+        total, weight = self.moments.weight, part.weight
+        return (part.sum / self.scale)[self.kept] * (total / (weight * (total - weight)))
+
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
         """Return the mean and covariance in z of a part's moments about the same centre."""
         scale = self.scale[self.kept]
@@ -78,13 +86,15 @@ class Standardized:
         return part.mean[self.kept] / scale, covariance
 
 
-def standardized(rows: RowSource) -> Standardized:
-    """Return `rows` in standard deviations, from one pass for the mean and one for the moments.
+def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
+    """Return `rows` in standard deviations, from `centered_with_moments`.
 
     Parameters
     ----------
     rows : RowSource
         Any source; its sample weights count.
+    known : tuple of RowSource and Moments, optional
+        What `centered_with_moments` returns, where another pass has brought it.
 
     Returns
     -------
@@ -101,7 +111,7 @@ def standardized(rows: RowSource) -> Standardized:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    centred, moments = centered_with_moments(rows)
+    centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
@@ -111,7 +121,7 @@ def standardized(rows: RowSource) -> Standardized:
     return Standardized(centred, moments, mean, scale, kept, correlation)
 
 
-def evenly_scaled(rows: RowSource) -> Standardized:
+def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
     """Return `rows` about their mean in one unit for all features: the largest deviation.
 
     The unit is sqrt(e1), with e1 the largest eigenvalue of the covariance, so that the matrix
@@ -122,6 +132,8 @@ def evenly_scaled(rows: RowSource) -> Standardized:
     ----------
     rows : RowSource
         Any source; its sample weights count.
+    known : tuple of RowSource and Moments, optional
+        As in `standardized`.
 
     Returns
     -------
@@ -129,7 +141,7 @@ def evenly_scaled(rows: RowSource) -> Standardized:
         With every feature kept.
     """
     d = rows.n_features
-    centred, moments = centered_with_moments(rows)
+    centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])

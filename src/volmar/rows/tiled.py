@@ -23,6 +23,12 @@ from volmar.rows.protocol import FeatureMap, RowSource
 TILE_ROWS = 4096
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
+# Moments of so many features fit any memory; asking how much there is would take longer.
+FEW_FEATURES = 256
+# Rows from which the mean is guessed, for sums about it.
+GUESS_ROWS = 1024
+# Distances between a guess and the mean below this share of the mean are rounding.
+RELATIVE_ROUNDING = 1e-12
 # Rows that are summed into bins at a time: the sums are long, and made anew for each part.
 BINNED_ROWS = 2**16
 
@@ -70,11 +76,15 @@ class TiledRows(RowSource):
 
     def mean(self) -> np.ndarray:
         if self._mean is None:
-            # About the first tile's mean, float32 sums lose digits of the spread only.
-            first = self._tile(slice(0, self._tile_rows)).mean(axis=0, dtype=np.float64)
-            guess = first if self.offset is None else first - self.offset
-            self._mean = self.moments(center=guess, second=False).mean
+            # About a guess, float32 sums lose digits of the spread only.
+            self._mean = self.moments(center=self.guessed_mean(), second=False).mean
         return self._mean.copy()
+
+    def guessed_mean(self) -> np.ndarray:
+        """Return the mean of a thousand rows at equal distances, weights left out."""
+        step = max(1, self.n_rows // GUESS_ROWS)
+        few = self._tile(slice(0, None, step)).mean(axis=0, dtype=np.float64)
+        return few if self.offset is None else few - self.offset
 
     def moments(
         self,
@@ -107,6 +117,56 @@ class TiledRows(RowSource):
         other._mean = np.zeros(self.n_features)
         return other
 
+    def centered_with_moments(self) -> tuple[Self, Moments]:
+        """Return `centered()`, and the moments of the rows about their mean: one pass."""
+        about = self.moments(center=self.guessed_mean())
+        if _is_far(about):
+            about = self.moments(center=about.mean)
+        return self._centered_at(about.mean), _about_zero(about, about.mean)
+
+    def centered_with_cut(
+        self, w: np.ndarray, threshold: float
+    ) -> tuple[Self, Moments, np.ndarray, Moments]:
+        """Return `centered_with_moments()`, and a mask and the moments of some rows: one pass.
+
+        These are the rows as seen with scores above the threshold; their moments are about the
+        mean of all.
+        """
+        d = self.n_features
+        w = as_vector(w, d, "w", "feature", self.dtype)
+        limit = threshold if self.offset is None else threshold + float(self.offset @ w)
+        guess = self.guessed_mean()
+        pivot = self._pivot(guess)
+        mask = np.empty(self.n_rows, dtype=bool)
+        weight, total = np.zeros(2), np.zeros((2, d))
+        second = [self._empty_second(), np.zeros((d, d))]
+        for rows in self._slices(self.n_rows):
+            np.greater(self._tile(rows) @ w, limit, out=mask[rows])
+            for side, chosen in enumerate((~mask[rows], mask[rows])):
+                numbers = rows.start + np.flatnonzero(chosen)
+                part, root, part_weight = self._weighted_rows(numbers, pivot)
+                weight[side] += part_weight
+                total[side] += root @ part
+                second[side] += part.T @ part
+        seen = pivot.astype(np.float64)
+        if self.offset is not None:
+            seen -= self.offset
+        below, above = (
+            Moments(seen, weight[side], total[side], second[side]).shifted(guess)
+            for side in (0, 1)
+        )
+        whole = below + above
+        if _is_far(whole):
+            center = whole.mean
+            whole, above = self.moments(center=center), self.moments(mask, center=center)
+        mean = whole.mean
+        return self._centered_at(mean), _about_zero(whole, mean), mask, _about_zero(above, mean)
+
+    def _centered_at(self, mean: np.ndarray) -> Self:
+        """Return `centered()`, where the mean is known."""
+        self._mean = mean.copy()
+        return self.centered()
+
     def mean_squared_norm(self) -> float:
         pivot = self._pivot(np.zeros(self.n_features))
         gap = np.zeros(self.n_features)
@@ -137,22 +197,36 @@ class TiledRows(RowSource):
     def _shifted_tiles(
         self, pivot: np.ndarray, index: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-        """Yield tiles of √w_i (x_i - pivot), in a buffer that is used again, the √w_i and Σw_i."""
-        n = self.n_rows if index is None else index.size
-        buffer = np.empty(
-            (min(n, self._tile_rows), self.n_features), dtype=self.dtype, order=self._order
-        )
-        for part in self._slices(n):
-            rows = part if index is None else index[part]
-            tile = buffer[: part.stop - part.start]
+        """Yield tiles of √w_i (x_i - pivot), to be used before the next, the √w_i and Σw_i."""
+        if index is not None:
+            for part in self._slices(index.size):
+                yield self._weighted_rows(index[part], pivot)
+            return
+        shape = min(self.n_rows, self._tile_rows), self.n_features
+        buffer = np.empty(shape, dtype=self.dtype, order=self._order)
+        for rows in self._slices(self.n_rows):
+            tile = buffer[: rows.stop - rows.start]
             np.subtract(self._tile(rows), pivot, out=tile)
-            if self.weights is None:
-                yield tile, np.ones(len(tile), dtype=self.dtype), float(len(tile))
-                continue
-            weights = self.weights[rows]
-            root = np.sqrt(weights).astype(self.dtype)
-            tile *= root[:, np.newaxis]
-            yield tile, root, float(weights.sum())
+            yield self._rooted(tile, rows)
+
+    def _weighted_rows(
+        self, numbers: np.ndarray, pivot: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return √w_i (x_i - pivot) of rows by their numbers, the √w_i and Σw_i."""
+        tile = self._tile(numbers)
+        tile -= pivot
+        return self._rooted(tile, numbers)
+
+    def _rooted(
+        self, tile: np.ndarray, rows: slice | np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Multiply a tile by √w_i in place; return it, the √w_i and Σw_i."""
+        if self.weights is None:
+            return tile, np.ones(len(tile), dtype=self.dtype), float(len(tile))
+        weights = self.weights[rows]
+        root = np.sqrt(weights).astype(self.dtype)
+        tile *= root[:, np.newaxis]
+        return tile, root, float(weights.sum())
 
     def _center(self, center: np.ndarray | None) -> np.ndarray:
         if center is None:
@@ -178,12 +252,29 @@ class TiledRows(RowSource):
 
     def _empty_second(self) -> np.ndarray:
         d = self.n_features
-        require_memory(
-            4 * 8 * d**2,
-            f"The second moments of {d} features",
-            "Reduce the features first, e.g. by a random projection or TruncatedSVD.",
-        )
+        if d > FEW_FEATURES:
+            require_memory(
+                4 * 8 * d**2,
+                f"The second moments of {d} features",
+                "Reduce the features first, e.g. by a random projection or TruncatedSVD.",
+            )
         return np.zeros((d, d))
+
+
+def _is_far(about: Moments) -> bool:
+    """Return whether moments of all rows are about a centre too far from the mean to move them.
+
+    That loses the digits by which the squared distance exceeds the variance.
+    """
+    distance, rounding = about.mean - about.center, RELATIVE_ROUNDING * about.mean
+    variance = np.maximum(about.covariance().diagonal(), 0.0)
+    return bool((distance**2 > variance + rounding**2).any())
+
+
+def _about_zero(about: Moments, mean: np.ndarray) -> Moments:
+    """Return moments as those of rows that are centred at `mean`."""
+    moved = about.shifted(mean)
+    return Moments(np.zeros(mean.size), moved.weight, moved.sum, moved.second)
 
 
 class DenseRows(TiledRows):

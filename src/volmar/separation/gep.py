@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy.linalg import lapack
 
 from volmar.metrics.separation_bound import probability
 from volmar.rows import Standardized, bin_sums, constant_vector
@@ -63,23 +63,24 @@ class RegularizedCorrelation:
     def __init__(self, correlation: NDArray, reg: float):
         self.reg = reg
         self.correlation = correlation
-        self.matrix = correlation + reg * np.eye(correlation.shape[0])
-        try:
-            self._factor = linalg.cho_factor(self.matrix, lower=True)
-        except linalg.LinAlgError as error:
+        self.matrix = correlation.copy()
+        self.matrix[np.diag_indices_from(self.matrix)] += reg
+        # LAPACK itself: the matrices are small, and the checks of cho_solve cost more than it.
+        self._factor, info = lapack.dpotrf(self.matrix, lower=1)
+        if info != 0:
             raise ValueError(
                 f"the correlation matrix is singular (features that repeat or add up, or no more "
                 f"rows than features) and reg={reg:g} is too small to fix it. "
                 "Use reg=1, at least 0.1."
-            ) from error
+            )
 
     def solve(self, right: NDArray) -> NDArray:
         """Return (R + reg I)^-1 right."""
-        return linalg.cho_solve(self._factor, right)
+        return lapack.dpotrs(self._factor, right, lower=1)[0]
 
     def whitened(self, directions: NDArray) -> NDArray:
         """Return L^-T times directions, with LL' = R + reg I: random ones of equal variance."""
-        return linalg.solve_triangular(self._factor[0], directions, lower=True, trans="T")
+        return lapack.dtrtrs(self._factor, directions, lower=1, trans=1)[0]
 
     def variance(self, w: NDArray) -> float:
         """Return w'(R + reg I)w."""
@@ -164,6 +165,7 @@ def separation_gep(
     max_iter: int = 50,
     tol: float = 0.0,
     momentum: float = 0.0,
+    start: Any = None,
 ) -> SeparationResult:
     """Alternate the best labels for w (a scan) and the best w for the labels (a solve).
 
@@ -173,10 +175,12 @@ def separation_gep(
     the share of rows that the last iteration relabelled, or would without a better bound; at `tol`
     the run ends. `momentum` lengthens steps by that part of the last change of direction, and
     takes them back where the bound would fall. `scan` is how the best labels along a direction
-    are found, `exact_scan` or `histogram_scan`.
+    are found, `exact_scan` or `histogram_scan`. `start` are the labels that w comes from, if it
+    does: a first scan that moves few rows ends the run, too.
     """
     history: list[float] = []
-    labels, kept, threshold = constant_vector(z.rows, False, bool), w, 0.0
+    labels = constant_vector(z.rows, False, bool) if start is None else start
+    kept, threshold = w, 0.0
     status, n_iter, moves = Status.MAX_ITER, 0, 1.0
     plain = previous = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
@@ -184,7 +188,7 @@ def separation_gep(
         if not np.isfinite(cut.kappa2):
             status = Status.DEGENERATE
             break
-        moves = cut.moves if history else 1.0
+        moves = cut.moves if history or start is not None else 1.0
         if history and cut.kappa2 <= (1.0 + ROUNDING) * history[-1]:
             if plain is not None:  # the longer step was too long: take the plain one
                 w, plain = plain, None

@@ -20,10 +20,8 @@ from volmar.rows import (
     centered_with_moments,
     evenly_scaled,
     features_of,
-    moments_of_sides,
     standardized,
 )
-from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.tree import SeparationTree
@@ -164,6 +162,11 @@ class MSPC(SeparationTree):
     the clusters' means along it; of more than two clusters the discriminants, or with
     multiway="pairwise" the least of a cluster's distances to its rivals.
 
+    Of 20,000 dense rows or more in memory (20 a feature times five, if that is more) a twentieth,
+    and 4,000 at least, is clustered first. The alternation then goes on with all rows until no
+    more than `tol` of them switch sides, as it does without; where groups overlap, the last rows
+    at the border may be others.
+
     Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.
@@ -298,16 +301,10 @@ class MSPC(SeparationTree):
             feature_map = feature_map or self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
-        z = standardized(rows) if feature_map is None else evenly_scaled(rows)
-        if z.kept.size == 0:
-            raise ValueError(
-                f"all {X.shape[0]} rows of X are the same, there is nothing to separate. Check "
-                "that X was loaded correctly."
-            )
-        regularized = RegularizedCorrelation(z.correlation, solver.usual_reg)
+        scaling = standardized if feature_map is None else evenly_scaled
         share = self._minimum_share(n_rows or X.shape[0], k or int(self.n_clusters))
-        min_weight = share * z.rows.total_weight
-        return SeparationRows(X, z, regularized, feature_map, min_weight)
+        min_weight = share * rows.total_weight
+        return SeparationRows(X, rows, scaling, solver.usual_reg, feature_map, min_weight)
 
     def _ask_first(self, rows: RowSource) -> None:
         if self._is_linear():
@@ -329,7 +326,7 @@ class MSPC(SeparationTree):
             lambda: (
                 int(labels.sum()),
                 cluster_order(labels, weights, 2),
-                moments_of_sides(z.rows, labels, z.moments),
+                rows.sides(labels),
             )
         )
         if n_second in (0, labels.size):
@@ -379,7 +376,7 @@ class MSPC(SeparationTree):
     # ------------------------------------------------------------------ fitted
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
-        self._publish_clusters(rows, result, rows.regularized.reg)
+        self._publish_clusters(rows, result, rows.reg)
 
     def _publish_clusters(
         self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float

@@ -2,40 +2,106 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.rows import DenseRows, SparseRows, Standardized
+from volmar.rows import (
+    DenseRows,
+    Moments,
+    RowSource,
+    SparseRows,
+    Standardized,
+    moments_of_sides,
+)
 from volmar.separation.gep import RegularizedCorrelation
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class SeparationRows:
     """Rows in units of their standard deviations, with what does not depend on the labels.
 
-    X are the rows, or their features under the kernel whose `feature_map` it is, and z the same,
-    standardised. `min_weight` is the minimum weight of a cluster.
+    X are the rows, or their features under the kernel whose `feature_map` it is, and `source` the
+    same. `scaling` (`standardized` or `evenly_scaled`) gives them their units, `min_weight` is the
+    minimum weight of a cluster, and `reg` the regularisation where no race chooses one.
     """
 
     X: Any
-    z: Standardized
-    regularized: RegularizedCorrelation
+    source: RowSource
+    scaling: Callable[..., Standardized]
+    reg: float
     feature_map: Any
     min_weight: float
+    #: Rows on one side of the cut by which the moments were summed, and their moments.
+    _first_cut: tuple[NDArray, Moments] | None = None
+
+    @cached_property
+    def z(self) -> Standardized:
+        """The rows, standardised: a pass, unless `cut_first` was it."""
+        return self._standardized()
+
+    @cached_property
+    def regularized(self) -> RegularizedCorrelation:
+        """R + reg I."""
+        return RegularizedCorrelation(self.z.correlation, self.reg)
 
     @property
     def min_share(self) -> float:
         """Minimum share of a cluster."""
-        return self.min_weight / self.z.rows.total_weight
+        return self.min_weight / self.source.total_weight
 
     def with_reg(self, reg: float) -> RegularizedCorrelation:
         """Return R + reg I: the one there is, where it has this `reg`."""
-        if reg == self.regularized.reg:
+        if reg == self.reg:
             return self.regularized
         return RegularizedCorrelation(self.z.correlation, reg)
+
+    def sampled(self, numbers: NDArray) -> SeparationRows:
+        """Return rows by their numbers as a problem of its own, all of weight 1."""
+        source = DenseRows(self.X[numbers])
+        min_weight = self.min_share * numbers.size
+        return replace(self, X=source.X, source=source, min_weight=min_weight, _first_cut=None)
+
+    def cut_first(self, planes: SeparatingPlanes) -> tuple[NDArray, NDArray]:
+        """Sum the moments of the two sides of a hyperplane instead of those of all rows.
+
+        One pass over rows in memory, which brings the units of the rows, too. Returns the labels,
+        and the difference of the means in z. Those of other labels later (`sides`) then take
+        the rows that differ only.
+        """
+        threshold = float(planes.coefficients @ planes.mean) + planes.threshold
+        source: Any = self.source
+        *known, labels, part = source.centered_with_cut(planes.coefficients, threshold)
+        self.z = self._standardized(tuple(known))
+        self._first_cut = labels, part
+        return labels, self.z.difference_of_means(part)
+
+    def sides(self, labels: Any) -> tuple[Moments, Moments]:
+        """Return the moments of the labelled rows and of the others: at most one pass."""
+        z = self.z
+        if self._first_cut is not None:
+            first, part = self._first_cut
+            switched = labels != first
+            n_switched, n_labelled = np.count_nonzero(switched), np.count_nonzero(labels)
+            if n_switched < min(n_labelled, labels.size - n_labelled):
+                center = part.center
+                part = part + z.rows.moments(switched & labels, center=center)
+                part = part - z.rows.moments(switched & first, center=center)
+                return part, z.moments - part
+        return moments_of_sides(z.rows, labels, z.moments)
+
+    def _standardized(self, known: Any = None) -> Standardized:
+        z = self.scaling(self.source, known)
+        if z.kept.size == 0:
+            raise ValueError(
+                f"all {self.X.shape[0]} rows of X are the same, there is nothing to separate. "
+                "Check that X was loaded correctly."
+            )
+        return z
 
 
 @dataclass(frozen=True)

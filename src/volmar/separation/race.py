@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.modes.valleys import valleys_at
 from volmar.metrics.separation_bound import probability
-from volmar.separation.bound import best_splits
+from volmar.separation.bound import coarse_splits
 from volmar.separation.gep import RegularizedCorrelation, SeparationResult
 from volmar.separation.problem import SeparationRows
 from volmar.separation.starts import (
+    ROWS_PER_FEATURE,
     StartRows,
     Starts,
     held_out_scores,
@@ -28,19 +31,23 @@ from volmar.separation.two_groups import (
 
 # With fewer rows there are no halves: directions are ranked on the rows that they come from.
 FEWEST_ROWS = 16
-# Alternations before each ranking. Starts as they are must be so much better: what many features
-# agree on is preferred to one of them.
-N_ROUNDS, AS_IT_IS = (2, 4), 3.0
+# Alternations of all starts, with so many rows of the half (more where these are few for the
+# features) and judged by as many; then of the best of them, so many, with all rows.
+FIRST_ROUNDS, FIRST_ROWS, N_KEPT, MORE_ROUNDS = 2, 800, 4, 4
+# Starts as they are must be so much better: what many features agree on is preferred to one.
+AS_IT_IS = 3.0
 # At this depth of the valley at the cut nothing else is looked for, not in the other half either.
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
-# Both need as many rows of the half for each feature.
-EM_REG, EM_STEPS, ROWS_PER_FEATURE = 0.03, 20, 10
+# Both need rows that are not few for their features.
+EM_REG, EM_STEPS = 0.03, 12
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
 # A run has lost the split that it started from if its direction has less than this of the score.
 KEPT = 0.5
+# It has not where the projections on the two are correlated by at least this.
+SAME = 0.99
 # Halves may have a singular correlation where the whole has not.
 LEAST_REG = 1e-3
 
@@ -99,15 +106,19 @@ def race(
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
         halves.append(_Half(learn, judge.dithered, regularized, starts))
-        found.append(_best(halves[-1], starts.directions, first, min_share))
-        if found[-1] is not None and found[-1].depth >= CLEAR:
-            return found[-1]
+        for candidate in (partial(_best, W=starts.directions), _as_they_are):
+            one = candidate(halves[-1], reg=first, min_share=min_share)
+            if one is not None and one.depth >= CLEAR:
+                return one
+            found.append(one)
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
     for half in halves:
-        if len(half.rows.Z) >= ROWS_PER_FEATURE * half.rows.Z.shape[1]:
+        if not half.rows.are_few:
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
+            if one is not None and one.depth >= CLEAR:
+                break
     none = Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
     winners = [one for one in found if one is not None]
     return max(winners, key=lambda one: one.score, default=none)
@@ -119,18 +130,25 @@ def separation_by_race(
     reg: float | None,
     n_starts: int,
     seed: int,
+    numbers: NDArray | None = None,
 ) -> SeparationResult:
     """Race directions on a sample of the rows; the best goes on with all of them.
 
-    `gep` is `separation_gep` of all rows, from R + reg I and a direction.
+    `gep` is `separation_gep` of all rows, from R + reg I and a direction. `numbers` tells which
+    rows are copies of one row, as in `race`.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
-    share = rows.min_share
-    winner = race(sample, reg, n_starts, share, seed, chosen)
+    share, R = rows.min_share, rows.z.correlation
+    if rows.z.rows.weights is not None:  # drawn with replacement
+        numbers = chosen if numbers is None else numbers[chosen]
+    elif numbers is not None:
+        numbers = numbers[chosen]
+    winner = race(sample, reg, n_starts, share, seed, numbers)
     result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
-    if reg is None and winner.reg > SMALL_REG and is_lost(sample, winner.w, result.w, share):
+    if reg is None and winner.reg > SMALL_REG and is_lost(sample, R, winner.w, result.w, share):
         looser = gep(rows.with_reg(SMALL_REG), winner.w)
-        result = result if is_lost(sample, result.w, looser.w, share) else looser
+        if not is_lost(sample, R, result.w, looser.w, share) and is_deeper(sample, looser, result):
+            result = looser
     return replace(
         result,
         held_out_bound=probability(max(winner.kappa2, 0.0)),
@@ -138,77 +156,106 @@ def separation_by_race(
     )
 
 
-def is_lost(rows: StartRows, start: NDArray, end: NDArray, min_share: float) -> bool:
+def is_lost(
+    rows: StartRows, correlation: NDArray, start: NDArray, end: NDArray, min_share: float
+) -> bool:
     """Return whether a run from the direction `start` ended at one that separates much less.
 
     The regularised objective of all rows need not have an optimum where the winner of the race
     is: groups beside each other in correlated features are no optimum with a large `reg`.
     """
     W = np.column_stack([start, end])
+    products = W.T @ (correlation @ W)
+    if products[0, 1] ** 2 >= SAME**2 * products[0, 0] * products[1, 1]:
+        return False
     ridge = REG * (rows.dithered.var(axis=0) @ W**2)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
     return bool(score[1] < KEPT * score[0])
 
 
+def is_deeper(rows: StartRows, one: SeparationResult, other: SeparationResult) -> bool:
+    """Return whether the cut of a result lies in a valley that is as deep as that of another."""
+    W = np.column_stack([one.w, other.w])
+    ordered = np.sort((rows.dithered @ W.astype(rows.Z.dtype)).T, axis=1).astype(np.float64)
+    depth = valleys_at(ordered, np.array([one.threshold, other.threshold])).depth
+    return bool(depth[0] >= depth[1])
+
+
 def _halves(
     rows: StartRows, rng: np.random.Generator, numbers: NDArray | None
 ) -> list[tuple[StartRows, StartRows]]:
-    """Return the pairs of rows to learn from and rows to judge by."""
+    """Return the pairs of rows to learn from and rows to judge by, in random order."""
     n = len(rows.Z)
     if n < FEWEST_ROWS:
         return [(rows, rows)]
-    _, which = np.unique(np.arange(n) if numbers is None else numbers, return_inverse=True)
-    order = rng.permutation(int(which.max()) + 1)
-    half = (order < order.size // 2)[which]
-    if not 1 < half.sum() < n - 1:
+    if numbers is None:
+        order = rng.permutation(n)
+        parts = [order[: n // 2], order[n // 2 :]]
+    else:
+        _, which = np.unique(numbers, return_inverse=True)
+        order = rng.permutation(int(which.max()) + 1)
+        half = (order < order.size // 2)[which]
+        parts = [rng.permutation(np.flatnonzero(side)) for side in (half, ~half)]
+    if min(part.size for part in parts) < 2:
         return [(rows, rows)]
-    one, other = _taken(rows, half), _taken(rows, ~half)
+    one, other = (_taken(rows, part) for part in parts)
     return [(one, other), (other, one)]
 
 
-def _taken(rows: StartRows, mask: NDArray) -> StartRows:
-    Z = rows.Z[mask]
-    Z = Z - Z.mean(axis=0)
-    dithered = Z if rows.dithered is rows.Z else rows.dithered[mask]
+def _taken(rows: StartRows, numbers: NDArray) -> StartRows:
+    Z = rows.Z.take(numbers, axis=0)
+    Z -= Z.mean(axis=0)
+    dithered = Z if rows.dithered is rows.Z else rows.dithered.take(numbers, axis=0)
     return StartRows(Z, dithered, rows.scale)
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
-    """Alternate on the half, rank on the other, and again with the better ones.
-
-    With few rows a feature some starts are ranked as they are, too: the alternation adds the noise
-    of all features to a direction that was one of them.
-    """
+    """Alternate on the half, rank on the other, and again with the better ones."""
     regularized = half.regularized
     if reg != regularized.reg:
         regularized = RegularizedCorrelation(regularized.correlation, reg)
     Z = half.rows.Z
-    best = None
-    if len(Z) < ROWS_PER_FEATURE * Z.shape[1]:
-        alone = half.starts.directions[:, half.starts.stands_alone]
-        alone = alone[:, both_sides(_best_masks(Z, regularized, alone, min_share))]
-        best, _ = _ranked(half, alone, reg, min_share)
-        best = None if best is None else best._replace(score=best.score / AS_IT_IS)
-    for n_rounds in N_ROUNDS:
-        for _ in range(n_rounds):
-            masks = _best_masks(Z, regularized, W, min_share)
-            W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
-        first, order = _ranked(half, W, reg, min_share)
-        if first is not None and (best is None or first.score > best.score):
-            best = first
-        W = W[:, order[: max(4, W.shape[1] // 4)]]
-    return best
+    some = slice(max(FIRST_ROWS, ROWS_PER_FEATURE * Z.shape[1]))
+    W = _alternated(Z[some], regularized, W, min_share, FIRST_ROUNDS)
+    best, order = _ranked(half, W, reg, min_share, some)
+    if best is not None and best.depth >= CLEAR:
+        return best
+    W = W[:, order[:N_KEPT]]
+    # The alternation may leave a split that it had found.
+    W = np.hstack([_alternated(Z, regularized, W, min_share, MORE_ROUNDS), W[:, :1]])
+    return _ranked(half, W, reg, min_share)[0]
+
+
+def _as_they_are(half: _Half, reg: float, min_share: float) -> Winner | None:
+    """Rank some starts as they are.
+
+    The alternation adds the noise of all features to a direction that was one of them.
+    """
+    alone = half.starts.directions[:, half.starts.stands_alone]
+    best, _ = _ranked(half, alone, reg, min_share)
+    return None if best is None else best._replace(score=best.score / AS_IT_IS)
+
+
+def _alternated(
+    Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float, n_rounds: int
+) -> NDArray:
+    """Alternate good labels for directions and the best directions for these labels."""
+    for _ in range(n_rounds):
+        masks = _best_masks(Z, regularized, W, min_share)
+        W = regularized.solve(mean_differences(Z, masks[:, both_sides(masks)]))
+    return W
 
 
 def _ranked(
-    half: _Half, W: NDArray, reg: float, min_share: float
+    half: _Half, W: NDArray, reg: float, min_share: float, some: slice = slice(None)
 ) -> tuple[Winner | None, NDArray]:
-    """Rank directions on the held-out rows: the best, and the order of all."""
+    """Rank directions on the held-out rows, or some of them: the best, and the order of all."""
     if W.shape[1] == 0:
         return None, np.empty(0, dtype=np.int64)
+    held_out = half.held_out[some]
     # The paper's Lambda is the variance of each feature; one reg for all that are compared.
-    ridge = REG * (half.held_out.var(axis=0) @ W**2)
-    judged = held_out_scores(half.held_out @ W.astype(half.held_out.dtype), min_share, ridge)
+    ridge = REG * (held_out.var(axis=0) @ W**2)
+    judged = held_out_scores(held_out @ W.astype(held_out.dtype), min_share, ridge)
     order = np.argsort(-judged.score, kind="stable")
     if not np.isfinite(judged.score[order[0]]):
         return None, order
@@ -219,12 +266,11 @@ def _ranked(
 def _best_masks(
     Z: NDArray, regularized: RegularizedCorrelation, W: NDArray, min_share: float
 ) -> NDArray:
-    """Return the labels of the best cut along each direction; all False where there is none."""
-    P = Z @ W.astype(Z.dtype)
-    variances = np.einsum("ij,ij->j", W, regularized.matrix @ W)
-    ordered = np.sort(P.T.astype(np.float64, copy=False), axis=1)
-    thresholds, kappa2 = best_splits(ordered, variances, min_share)
-    return np.where(np.isfinite(kappa2), thresholds, np.inf) < P
+    """Return the labels of a good cut along each direction; all False where there is none."""
+    P = Z @ W.astype(Z.dtype, copy=False)
+    variances = np.maximum(np.einsum("ij,ij->j", W, regularized.correlation @ W), 0.0)
+    ridge = regularized.reg * np.einsum("ij,ij->j", W, W)
+    return coarse_splits(P, variances, ridge, min_share).astype(Z.dtype) < P
 
 
 def _normal_groups(half: _Half, rng: np.random.Generator) -> NDArray:

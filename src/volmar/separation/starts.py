@@ -8,18 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar._checks import fix_signs
 from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.modes.valleys import valleys_at
-from volmar.rows import Standardized, drawn_by_weight
+from volmar.rows import Standardized, drawn_by_weight, take_rows
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
 
+# Fewer rows for a feature are few.
+ROWS_PER_FEATURE = 10
+# Share of neighbouring values that differ, for a feature to be continuous; float32 has ties.
+CONTINUOUS = 0.99
 # Features whose standard deviations differ by less than this share have one unit.
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
-FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 500, 32_000
+FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 400, 16_000
 # Up to so many features their principal directions are computed exactly.
 EXACT_UP_TO = 64
 # Starts of 2-means: sides of principal directions, and pairs of rows.
@@ -42,12 +45,23 @@ class StartRows(NamedTuple):
     dithered: NDArray
     scale: NDArray | None
 
+    @property
+    def are_few(self) -> bool:
+        """Whether there are few rows for each feature."""
+        return len(self.Z) < ROWS_PER_FEATURE * self.Z.shape[1]
+
 
 def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[StartRows, NDArray]:
-    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows."""
+    """Return a sample of the rows to find starts in, by weight, and the numbers of its rows.
+
+    They are float32, where rows are not few for their features: starts need no more digits.
+    """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
-    Z = z.transform(X[chosen])
+    # Of weighted rows some are drawn twice, of others all may be.
+    Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
+    if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
+        Z = Z.astype(np.float32, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
     return StartRows(Z, noisy, None if has_one_unit(z) else z.scale[z.kept]), chosen
 
@@ -85,7 +99,7 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
     The rows are dithered: a column of two values is separated without any variance left, and would
     win against every split that many features agree on.
     """
-    ordered = np.sort(projections.T.astype(np.float64, copy=False), axis=1)
+    ordered = np.sort(projections.T, axis=1).astype(np.float64, copy=False)
     variances = ordered.var(axis=1)
     variances = np.where(variances > 0, variances, np.inf)
     thresholds, kappa2, regularized = best_splits(ordered, variances, min_share, ridge)
@@ -99,8 +113,8 @@ def held_out_scores(projections: NDArray, min_share: float, ridge: NDArray | flo
 class Starts(NamedTuple):
     """Directions (p, m) to start from, and which of them may be the answer as they are.
 
-    Where rows are few, these are continuous features, and the difference of the means of 2-means
-    in the user's units. A feature with ties has gaps of its own.
+    These are continuous features, and the difference of the means of 2-means in the user's units.
+    A feature with ties has gaps of its own.
     """
 
     directions: NDArray
@@ -135,7 +149,7 @@ def start_directions(
     best = np.argsort(-alone, kind="stable")[:quarter]
     features = np.eye(p)[:, best]
     ordered = np.sort(rows.Z[:, best], axis=0)
-    is_continuous = (np.diff(ordered, axis=0) > 0).all(axis=0)
+    is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > CONTINUOUS
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
@@ -167,12 +181,15 @@ def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> 
 
 
 def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
-    """Return k leading eigenvectors, roughly where there are many features: they only start."""
+    """Return k leading eigenvectors, roughly where there are many features: they only start.
+
+    Their signs are left as they come: a cut has the same rows on its two sides.
+    """
     p = correlation.shape[0]
     if p <= EXACT_UP_TO:
-        return fix_signs(linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1])[:, ::-1]
+        return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
     vectors = linalg.eigh(basis.T @ correlation @ basis)[1][:, -k:]
-    return fix_signs(basis @ vectors)[:, ::-1]
+    return basis @ vectors[:, ::-1]

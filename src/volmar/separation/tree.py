@@ -96,7 +96,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         rows = self._problem(sample.X, sample.weights, k, n_rows=n)
         models = [node.model for node in self.tree_.splits()]
         regs = [model.reg_ for model in models if hasattr(model, "reg_")]
-        reg = min(regs, default=rows.regularized.reg)
+        reg = min(regs, default=rows.reg)
         starts, solver = [grown.sample_labels()], self._solver()
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -198,7 +198,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         model = silent_clone(self).set_params(n_clusters=2, random_state=part.seed)
         model.n_features_in_ = X.shape[1]
         rows = model._problem(X, weights)
-        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.regularized.reg), weights)
+        model._finish(rows, hyperplane_in_valley(rows.z, split, rows.reg), weights)
         return model
 
     def _split_probability(self, model: Any, X: Any, weights: NDArray | None) -> float:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from volmar.separation.gep import RegularizedCorrelation
 
-MAX_STEPS = 8
+# Steps of 2-means, and the share of labels that may still change at the end.
+MAX_STEPS, SETTLED = 8, 0.002
 # Shares of a group, and what is left of the variance within groups, are kept from 0.
 LEAST_SHARE, LEAST_WITHIN = 1e-6, 1e-6
 LARGEST_LOGIT = 30.0
+# After so many steps of EM only the starts that explain most go on, so many of them.
+FIRST_STEPS, MOST_KEPT = 4, 6
 
 
 def two_means(Z: NDArray, masks: NDArray) -> NDArray:
@@ -23,16 +27,25 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
     """
     masks = masks[:, both_sides(masks)]
     for _ in range(MAX_STEPS):
-        D, share = mean_differences(Z, masks), masks.mean(axis=0)
-        nearer = 0.5 * (1.0 - 2.0 * share) * (D**2).sum(axis=0) < Z @ D
+        D, between, share = _means_of(Z, masks)
+        middle = (0.5 * (1.0 - 2.0 * share) * between).astype(Z.dtype)
+        nearer = middle < Z @ D.astype(Z.dtype, copy=False)
         nearer = nearer[:, both_sides(nearer)]
-        if nearer.shape == masks.shape and (nearer == masks).all():
-            break
+        is_same_shape = nearer.shape == masks.shape
+        n_changed = np.count_nonzero(nearer != masks) if is_same_shape else masks.size
         masks = nearer
+        if n_changed <= SETTLED * masks.size:
+            break
     if masks.shape[1] == 0:
         return masks
-    D, share = mean_differences(Z, masks), masks.mean(axis=0)
-    return masks[:, int(np.argmax(share * (1.0 - share) * (D**2).sum(axis=0)))]
+    _, between, share = _means_of(Z, masks)
+    return masks[:, int(np.argmax(share * (1.0 - share) * between))]
+
+
+def _means_of(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the differences of the means, their squared lengths, and the shares."""
+    D = mean_differences(Z, masks)
+    return D, (D * D).sum(axis=0), np.count_nonzero(masks, axis=0) / len(Z)
 
 
 def both_sides(masks: NDArray) -> NDArray:
@@ -45,9 +58,12 @@ def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
 
     Masks may be memberships between 0 and 1.
     """
-    sizes = masks.sum(axis=0, dtype=np.float64)
-    sums = Z.T @ masks.astype(Z.dtype, copy=False) - np.outer(Z.mean(axis=0), sizes)
-    return sums / (sizes * (1.0 - sizes / len(Z)))
+    memberships = masks.astype(Z.dtype, copy=False)
+    ones = np.ones(len(Z), dtype=Z.dtype)
+    sizes = (ones @ memberships).astype(np.float64)
+    shares = sizes / len(Z)
+    sums = Z.T @ memberships - np.multiply.outer(ones @ Z, shares)
+    return sums / (sizes * (1.0 - shares))
 
 
 def normal_group_directions(
@@ -67,13 +83,22 @@ def normal_group_directions(
     """
     w = np.empty((Z.shape[1], memberships.shape[1]))
     q = memberships.astype(Z.dtype)
-    for _ in range(n_steps):
-        share = np.clip(q.mean(axis=0, dtype=np.float64), LEAST_SHARE, 1.0 - LEAST_SHARE)
+    ones = np.ones(len(Z), dtype=Z.dtype)
+    for step in range(n_steps):
+        share = np.clip((ones @ q) / len(Z), LEAST_SHARE, 1.0 - LEAST_SHARE).astype(np.float64)
         D = mean_differences(Z, q)
         w = regularized.solve(D)
-        m = np.einsum("ij,ij->j", D, w)
-        within = np.maximum(1.0 - share * (1.0 - share) * m, LEAST_WITHIN)
-        middle = 0.5 * (1.0 - 2.0 * share) * m
-        logit = (Z @ w.astype(Z.dtype) - middle) / within + np.log(share / (1.0 - share))
-        q = 1.0 / (1.0 + np.exp(-np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)))
+        explained = share * (1.0 - share) * np.einsum("ij,ij->j", D, w)
+        if step == FIRST_STEPS and w.shape[1] > MOST_KEPT:
+            kept = np.argsort(-explained, kind="stable")[:MOST_KEPT]
+            share, D, w, explained = share[kept], D[:, kept], w[:, kept], explained[kept]
+        if step == n_steps - 1:
+            break
+        within = np.maximum(1.0 - explained, LEAST_WITHIN)
+        middle = 0.5 * (1.0 - 2.0 * share) * explained / (share * (1.0 - share))
+        constant = np.log(share / (1.0 - share)) - middle / within
+        q = Z @ (w / within).astype(Z.dtype)
+        q += constant.astype(Z.dtype)
+        np.clip(q, -LARGEST_LOGIT, LARGEST_LOGIT, out=q)
+        expit(q, out=q)
     return w

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from volmar._checks import fix_signs
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
 from volmar.metrics.separation_bound import probability
-from volmar.rows import Moments, Standardized, is_in_memory
+from volmar.rows import DenseRows, Moments, Standardized, drawn_by_weight, is_in_memory
 from volmar.separation.bound import bound
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -26,9 +27,13 @@ from volmar.separation.gep import (
 )
 from volmar.separation.mpm import separation_machine, separation_mpm
 from volmar.separation.multiway import k_means_labels, scaled
-from volmar.separation.problem import SeparationRows, planes_of
+from volmar.separation.problem import SeparatingPlanes, SeparationRows, planes_of
 from volmar.separation.race import REG, separation_by_race
+from volmar.separation.starts import sample_size
 from volmar.solvers import Status
+
+# From `LONG` times the rows of the race on, a share 1 / `COARSE` of the rows is clustered first.
+LONG, COARSE = 5, 20
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,7 @@ class TwoWaySolver:
                 return self._mpm(rows, labels, self.usual_reg)
             start = rows.regularized.solve(mean_difference(rows.z, labels))
             return self._gep(rows, rows.regularized, start)
-        raced = separation_by_race(
-            rows, lambda matrix, w: self._gep(rows, matrix, w), self.reg, self.n_init, seed
-        )
+        raced = self._raced(rows, seed)
         if self.solver == "gep":
             return raced
         return replace(
@@ -88,6 +91,47 @@ class TwoWaySolver:
             held_out_bound=raced.held_out_bound,
             held_out_score=raced.held_out_score,
         )
+
+    def _raced(self, rows: SeparationRows, seed: int) -> SeparationResult:
+        """Race starts; the best goes on with all rows.
+
+        Of many rows in memory it goes on with a twentieth of them first. What is left to do with
+        all is the pass that the moments take, which sums those of the two sides, and a scan or a
+        few.
+        """
+        first = self._first_of_sample(rows, seed)
+        if first is None:
+            gep = partial(self._gep, rows)
+            return separation_by_race(rows, gep, self.reg, self.n_init, seed)
+        found, planes = first
+        start, difference = rows.cut_first(planes)
+        regularized = rows.with_reg(found.reg)
+        result = self._gep(rows, regularized, regularized.solve(difference), start=start)
+        return replace(
+            result, held_out_bound=found.held_out_bound, held_out_score=found.held_out_score
+        )
+
+    def _first_of_sample(
+        self, rows: SeparationRows, seed: int
+    ) -> tuple[SeparationResult, SeparatingPlanes] | None:
+        """Return what is found in a sample of many rows in memory, or None.
+
+        There is none of few rows, nor where no cut of the sample is allowed.
+        """
+        n, d = rows.X.shape
+        size = sample_size(n, d)
+        if not isinstance(rows.source, DenseRows) or n < LONG * size:
+            return None
+        rng = np.random.default_rng(seed)
+        chosen = drawn_by_weight(n, rows.source.weights, max(size, n // COARSE), rng)
+        few = rows.sampled(chosen)
+        try:
+            found = separation_by_race(
+                few, partial(self._gep, few), self.reg, self.n_init, seed, chosen
+            )
+        except ValueError:  # all rows of the sample are the same, say
+            return None
+        return (found, planes_of(few, found.w, found.threshold)) if found.history else None
 
     def solve_from(
         self, rows: SeparationRows, w: NDArray, threshold: float, reg: float
@@ -114,7 +158,11 @@ class TwoWaySolver:
         return separation_mpm(rows.z, labels, reg, min_weight=rows.min_weight, **self.steps)
 
     def _gep(
-        self, rows: SeparationRows, regularized: RegularizedCorrelation, w: NDArray
+        self,
+        rows: SeparationRows,
+        regularized: RegularizedCorrelation,
+        w: NDArray,
+        start: Any = None,
     ) -> SeparationResult:
         is_exact = is_in_memory(rows.X) and self.scan != "histogram"
         return separation_gep(
@@ -124,6 +172,7 @@ class TwoWaySolver:
             min_weight=rows.min_weight,
             scan=exact_scan if is_exact else histogram_scan,
             momentum=0.0 if self.mode == "paper" else 1.0,
+            start=start,
             **self.steps,
         )
 

@@ -153,6 +153,10 @@ class SoftLabelMVC(Clusterer):
         More clusters have a field each, of :math:`x'Qx = 1`; the largest of a row is its cluster.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
+    neighbor_recall_ : float or None
+        Share of the true nearest neighbours that the graph was built with, measured on a sample
+        where the search is approximate (more than 20,000 rows of more than 8 features); None where
+        there was no search.
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
     balance_ : float or ndarray of shape (n_clusters,)
@@ -421,6 +425,7 @@ class SoftLabelMVC(Clusterer):
         self.field_ = result.field
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors
+        self.neighbor_recall_ = problem.graph.recall
         self.balance_ = float(result.h.sum()) if result.h.ndim == 1 else result.h.sum(axis=0)
         self.n_moved_ = result.n_moved
         if not result.labels.any():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from volmar.margin.engine.problem import MarginCut, MarginProblem
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Plane
 from volmar.solvers import CuttingPlaneResult, solve_cutting_plane_qp
 
 # Solutions in a row without weight after which a cut is let go; cuts kept for more slow the QP.
@@ -14,20 +14,23 @@ IDLE_FOR = 10
 
 
 class CutPool:
-    """Cuts that hold for one labelling, grown one at a time."""
+    """Cuts that hold for one labelling, grown one at a time.
+
+    `planes` are the hyperplanes at which cuts were violated most, None for other cuts.
+    """
 
     def __init__(self, problem: MarginProblem):
         self.problem = problem
         self.cuts: list[MarginCut] = []
+        self.planes: list[Plane | None] = []
         self.gram = np.empty((0, 0))
         self._idle: list[int] = []
         self._version = problem.space.version
 
     def __len__(self) -> int:
-
         return len(self.cuts)
 
-    def add(self, cut: MarginCut) -> None:
+    def add(self, cut: MarginCut, plane: Plane | None = None) -> None:
         """Take a cut in, with its inner products."""
         space = self.problem.space
         if space.version != self._version:
@@ -36,6 +39,7 @@ class CutPool:
             self.gram = np.array(rows).reshape(len(rows), len(rows))
             self._version = space.version
         self.cuts.append(cut)
+        self.planes.append(plane)
         self._idle.append(0)
         n = len(self.cuts)
         gram = np.empty((n, n))
@@ -66,10 +70,16 @@ class CutPool:
         w = self.problem.space.combination([cut.a for cut in self.cuts], found.weights)
         return w, float(found.weights @ self.gram @ found.weights)
 
+    def active_planes(self) -> list[Plane]:
+        """Return the hyperplanes of the cuts with weight in the last solution."""
+        known = zip(self.planes, self._idle, strict=True)
+        return [plane for plane, idle in known if plane is not None and idle == 0]
+
     def drop_idle(self) -> None:
         """Let cuts go that have had no weight for long; the first stays, it bounds rho."""
         kept = [i for i, idle in enumerate(self._idle) if i == 0 or idle < IDLE_FOR]
         if len(kept) < len(self.cuts):
             self.cuts = [self.cuts[i] for i in kept]
+            self.planes = [self.planes[i] for i in kept]
             self._idle = [self._idle[i] for i in kept]
             self.gram = self.gram[np.ix_(kept, kept)]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from volmar.margin.engine.cut_pool import CutPool
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginProblem
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Plane
+from volmar.margin.engine.sample import Sample
 from volmar.solvers import CuttingPlaneResult, Result, Status
 
 # Share of the possible decrease that makes a relabelling worth its new cuts.
@@ -88,6 +89,7 @@ def maximise_margin(
     path: Sequence[float] = (),
     tol: float = 1e-2,
     max_iter: int = 1000,
+    sample: Sample | None = None,
 ) -> MarginResult:
     """Find a labelling that its own widest margin cannot improve.
 
@@ -114,6 +116,10 @@ def maximise_margin(
         Gap, relative to J, at which to stop.
     max_iter : int, default=1000
         Maximum number of steps in all.
+    sample : Sample, optional
+        Some of the rows, to which the descent is made first. All rows begin at its hyperplane,
+        with the cuts that they have at the hyperplanes of the sample's last cuts: few passes are
+        left. What is returned belongs to all rows, and so does its certificate.
 
     Returns
     -------
@@ -124,36 +130,81 @@ def maximise_margin(
         convex problem is solved and J is higher at the labels of its solution. That can happen for
         losses that do not fall with a relabelling (F measure, mutual information).
     """
-    descent = _Descent(problem, problem.start(labels), tol, max_iter)
-    status, last = Status.UNBOUNDED, None
-    remaining = [C, *sorted((value for value in path if value < C), reverse=True)]
-    n_between = 0
-    while remaining:
-        value = remaining.pop()
-        status = descent.run(value)
-        if status in (Status.CONVERGED, Status.CYCLE):
-            last = value
-        elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
-            # The labels of the last C have no margin at this one: go there in smaller steps.
-            remaining += [value, float(np.sqrt(last * value))]
-            n_between += 1
-        elif status is not Status.UNBOUNDED or value == C:
-            break
-    return descent.result(status, C)
+    descent = _Descent(problem, tol, max_iter)
+    if sample is None or not descent.begin_on(sample, C, path):
+        descent.begin(labels)
+        return descent.result(descent.follow(C, path), C)
+    return descent.result(descent.follow(C, ()), C)
 
 
 class _Descent:
     """The state of a descent: labels, their cuts, the best hyperplane so far."""
 
-    def __init__(self, problem: MarginProblem, y: NDArray, tol: float, max_iter: int):
+    y: NDArray
+    cuts: CutPool
+
+    def __init__(self, problem: MarginProblem, tol: float, max_iter: int):
         self.problem, self.tol, self.max_iter = problem, tol, max_iter
-        self.y = y
         self.best: Iterate | None = None
         self.bound = -np.inf
         self.history: list[float] = []
         self.n_iter = 0
         self.passes_before = problem.space.n_passes
+
+    def begin(self, labels: NDArray) -> None:
+        """Begin at labels."""
+        self.y = self.problem.start(labels)
         self.cuts = self._first_cuts()
+
+    def begin_on(self, sample: Sample, C: float, path: Sequence[float]) -> bool:
+        """Begin where some rows lead to; False where that is no hyperplane for all rows."""
+        few = _Descent(sample.problem, self.tol, self.max_iter)
+        few.begin(sample.labels)
+        if few.follow(C, path) not in (Status.CONVERGED, Status.CYCLE) or few.best is None:
+            return False
+        own = Plane(few.best.normal, few.best.rho, few.best.t)
+        others = [one for one in few.cuts.active_planes() if one.normal is not own.normal]
+        problem, space = self.problem, self.problem.space
+
+        def cut(plane: Plane, labels: NDArray) -> MarginCut:
+            f = problem.shifted(space.scores(plane.normal), plane)
+            return problem.cut(labels, problem.loss.violated(labels, f, plane.rho))
+
+        def look_ahead(f: NDArray, labels: NDArray) -> None:
+            self._ask_first_cuts(f, labels, own.rho)
+            for plane in others:
+                cut(plane, labels)
+
+        f, t, y, is_allowed = problem.placed(space.scores(own.normal), own, look_ahead)
+        if not is_allowed:
+            return False
+        violated = problem.loss.violated(y, f, own.rho)
+        square = float(space.inner(own.normal, [own.normal])[0])
+        J = problem.objective(square, own.rho, violated.xi, C)
+        self.best = Iterate(own.normal, square, own.rho, t, f, y, violated, J)
+        self.y, self.n_iter = y, few.n_iter
+        self.cuts = self._first_cuts()
+        for plane in others:
+            self.cuts.add(cut(plane, y), plane)
+        return True
+
+    def follow(self, C: float, path: Sequence[float]) -> Status:
+        """Descend at each value of the path, then at C, and return how the last descent ended."""
+        status, last = Status.UNBOUNDED, None
+        remaining = [C, *sorted((value for value in path if value < C), reverse=True)]
+        n_between = 0
+        while remaining:
+            value = remaining.pop()
+            status = self.run(value)
+            if status in (Status.CONVERGED, Status.CYCLE):
+                last = value
+            elif status is Status.DEGENERATE and last is not None and n_between < MAX_BETWEEN:
+                # The labels of the last C have no margin at this one: go there in smaller steps.
+                remaining += [value, float(np.sqrt(last * value))]
+                n_between += 1
+            elif status is not Status.UNBOUNDED or value == C:
+                break
+        return status
 
     def _first_cuts(self) -> CutPool:
         """Return the cut that bounds rho and, where there are scores, the one violated most."""
@@ -161,7 +212,8 @@ class _Descent:
         f = self.problem.zero_scores() if self.best is None else self.best.f
         cuts.add(self.problem.cut(self.y, self.problem.loss.first(self.y, f)))
         if self.best is not None and not self.problem.is_first(self.best.violated):
-            cuts.add(self.problem.cut(self.y, self.best.violated))
+            plane = Plane(self.best.normal, self.best.rho, self.best.t)
+            cuts.add(self.problem.cut(self.y, self.best.violated), plane)
         return cuts
 
     def run(self, C: float) -> Status:
@@ -208,7 +260,8 @@ class _Descent:
             self.history.append(J)
             if violated is not None and not is_serious:
                 self.cuts.drop_idle()
-                self.cuts.add(self.problem.cut(of, violated))
+                plane = Plane(point.normal, point.rho, point.t)
+                self.cuts.add(self.problem.cut(of, violated), plane)
 
     def _rescale(self, C: float) -> None:
         """Bring the best hyperplane to its best length at another C.
@@ -244,22 +297,22 @@ class _Descent:
             return None
 
         def look_ahead(f: NDArray, labels: NDArray) -> None:
-            self._ask_ahead(f, labels, found.rho)
+            self._ask_first_cuts(f, labels, found.rho)
+            np.array_equal(labels, self.y)
+            problem.cut(self.y, problem.loss.violated(self.y, f, found.rho))
 
         f, t, labels, is_allowed = problem.placed(problem.space.scores(w), found, look_ahead)
         violated = problem.loss.violated(labels, f, found.rho)
         J = problem.objective(square, found.rho, violated.xi, C) if is_allowed else np.inf
         return Iterate(w, square, found.rho, t, f, labels, violated, J)
 
-    def _ask_ahead(self, f: NDArray, labels: NDArray, rho: float) -> None:
-        """Ask for all that either kind of step may ask for."""
+    def _ask_first_cuts(self, f: NDArray, labels: NDArray, rho: float) -> None:
+        """Ask for all that a step to the labels asks for."""
         problem = self.problem
         own = problem.loss.violated(labels, f, rho)
         problem.is_first(own)
         problem.cut(labels, problem.loss.first(labels, f))
         problem.cut(labels, own)
-        np.array_equal(labels, self.y)
-        problem.cut(self.y, problem.loss.violated(self.y, f, rho))
 
     def result(self, status: Status, C: float) -> MarginResult:
         best = self.best

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar.margin.engine.losses import Loss, Violated
+from volmar.margin.engine.losses import HingeLoss, Loss, Violated
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import CuttingPlaneResult
 
@@ -23,6 +23,14 @@ class MarginCut(NamedTuple):
     a: object
     s: float
     m: float
+
+
+class Plane(NamedTuple):
+    """A hyperplane: w, the margin and the shift of its scores."""
+
+    normal: Any
+    rho: float
+    t: Any
 
 
 class Placed(NamedTuple):
@@ -104,6 +112,12 @@ class MarginProblem:
 
     # The rest, with `cut`, is what more than two clusters change.
 
+    def on(self, space: VectorSpace, chosen: NDArray) -> Self | None:  # noqa: ARG002 -- of sizes
+        """Return the problem of some of the rows; None for losses that are no means over rows."""
+        if not isinstance(self.loss, HingeLoss):
+            return None
+        return replace(self, space=space, loss=replace(self.loss, shares=space.shares))
+
     def start(self, labels: NDArray) -> NDArray:
         """Return start labels, positive or not, in the form of `labels`."""
         return np.where(labels > 0, 1, -1).astype(self.space.dtype)
@@ -113,7 +127,10 @@ class MarginProblem:
         return self.space.full(0.0)
 
     def placed(
-        self, f: NDArray, found: CuttingPlaneResult, look_ahead: Callable[[Any, Any], None]
+        self,
+        f: NDArray,
+        found: CuttingPlaneResult | Plane,
+        look_ahead: Callable[[Any, Any], None],
     ) -> Placed:
         """Return the scores of w with their shift t and their labels.
 
@@ -124,6 +141,11 @@ class MarginProblem:
         labels = self.labels(f)
         self.space.prefetch(lambda: look_ahead(f, labels))
         return Placed(f, found.t, labels)
+
+    def shifted(self, f: NDArray, found: CuttingPlaneResult | Plane) -> NDArray:
+        """Return the scores of w, changed in place, with their shift t."""
+        f += f.dtype.type(found.t)
+        return f
 
     def is_first(self, violated: Violated) -> bool:
         """Tell whether a cut is the first of its labels, too."""

@@ -85,7 +85,7 @@ class StartSearch:
         labels = best.labels
         if sample.space is not self.space:
             score = of.hyperplane(best.normal, best.rho, best.t)
-            labels = (score(self.space.start_rows()) > 0).astype(np.int64)
+            labels = score(self.space.start_rows()) > 0
         return Start(labels, unequal is not None)
 
     def given(self, labels: Any, *, keeps_sizes: bool) -> Start:

@@ -69,6 +69,7 @@ class LinearSpace(FeatureSpace):
         self.X, self.weights = X, weights
         self.rows = rows.centered()
         self.n_rows, self.dtype = rows.n_rows, rows.dtype
+        self.n_coordinates = rows.n_features
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
         self.n_passes = 0
         # What centring leaves of rows at the mean.

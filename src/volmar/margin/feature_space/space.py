@@ -80,6 +80,8 @@ class FeatureSpace(VectorSpace):
 
     weights: Any
     has_equal_lengths: bool = False
+    #: Number of coordinates of a vector w, where they are the same for all samples of the rows.
+    n_coordinates: int | None = None
 
     @abstractmethod
     def hyperplane(self, normal: Any, rho: float, t: Any) -> Hyperplane:

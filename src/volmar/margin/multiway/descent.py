@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult, maximise_margin
+from volmar.margin.engine.sample import first_sample
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import shares_of_clusters, sized_labels
 from volmar.margin.multiway.problem import MultiwayHinge, MultiwayMarginProblem
@@ -124,6 +125,7 @@ def maximise_margins(
     size_shares: Any = None,
     tol: float = 1e-2,
     max_iter: int = 1000,
+    seed: int | None = None,
 ) -> MarginResult:
     """Find k clusters (at least 3) that their own widest margins cannot improve.
 
@@ -131,29 +133,45 @@ def maximise_margins(
     the margin at each C of `path`; the descent is that of `maximise_margin` on
     `MultiwayMarginProblem`. All of the labels 0 to k - 1 must be present. The scores and t of the
     result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
-    margin for the labels of a smaller value, it is the result of that, and DEGENERATE.
+    margin for the labels of a smaller value, it is the result of that, and DEGENERATE. With a
+    `seed`, a sample of many rows goes first, and all rows begin where it led to (`first_sample`).
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
+
+    problems = [
+        MultiwayMarginProblem(
+            space,
+            MultiwayHinge(rule.in_margins(value), space.shares),
+            min_share=min_share,
+            size_shares=size_shares,
+            min_m=1.0 / value,
+        )
+        for value in [*sorted(value for value in path if value < C), C]
+    ]
     best, offsets, n_iter, n_passes = None, np.zeros(k), 0, 2
-    for value in [*sorted(value for value in path if value < C), C]:
-        beta = rule.in_margins(value)
+    sample = None if seed is None else first_sample(problems[-1], labels, seed, k)
+    if sample is not None:
+        *before, last = problems
+        for problem in before:
+            few = problem.on(sample.problem.space, sample.chosen)
+            found = maximise_margin(few, sample.labels, C=1.0 / few.min_m, tol=tol)
+            if found.labels.size:
+                sample = sample._replace(labels=found.labels)
+            n_iter += found.n_iter
+        problems = [last]
+    for problem in problems:
         result = maximise_margin(
-            MultiwayMarginProblem(
-                space,
-                MultiwayHinge(beta, space.shares),
-                min_share=min_share,
-                size_shares=size_shares,
-                min_m=1.0 / value,
-            ),
+            problem,
             labels,
-            C=value,
+            C=1.0 / problem.min_m,
             tol=tol,
             max_iter=max(max_iter - n_iter, 1),
+            sample=sample,
         )
         n_iter, n_passes = n_iter + result.n_iter, n_passes + result.n_passes
         if result.normal is not None:
-            best, labels, offsets = result, result.labels, result.rho * beta
+            best, labels, offsets = result, result.labels, result.rho * problem.offsets
         if result.status not in (Status.CONVERGED, Status.CYCLE):
             break
     if best is None:

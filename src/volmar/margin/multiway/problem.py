@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.losses import Violated
-from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed
+from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed, Plane
+from volmar.margin.feature_space.space import VectorSpace
 from volmar.margin.multiway.cluster_sizes import sized_labels
 from volmar.rows import row_wise
 from volmar.solvers import CuttingPlaneResult
@@ -171,6 +172,16 @@ class MultiwayMarginProblem(MarginProblem):
         """Return the cluster of the largest score, the first of several."""
         return np.argmax(f, axis=1)
 
+    def on(self, space: VectorSpace, chosen: NDArray) -> Self:
+        """Return the problem of some of the rows."""
+        sizes = None if self.size_shares is None else self.size_shares[chosen]
+        return replace(
+            self,
+            space=space,
+            loss=replace(self.loss, shares=space.shares),  # type: ignore[type-var]
+            size_shares=None if sizes is None else sizes / sizes.sum(),
+        )
+
     def start(self, labels: NDArray) -> NDArray:
         """Return start labels, from 0."""
         return labels.astype(np.intp)
@@ -180,8 +191,13 @@ class MultiwayMarginProblem(MarginProblem):
         space = self.space
         return row_wise(no_scores, space.full(0.0), self.offsets.size, space.dtype.str)
 
+    def shifted(self, f: Any, found: CuttingPlaneResult | Plane) -> Any:
+        """Return the scores of w, changed in place, with their offsets."""
+        f += (found.rho * self.offsets).astype(f.dtype)
+        return f
+
     def placed(
-        self, f: Any, found: CuttingPlaneResult, look_ahead: Callable[[Any, Any], None]
+        self, f: Any, found: CuttingPlaneResult | Plane, look_ahead: Callable[[Any, Any], None]
     ) -> Placed:
         """Return the scores with their offsets, those with the prices of the sizes, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
