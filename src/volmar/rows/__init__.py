@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from volmar.rows.by_row import sums_by_label as sums_by_label
     from volmar.rows.by_row import weighted_quantile as weighted_quantile
     from volmar.rows.cells import Plane as Plane
-    from volmar.rows.cells import Side as Side
     from volmar.rows.cluster_sums import ClusterSums as ClusterSums
     from volmar.rows.cluster_sums import cluster_sums as cluster_sums
     from volmar.rows.cluster_sums import discriminant_labels as discriminant_labels
