@@ -24,7 +24,8 @@ from volmar.evidence import (
     make_split,
     merged_labels,
 )
-from volmar.rows import Plane, Side
+from volmar.rows import Plane
+from volmar.rows.cells import Side
 from volmar.solvers import Result, Status
 
 # Clusters with a p-value up to this may be several, and are not merged.
