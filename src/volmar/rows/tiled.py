@@ -23,6 +23,8 @@ from volmar.rows.protocol import FeatureMap, RowSource
 TILE_ROWS = 4096
 _TILE_BYTES = 32 * 2**20
 _MIN_TILE_ROWS = 256
+# Moments of so many features fit any memory; asking how much there is would take longer.
+FEW_FEATURES = 256
 # Rows from which the mean is guessed, for sums about it.
 GUESS_ROWS = 1024
 # Distances between a guess and the mean below this share of the mean are rounding.
@@ -250,11 +252,12 @@ class TiledRows(RowSource):
 
     def _empty_second(self) -> np.ndarray:
         d = self.n_features
-        require_memory(
-            4 * 8 * d**2,
-            f"The second moments of {d} features",
-            "Reduce the features first, e.g. by a random projection or TruncatedSVD.",
-        )
+        if d > FEW_FEATURES:
+            require_memory(
+                4 * 8 * d**2,
+                f"The second moments of {d} features",
+                "Reduce the features first, e.g. by a random projection or TruncatedSVD.",
+            )
         return np.zeros((d, d))
 
 

@@ -167,6 +167,11 @@ class MSPC(SeparationTree):
     the clusters' means along it; of more than two clusters the discriminants, or with
     multiway="pairwise" the least of a cluster's distances to its rivals.
 
+    Of 20,000 dense rows or more in memory (20 a feature times five, if that is more) a twentieth,
+    and 4,000 at least, is clustered first. The alternation then goes on with all rows until no
+    more than `tol` of them switch sides, as it does without; where groups overlap, the last rows
+    at the border may be others.
+
     Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.

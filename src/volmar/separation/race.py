@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ AS_IT_IS = 3.0
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
 # Both need rows that are not few for their features.
-EM_REG, EM_STEPS = 0.03, 20
+EM_REG, EM_STEPS = 0.03, 12
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
@@ -105,10 +106,8 @@ def race(
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
         halves.append(_Half(learn, judge, regularized, starts))
-        for one in (
-            _best(halves[-1], starts.directions, first, min_share),
-            _as_they_are(halves[-1], first, min_share),
-        ):
+        for candidate in (partial(_best, W=starts.directions), _as_they_are):
+            one = candidate(halves[-1], reg=first, min_share=min_share)
             if one is not None and one.depth >= CLEAR:
                 return one
             found.append(one)
@@ -118,6 +117,8 @@ def race(
             started = _normal_groups(half, rng)
             one = _best(half, started, second, min_share)
             found.append(one._replace(score=one.score / handicap) if one is not None else None)
+            if one is not None and one.depth >= CLEAR:
+                break
     none = Winner(halves[0].starts.directions[:, 0], REG, -np.inf, 0.0, 0.0)
     winners = [one for one in found if one is not None]
     return max(winners, key=lambda one: one.score, default=none)
@@ -217,7 +218,9 @@ def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | Non
     Z = half.rows.Z
     some = slice(max(FIRST_ROWS, ROWS_PER_FEATURE * Z.shape[1]))
     W = _alternated(Z[some], regularized, W, min_share, FIRST_ROUNDS)
-    _, order = _ranked(half, W, reg, min_share, some)
+    best, order = _ranked(half, W, reg, min_share, some)
+    if best is not None and best.depth >= CLEAR:
+        return best
     W = W[:, order[:N_KEPT]]
     # The alternation may leave a split that it had found.
     W = np.hstack([_alternated(Z, regularized, W, min_share, MORE_ROUNDS), W[:, :1]])

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from volmar._checks import fix_signs
 from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.modes.valleys import valleys_at
 from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
@@ -24,7 +23,7 @@ CONTINUOUS = 0.99
 # Features whose standard deviations differ by less than this share have one unit.
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
-FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 500, 32_000
+FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 400, 16_000
 # Up to so many features their principal directions are computed exactly.
 EXACT_UP_TO = 64
 # Starts of 2-means: sides of principal directions, and pairs of rows.
@@ -212,12 +211,15 @@ def _means_labels(Z: NDArray, directions: NDArray, rng: np.random.Generator) -> 
 
 
 def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
-    """Return k leading eigenvectors, roughly where there are many features: they only start."""
+    """Return k leading eigenvectors, roughly where there are many features: they only start.
+
+    Their signs are left as they come: a cut has the same rows on its two sides.
+    """
     p = correlation.shape[0]
     if p <= EXACT_UP_TO:
-        return fix_signs(np.linalg.eigh(correlation)[1][:, ::-1][:, :k])
+        return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
     vectors = linalg.eigh(basis.T @ correlation @ basis)[1][:, -k:]
-    return fix_signs(basis @ vectors)[:, ::-1]
+    return basis @ vectors[:, ::-1]
