@@ -21,8 +21,11 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 import volmar.base.clusterer
+import volmar.rows.parts
 from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC
+from volmar.base.splitting import CellSplit, side_of
 from volmar.distributed import LostBlocksError, checkpoint, report_passes
+from volmar.evidence import LinearCells
 from volmar.rows import is_dask
 from volmar.rows.blocks import passes
 
@@ -50,8 +53,10 @@ FEW = 300
 
 @pytest.fixture
 def few_rows(monkeypatch):
-    """Parts beyond 300 rows are split by a sample."""
+    """Parts beyond 300 rows are split by a sample, drawn from 700 rows and more for small ones."""
     monkeypatch.setattr(volmar.base.clusterer, "SAMPLED_ROWS", FEW)
+    monkeypatch.setattr(volmar.rows.parts, "POOL_BYTES", 700 * 4 * 8)
+    monkeypatch.setattr(volmar.rows.parts, "FEWEST", 60)
 
 
 @pytest.fixture
@@ -159,18 +164,17 @@ def test_few_rows_are_read_three_times(name):
 
 
 @pytest.mark.usefixtures("few_rows", "here")
-def test_a_pass_serves_all_parts_of_a_level():
-    reports = passes_of(lambda: MSPC(K, random_state=0).fit(in_blocks(X)))
-    drawn = [report for report in reports if "Drawn" in report.figures]
-    depth = 0
-    level = [MSPC(K, random_state=0).fit(X).tree_.root]
-    while level:
-        level = [child for node in level for child in node.children]
-        depth += bool(level)
-    assert len(drawn) <= depth + 2 < 1 + 2 * (K - 1)
-    # The splits, the start of the discriminants and their steps: no pass for anything else.
-    kinds = {kind for report in reports for kind in report.figures}
-    assert kinds <= {"Picked", "Squares", "MomentSum", "Drawn", "ClusterTotals"}
+def test_passes_do_not_grow_with_the_number_of_clusters(monkeypatch):
+    """Parts are split within the pool; then there is a pass for sizes, and one a step."""
+    monkeypatch.setattr(volmar.rows.parts, "FEWEST", 1)
+    for k in (3, K, 2 * K):
+        model = MSPC(k, random_state=0)
+        reports = passes_of(lambda model=model: model.fit(in_blocks(X)))
+        kinds = [kind for report in reports for kind in report.figures]
+        assert kinds.count("Drawn") == 2
+        assert kinds.count("ClusterTotals") == model.n_iter_ + 1
+        assert set(kinds) == {"Picked", "Squares", "MomentSum", "Drawn", "ClusterTotals"}
+        assert len(reports) == 5 + model.n_iter_
 
 
 @pytest.mark.usefixtures("few_rows", "here")
@@ -202,6 +206,19 @@ def test_a_frame_gets_labels_with_its_index():
 def test_pairwise_machines_are_refused():
     with pytest.raises(TypeError, match=r"n_clusters=3.*cannot take a dask array"):
         MSPC(3, multiway="pairwise").fit(in_blocks(X))
+
+
+@pytest.mark.parametrize("name", ["MSPC", "MSPC auto", "CPMMC", "SKMMC", "MSPC rbf"])
+def test_functions_tell_the_sides_of_a_split(name):
+    model = MODELS[name].fit(X[:600])
+    for node in model.tree_.splits():
+        side = pickle.loads(pickle.dumps(side_of(node.model)))
+        expected = node.model.decision_function(X) > 0
+        for rows in (X, sparse.csr_matrix(X)):
+            np.testing.assert_array_equal(side(rows), expected)
+    cells = LinearCells(np.eye(4)[[1, 0]], np.array([0.5, 1.0]), np.array([True, False]))
+    side = side_of(CellSplit(cells, cells.predict(X)))
+    np.testing.assert_array_equal(side(X), cells.predict(X))
 
 
 # ---------------------------------------------------------------------- clusters of dask
@@ -277,11 +294,12 @@ FIT = """
 import json, os, signal, sys
 import dask, numpy as np
 import dask.array as da
-import volmar.base.clusterer
+import volmar.base.clusterer, volmar.rows.parts
 from volmar import MSPC
 from volmar.distributed import checkpoint, report_passes
 
 volmar.base.clusterer.SAMPLED_ROWS = 300
+volmar.rows.parts.POOL_BYTES, volmar.rows.parts.FEWEST = 700 * 4 * 8, 60
 dask.config.set(scheduler="synchronous")
 file, folder, last = json.loads(sys.argv[1])
 X = da.from_array(np.load(file), chunks=(400, 4))

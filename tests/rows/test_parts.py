@@ -13,6 +13,7 @@ from scipy import sparse
 
 from volmar.rows import (
     BlockRows,
+    Parts,
     Split,
     as_beside,
     as_rows,
@@ -20,7 +21,7 @@ from volmar.rows import (
     cluster_sums,
     discriminant_labels,
     of_rows,
-    parts_of,
+    parts,
     sums_by_discriminants,
 )
 from volmar.rows.cells import Cells
@@ -38,8 +39,8 @@ class Above:
         return (column.toarray() if sparse.issparse(column) else column)[:, 0] > self.cut
 
 
-def expected_sample(rows, weights, most, seed):
-    """By hand: all rows of a small part, else those of positive weight that rank first."""
+def first_rows(rows, weights, most, seed):
+    """By hand: all of few rows, else those of positive weight that are drawn first."""
     if rows.size <= most:
         return rows
     weights = np.ones(rows.max() + 1) if weights is None else weights
@@ -48,14 +49,10 @@ def expected_sample(rows, weights, most, seed):
     return np.sort(counted[np.argsort(ranks)[:most]])
 
 
-def check_part(part, rows, X, weights, most, seed):
-    assert part.n_rows == rows.size
-    assert part.weight == pytest.approx(rows.size if weights is None else weights[rows].sum())
-    if rows.size:
-        assert part.first == rows[0]
-    chosen = expected_sample(rows, weights, most, seed)
+def check_sample(part, pool, X, weights, most, seed):
+    """`pool` are the rows of the part that were drawn."""
+    chosen = first_rows(pool, weights, most, seed)
     np.testing.assert_array_equal(part.numbers, chosen)
-    assert part.is_whole == (chosen.size == rows.size)
     found = part.X.toarray() if sparse.issparse(part.X) else part.X
     np.testing.assert_array_equal(found, X[chosen])
     assert found.dtype == X.dtype
@@ -65,58 +62,83 @@ def check_part(part, rows, X, weights, most, seed):
         np.testing.assert_array_equal(part.weights, weights[chosen])
 
 
-def grown(source, seed, X, weights, most):
-    """Split twice, the second time both sides together, and check all parts."""
+def grown(source, X, weights, most, seed, size, fewest):
+    """Split twice and check all parts; return the labels found, those by hand, and the parts."""
     every = np.arange(len(X))
-    check_part(source.root, every, X, weights, most, seed)
-    first, second = Above(0, 2.0), Above(1, 2.5)
-    split = Split(first(source.root.X), first)
-    (halves,) = source.split([(source.root, split)], 1)
-    source.draw(halves)
-    sides = [every[~first(X)], every[first(X)]]
-    for half, rows in zip(halves, sides, strict=True):
-        check_part(half, rows, X, weights, most, seed)
-    both = [(half, Split(second(half.X), second)) for half in halves if half.n_rows]
-    quarters = [part for pair in source.split(both, len(both)) for part in pair]
-    source.draw(quarters)
-    inside = [rows for rows in sides if rows.size]
-    expected = [
-        side for rows in inside for side in (rows[~second(X[rows])], rows[second(X[rows])])
-    ]
-    for quarter, rows in zip(quarters, expected, strict=True):
-        check_part(quarter, rows, X, weights, most, seed)
+    root, pool = source.root, first_rows(every, weights, size, seed)
+    assert root.n_rows == len(X)
+    check_sample(root, pool, X, weights, most, seed)
+    # Of each part all rows, those that were drawn, and the size of their pool.
+    leaves, inside = [root], [(every, pool, pool.size, len(X))]
+    for side in (Above(0, 2.0), Above(1, 2.5)):
+        halves, parted = [], []
+        for leaf, (rows, drawn, total, of) in zip(leaves, inside, strict=True):
+            if np.unique(side(X[rows])).size < 2 or not leaf.numbers.size:
+                halves, parted = [*halves, leaf], [*parted, (rows, drawn, total, of)]
+                continue
+            halves += source.split(leaf, Split(side(leaf.X), side))
+            for is_second in (False, True):
+                mine = [some[side(X[some]) == is_second] for some in (rows, drawn)]
+                parted.append((*mine, total, of))
+        leaves, inside = halves, parted
+        source.draw(leaves)
+        for i, (rows, drawn, total, of) in enumerate(inside):
+            if drawn.size < min(fewest, most, total) and total < of:  # it gets a pool of its own
+                new = first_rows(rows, weights, most, seed)
+                inside[i] = rows, new, new.size, rows.size
+        for leaf, (rows, drawn, total, of) in zip(leaves, inside, strict=True):
+            check_sample(leaf, drawn, X, weights, most, seed)
+            assert leaf.is_whole == (leaf.numbers.size == drawn.size and total == of)
+            if total == of:
+                assert leaf.n_rows == rows.size
+    found = source.sizes(leaves)
+    w = np.ones(len(X)) if weights is None else weights
+    np.testing.assert_array_equal(found.n_rows, [rows.size for rows, *_ in inside])
+    np.testing.assert_allclose(found.weight, [w[rows].sum() for rows, *_ in inside])
+    np.testing.assert_array_equal(found.first, [rows[0] for rows, *_ in inside])
     labels = np.empty(len(X), dtype=int)
-    for number, rows in enumerate(expected):
+    for number, (rows, *_) in enumerate(inside):
         labels[rows] = number + 3
-    numbers = range(3, 3 + len(expected))
-    chosen = source.root.numbers
-    np.testing.assert_array_equal(source.sample_labels(quarters, numbers), labels[chosen])
-    return source.labels(quarters, numbers), labels
+    numbers = range(3, 3 + len(leaves))
+    np.testing.assert_array_equal(source.sample_labels(leaves, numbers), labels[root.numbers])
+    return source.labels(leaves, numbers), labels, leaves
 
 
 @quick
-@given(**tables, most=st.integers(2, 12), kind=st.sampled_from(["dense", "float32", "csr"]))
-def test_the_same_samples_in_memory_and_in_blocks(n, sizes, seed, most, kind):
+@given(
+    **tables,
+    most=st.integers(2, 12),
+    more=st.integers(0, 25),
+    fewest=st.sampled_from([0, 5, 99]),
+    kind=st.sampled_from(["dense", "float32", "csr"]),
+)
+def test_the_same_samples_in_memory_and_in_blocks(n, sizes, seed, most, more, fewest, kind):
     X, rng = data(n, 3, seed, np.float32 if kind == "float32" else np.float64)
-    for weights in (None, rng.integers(0, 3, n).astype(float)):
-        if weights is not None and not weights.any():
-            continue
-        memory = parts_of(
-            sparse.csr_matrix(X) if kind == "csr" else X, weights, most=most, seed=seed
-        )
-        found, labels = grown(memory, seed, X, weights, most)
-        np.testing.assert_array_equal(found, labels)
-        lazy = csr_blocks(X, sizes) if kind == "csr" else in_blocks(X, sizes)
-        table = as_table(lazy)
-        beside = None if weights is None else as_beside(table, weights, "weights")
-        blocks = parts_of(table, beside, most=most, seed=seed)
-        found, labels = grown(blocks, seed, X, weights, most)
-        np.testing.assert_array_equal(found.to_dask().compute(), labels)
+    size = min(n, most + more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "POOL_BYTES", (most + more) * 3 * X.dtype.itemsize)
+        patch.setattr(parts, "FEWEST", fewest)
+        for weights in (None, rng.integers(0, 3, n).astype(float)):
+            if weights is not None and not weights.any():
+                continue
+            given_rows = sparse.csr_matrix(X) if kind == "csr" else X
+            memory = Parts(given_rows, weights, most=most, seed=seed)
+            found, labels, here = grown(memory, X, weights, most, seed, size, fewest)
+            np.testing.assert_array_equal(found, labels)
+            table = as_table(csr_blocks(X, sizes) if kind == "csr" else in_blocks(X, sizes))
+            beside = None if weights is None else as_beside(table, weights, "weights")
+            blocks = Parts(table, beside, most=most, seed=seed)
+            found, labels, there = grown(blocks, X, weights, most, seed, size, fewest)
+            np.testing.assert_array_equal(found.to_dask().compute(), labels)
+            for one, other in zip(here, there, strict=True):
+                np.testing.assert_array_equal(one.numbers, other.numbers)
+                assert (one.n_rows, one.is_whole) == (other.n_rows, other.is_whole)
+                assert one.weight == pytest.approx(other.weight, rel=1e-12)
 
 
 def test_samples_are_fair_and_depend_on_the_seed():
     X = np.zeros((4000, 1))
-    drawn = [parts_of(X, None, most=1000, seed=seed).root.numbers for seed in range(40)]
+    drawn = [Parts(X, None, most=1000, seed=seed).root.numbers for seed in range(40)]
     counts = np.bincount(np.concatenate(drawn), minlength=4000)
     # Binomial: 10 of 40 on average, with a variance of 7.5.
     assert counts.mean() == 10
@@ -125,23 +147,40 @@ def test_samples_are_fair_and_depend_on_the_seed():
     assert abs(np.mean(neighbours) - 0.25) < 0.02
 
 
-def test_few_rows_travel():
+def test_sizes_are_estimated_in_the_pool(monkeypatch):
+    monkeypatch.setattr(parts, "POOL_BYTES", 2000 * 24)
+    monkeypatch.setattr(parts, "FEWEST", 100)
+    X, rng = data(20_000, 3)
+    weights = rng.integers(0, 3, 20_000).astype(float)
+    source = Parts(X, weights, most=500, seed=0)
+    side = Above(0, 2.5)
+    half = source.split(source.root, Split(side(source.root.X), side))[1]
+    assert half.n_rows == pytest.approx(np.count_nonzero(side(X)), rel=0.1)
+    assert half.weight == pytest.approx(weights[side(X)].sum(), rel=0.1)
+    source.draw([half])
+    assert half.numbers.size == 500
+    assert half.scale == pytest.approx(half.weight / half.weights.sum())
+
+
+def test_few_rows_travel(monkeypatch):
+    monkeypatch.setattr(parts, "POOL_BYTES", 0)
     X, _ = data(6000, 3)
     table = as_table(in_blocks(X, (700,)))
-    (report,) = passes_of(lambda: parts_of(table, None, most=500, seed=0))
+    (report,) = passes_of(lambda: Parts(table, None, most=500, seed=0))
     assert report.figures == ("Drawn",)
     (whole,) = table.rows_of._known.values()
     assert 500 <= len(whole[5]) < 700
 
 
 def test_a_limit_that_was_too_low(monkeypatch):
-    """Without spare rows about every second sample needs another pass, and is still exact."""
-    monkeypatch.setattr("volmar.rows.parts.SPARE", -3.0)
+    """With too few rows below it another pass is needed, and the sample is still exact."""
+    monkeypatch.setattr(parts, "SPARE", -3.0)
+    monkeypatch.setattr(parts, "POOL_BYTES", 0)
     X, _ = data(3000, 3)
     table = as_table(in_blocks(X, (700,)))
-    assert len(passes_of(lambda: parts_of(table, None, most=500, seed=1))) == 2
-    root = parts_of(table, None, most=500, seed=1).root
-    check_part(root, np.arange(3000), X, None, 500, 1)
+    assert len(passes_of(lambda: Parts(table, None, most=500, seed=1))) == 2
+    root = Parts(table, None, most=500, seed=1).root
+    check_sample(root, np.arange(3000), X, None, 500, 1)
 
 
 def test_a_deep_tree_has_cells():

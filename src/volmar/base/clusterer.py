@@ -30,11 +30,11 @@ from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callback
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
-    SideOf,
     confirmed_split,
     fit_in_two,
     groups_test,
     merge_leaves,
+    side_of,
     warn_of_tree,
 )
 from volmar.base.tree import SplitTree, scores_in_graph
@@ -47,7 +47,7 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import RowSource, as_rows, constant_vector, is_dask, is_in_memory, parts_of
+from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -260,7 +260,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
-        parts = parts_of(
+        parts = Parts(
             X,
             weights,
             most=SAMPLED_ROWS if self._samples_parts() else None,
@@ -268,7 +268,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             pairwise=self._is_pairwise(),
         )
         max_leaves = self.max_clusters if is_tested else None
-        most_leaves = X.shape[0] if is_tested else int(self.n_clusters)
         grown, result = grow_tree(
             parts,
             fit=self._fit_part,
@@ -276,10 +275,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             worth=self._split_worth,
             test=partial(groups_test, self) if is_tested else None,
             make=self._make_split,
-            side=SideOf,
+            side=side_of,
             alpha=float(self.alpha),
             max_leaves=max_leaves,
-            n_splits=(max_leaves or most_leaves) - 1,
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),
@@ -358,6 +356,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             # A fit may move rows after the splits.
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
+    @one_thread()
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 
@@ -414,6 +413,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if is_dask(X):
             check_is_fitted(self, "result_")
             return lazily(self, "predict", X)
+        return self._predicted(X)
+
+    def _predicted(self, X: Any) -> NDArray[np.int64]:
+        """Return the clusters of rows in memory by their scores."""
         scores = self.decision_function(X)
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
         return chosen.astype(np.int64)

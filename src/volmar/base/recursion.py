@@ -103,15 +103,24 @@ class GrownTree:
         return self.parts.root
 
     def number_by_size(self) -> None:
-        """Give the clusters numbers by size, the largest first, and note their sizes."""
+        """Give nodes their exact sizes, and clusters numbers by size, the largest first."""
+        found = self.parts.sizes(self.leaves)
         labels = self._labels()
         k = max(labels) + 1
         first = np.full(k, self.sample.n_rows)
-        np.minimum.at(first, labels, [leaf.first for leaf in self.leaves])
-        sizes = np.bincount(labels, [leaf.weight for leaf in self.leaves], k)
-        self.tree.relabel(np.argsort(order_by_size(sizes, first)))
-        counts = np.bincount(self._labels(), [leaf.n_rows for leaf in self.leaves], k)
+        np.minimum.at(first, labels, found.first)
+        order = order_by_size(np.bincount(labels, found.weight, k), first)
+        self.tree.relabel(np.argsort(order))
+        counts = np.bincount(labels, found.n_rows, k)[order]
         self.tree.sizes = tuple(int(count) for count in counts)
+        for node, n_rows, weight in zip(
+            self.tree.leaves(), found.n_rows, found.weight, strict=True
+        ):
+            node.n_rows, node.weight = int(n_rows), float(weight)
+        for node in reversed(list(self.tree.nodes())):
+            if node.children:
+                node.n_rows = sum(child.n_rows for child in node.children)
+                node.weight = sum(child.weight for child in node.children)
 
     def labels(self) -> Any:
         """Return the cluster of each row: an array, or a vector over rows in blocks."""
@@ -135,8 +144,6 @@ class _Leaf:
     tried: bool = False
     worth: float = float("nan")
     caught: tuple[str, ...] = ()
-    #: Sides of its split, where they are known already.
-    halves: tuple[Part, Part] | None = None
 
     @property
     def importance(self) -> float:
@@ -229,7 +236,6 @@ def grow_tree(
     side: Callable[[Any], Side],
     alpha: float = 1.0,
     max_leaves: int | None = None,
-    n_splits: int,
     steps: Iterable[int],
     seeds: np.random.RandomState,
     pairwise: bool = False,
@@ -249,41 +255,22 @@ def grow_tree(
     were split, and levels go with sizes, so that the parts that are clusters are apart, their
     levels sum up to `alpha` at most, and any split too many begins with one of them. At
     `max_leaves` parts it stops, and those that could be split are tested as well. `steps` has a
-    number for each split, `n_splits` of them at most. `tell` gets the number of rows in parts that
-    stay whole, and that of all rows.
+    number for each split. `tell` gets the number of rows in parts that stay whole, and that of all
+    rows.
 
-    A large part is looked at by a sample of its rows (see `volmar.rows.Parts`), and `side` makes
-    of a fitted split the function that tells the sides of the others. Where splitting several
-    parts takes one pass over the rows, parts that will be split later are split along with the
-    best one, which changes no answer: how a part is split does not depend on the others. For the
-    same reason new parts are looked at at the same time, by the number of processes that
-    ``joblib.parallel_config`` asks for.
+    A large part is looked at by a sample of its rows, and sizes of parts of many rows are
+    estimated until the tree is grown (see `volmar.rows.parts`). `side` makes of a fitted split the
+    function that tells the sides of rows. New parts are looked at at the same time, by the number
+    of processes that ``joblib.parallel_config`` asks for: how a part is split does not depend on
+    the others.
 
     The result has no labels yet: leaves may still be merged.
     """
     n = parts.root.n_rows
 
     def leaf_of(part: Part) -> _Leaf:
-        node = SplitNode(part.n_rows, part.weight, columns=part.rows if pairwise else None)
+        node = SplitNode(part.n_rows, part.weight, columns=part.all_numbers if pairwise else None)
         return _Leaf(node, part, int(seeds.randint(2**31 - 1)))
-
-    def split(best: _Leaf, n_left: int) -> Any:
-        """Return the sides of the best leaf; with it go those that will be split next."""
-        if best.halves is None:
-            chosen = [best]
-            if parts.splits_together:
-                others = [leaf for leaf in leaves if leaf.importance >= 0.0 and leaf is not best]
-                others.sort(key=lambda leaf: -leaf.importance)
-                chosen += [leaf for leaf in others[: n_left - 1] if leaf.halves is None]
-            pairs = [
-                (leaf.part, Split(leaf.node.model.labels_.astype(bool), side(leaf.node.model)))
-                for leaf in chosen
-            ]
-            # Sides of the last split are not split themselves, and need no samples.
-            n_drawn = n_left if max_leaves is not None else n_left - 1
-            for leaf, halves in zip(chosen, parts.split(pairs, n_drawn), strict=True):
-                leaf.halves = halves
-        return best.halves
 
     way = _Way(fit, probability, worth, test, make)
     leaves = [leaf_of(parts.root)]
@@ -307,7 +294,7 @@ def grow_tree(
             leaf.tried, leaf.worth, leaf.caught = True, trial.worth, trial.caught
             vars(leaf.node).update(vars(trial.node))
             if leaf.part is not parts.root:
-                leaf.part.forget_sample()
+                leaf.part.forget()
             if tell is not None:
                 settled = [one for one in leaves if one.tried and one.importance < 0.0]
                 tell(sum(one.node.n_rows for one in settled), n)
@@ -318,7 +305,9 @@ def grow_tree(
         if not best.importance >= 0.0:
             stuck = True
             continue
-        halves = [leaf_of(half) for half in split(best, n_splits - step)]
+        model = best.node.model
+        sides = Split(model.labels_.astype(bool), side(model))
+        halves = [leaf_of(half) for half in parts.split(best.part, sides)]
         best.node.rank = step + 1
         best.node.children = tuple(half.node for half in halves)
         best.node.warnings = best.caught

@@ -24,6 +24,7 @@ from volmar.evidence import (
     make_split,
     merged_labels,
 )
+from volmar.rows import Plane, Side
 from volmar.solvers import Result, Status
 
 # Clusters with a p-value up to this may be several, and are not merged.
@@ -53,16 +54,23 @@ class CellSplit:
         return self.cells.decision_function(X)
 
 
-class SideOf:
-    """The side of rows that a fitted split puts them on, as a function of validated rows."""
+class ScoredSide:
+    """The side of rows by the sign of a model's scores, as a function that travels."""
 
     def __init__(self, model: Any):
-        self.model = model.cells if isinstance(model, CellSplit) else without_vectors(model)
+        self.model = model
 
     def __call__(self, X: Any) -> NDArray[np.bool_]:
-        """Return whether rows, dense or CSR, are on the second side."""
+        """Return whether validated rows, dense or CSR, are on the second side."""
         scores = getattr(self.model, "_scores", None) or self.model.decision_function
         return scores(X) > 0
+
+
+def side_of(model: Any) -> Side:
+    """Return the function that tells the sides of rows: of a hyperplane, or of a fitted model."""
+    if hasattr(model, "coef_"):
+        return Plane(model.coef_[0], float(model.intercept_[0]))
+    return ScoredSide(model.cells if isinstance(model, CellSplit) else without_vectors(model))
 
 
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:

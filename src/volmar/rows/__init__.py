@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from volmar.rows.by_row import row_wise as row_wise
     from volmar.rows.by_row import sums_by_label as sums_by_label
     from volmar.rows.by_row import weighted_quantile as weighted_quantile
+    from volmar.rows.cells import Plane as Plane
     from volmar.rows.cells import Side as Side
     from volmar.rows.cluster_sums import ClusterSums as ClusterSums
     from volmar.rows.cluster_sums import cluster_sums as cluster_sums
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Part as Part
     from volmar.rows.parts import Parts as Parts
     from volmar.rows.parts import Split as Split
-    from volmar.rows.parts import parts_of as parts_of
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.row_space import RowSpace as RowSpace
     from volmar.rows.row_space import is_wide as is_wide

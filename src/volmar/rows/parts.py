@@ -1,23 +1,22 @@
 """Parts of the rows: split in two again and again, each with its size and a sample of its rows.
 
-A part that has at most `most` rows is its own sample. Of a larger one the sample has the `most`
-rows of positive weight that come first in an order which depends on a seed and on the rows'
-numbers alone. So the same rows are drawn in memory and in blocks, however these are cut.
+Rows are drawn in an order that depends on a seed and on their numbers alone, so that the same ones
+are drawn in memory and in blocks, however these are cut. The first rows of this order are the
+*pool* of all rows: within it parts are split, and their sizes estimated. The sample of a part are
+its first rows in the pool. A part with few rows there gets a pool of its own. Few rows are all in
+the pool, and their parts are exact.
 """
-
-# ruff: noqa: D102 -- described at Parts
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from volmar.rows.anywhere import has_sparse_rows, is_in_memory, scramble
+from volmar.rows.anywhere import has_sparse_rows, is_in_memory, of_rows, scramble
 from volmar.rows.blocks.recipes import Apply, Constant, OfRows, RowNumbers
 from volmar.rows.blocks.samples import NO_LIMIT, CellSamples, Drawn
 from volmar.rows.blocks.source import BlockRows
@@ -31,6 +30,8 @@ LAST = np.uint64(2**63)
 # Standard deviations by which more rows are asked for than are needed, since the number of rows
 # below a limit is random.
 SPARE = 6.0
+# Size of the pool of all rows in the memory of one process, and rows of a part that are too few.
+POOL_BYTES, FEWEST = 64 * 2**20, 5000
 
 
 class Split(NamedTuple):
@@ -40,79 +41,118 @@ class Split(NamedTuple):
     side: Side
 
 
+class Sizes(NamedTuple):
+    """Number of rows, weight and first row of each of some parts."""
+
+    n_rows: np.ndarray
+    weight: np.ndarray
+    first: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The first rows of a cell, in the order in which they are drawn, sorted by their numbers.
+
+    Attributes
+    ----------
+    n_rows, weight : int, float
+        Number and weight of all rows of the cell.
+    numbers, ranks : ndarray
+        Rows that were drawn, ascending, and their places in the order.
+    weights : ndarray or None
+        Their weights.
+    X : matrix
+        All rows in memory, or the drawn ones of rows in blocks (`is_held`).
+    is_held : bool
+        Whether X are the drawn rows.
+    """
+
+    n_rows: int
+    weight: float
+    numbers: np.ndarray
+    ranks: np.ndarray
+    weights: np.ndarray | None
+    X: Any
+    is_held: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the cell were drawn."""
+        return self.numbers.size == self.n_rows
+
+    def rows(self, inside: np.ndarray, pairwise: bool = False) -> Any:
+        """Return some of the rows, by their places in the pool."""
+        numbers = inside if self.is_held else self.numbers[inside]
+        if numbers.size == self.X.shape[0]:
+            return self.X
+        if not pairwise:
+            return self.X[numbers]
+        if sparse.issparse(self.X):
+            return self.X[numbers][:, numbers]
+        return self.X[np.ix_(numbers, numbers)]
+
+
 @dataclass(eq=False)
 class Part:
     """Some of the rows.
 
     Attributes
     ----------
+    pool : Pool
+        Where its rows are drawn from.
+    inside : ndarray of int
+        Its rows there.
+    path : Path
+        The splits that it is a side of.
     n_rows, weight : int, float
-        Number and weight of its rows.
-    first : int
-        Number of its first row.
-    numbers : ndarray of int or None
-        Rows of its sample, ascending; None where it is not drawn yet.
-    X, weights : matrix, ndarray or None
-        The sample and its weights; None where it is not drawn yet, and without weights.
+        Number and weight of its rows, estimated where the pool is not whole.
+    numbers, X, weights : ndarray, matrix, ndarray or None
+        The sample: numbers of its rows, ascending, the rows and their weights. None before it is
+        drawn; X is None again after `forget`.
     is_whole : bool
-        Whether the sample has all its rows.
+        Whether the sample has all rows of the part.
     """
 
+    pool: Pool
+    inside: np.ndarray
+    path: Path
     n_rows: int
     weight: float
-    first: int
     numbers: Any = None
     X: Any = None
     weights: np.ndarray | None = None
     is_whole: bool = False
-    path: Path = ()
-    #: In memory: all its rows.
-    rows: Any = None
-    #: In blocks: number of rows of positive weight.
-    n_counted: int = 0
 
     @property
     def scale(self) -> float:
         """Weight of the part in units of the weight of its sample."""
-        if self.is_whole or self.numbers is None or self.weight == 0:
+        if self.is_whole or self.weight == 0:
             return 1.0
         drawn = self.numbers.size if self.weights is None else self.weights.sum()
         return self.weight / float(drawn)
 
-    def forget_sample(self) -> None:
-        """Let go of sampled rows that can be had again, or are not needed to split the part."""
-        if self.rows is not None or not self.is_whole:
-            self.X = None
+    @property
+    def all_numbers(self) -> np.ndarray:
+        """Numbers of its rows in the pool."""
+        return self.pool.numbers[self.inside]
+
+    def forget(self) -> None:
+        """Let go of the rows of the sample."""
+        self.X = None
 
 
-class Parts(ABC):
-    """All rows, which are split into parts."""
+class Drawer(Protocol):
+    """Rows, in memory or in blocks, from which pools are drawn."""
 
-    #: Whether splitting several parts at once costs as much as splitting one.
-    splits_together: bool
-    root: Part
+    def pools(self, paths: Sequence[Path], least: Sequence[int], most: int) -> list[Pool]:
+        """Return pools of at most `most` rows, of cells with about as many as `least`."""
 
-    @abstractmethod
-    def draw(self, parts: Sequence[Part]) -> None:
-        """Draw the samples of parts that have none."""
-
-    @abstractmethod
-    def split(self, parts: Sequence[tuple[Part, Split]], n_drawn: int) -> list[tuple[Part, Part]]:
-        """Return the two sides of each split, of the first `n_drawn` ones with samples."""
-
-    @abstractmethod
-    def labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> Any:
-        """Return a vector over all rows with a number for each of some disjoint parts."""
-
-    @abstractmethod
-    def sample_labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
-        """Return the same for the sample of all rows."""
+    def sizes(self, paths: Sequence[Path]) -> Sizes:
+        """Return the sizes of cells."""
 
 
-def parts_of(
-    X: Any, weights: Any, *, most: int | None, seed: int, pairwise: bool = False
-) -> Parts:
-    """Return the rows of X as one part.
+class Parts:
+    """All rows, which are split into parts.
 
     Parameters
     ----------
@@ -127,205 +167,208 @@ def parts_of(
     pairwise : bool, default=False
         Whether X has a column for each row, so that columns are taken as well.
     """
-    if is_in_memory(X):
-        return PartsInMemory(X, weights, most=most, seed=seed, pairwise=pairwise)
-    return PartsInBlocks(X, weights, most=X.shape[0] if most is None else most, seed=seed)
+
+    def __init__(
+        self, X: Any, weights: Any, *, most: int | None, seed: int, pairwise: bool = False
+    ):
+        self._X, self._pairwise = X, pairwise
+        n, d = X.shape
+        self._most = n if most is None else most
+        fitting = POOL_BYTES // (d * X.dtype.itemsize)
+        size = min(n, max(self._most, fitting))
+        is_here = is_in_memory(X)
+        self._drawer: Drawer = (_InMemory if is_here else _InBlocks)(X, weights, seed)
+        counted = n if weights is None else int(np.count_nonzero(weights))
+        (pool,) = self._drawer.pools([()], [counted], size)
+        self.root = Part(pool, np.arange(pool.numbers.size), (), n, pool.weight)
+        self.draw([self.root])
+
+    def draw(self, parts: Sequence[Part]) -> None:
+        """Draw the samples of parts that have none, with one pass for all that need a pool."""
+        new = [part for part in parts if part.X is None]
+        fewest = min(FEWEST, self._most)
+        few = [
+            part
+            for part in new
+            if part.inside.size < min(fewest, part.pool.numbers.size) and not part.pool.is_whole
+        ]
+        if few:
+            least = [_fewest(part.inside.size, part.n_rows) for part in few]
+            found = self._drawer.pools([part.path for part in few], least, self._most)
+            for part, pool in zip(few, found, strict=True):
+                part.pool, part.inside = pool, np.arange(pool.numbers.size)
+                part.n_rows, part.weight = pool.n_rows, pool.weight
+        for part in new:
+            inside = self._first(part)
+            part.numbers, part.X = part.pool.numbers[inside], self._rows(part.pool, inside)
+            weights = part.pool.weights
+            part.weights = None if weights is None else weights[inside]
+            part.is_whole = part.pool.is_whole and inside.size == part.inside.size
+
+    def split(self, part: Part, split: Split) -> tuple[Part, Part]:
+        """Return the two sides of a split."""
+        pool, inside = part.pool, part.inside
+        second = split.sides
+        if part.numbers.size < inside.size:
+            second = np.concatenate(
+                [
+                    split.side(pool.rows(inside[start : start + TILE_ROWS]))
+                    for start in range(0, inside.size, TILE_ROWS)
+                ]
+            )
+        return (
+            self._side(part, inside[~second], (split.side, False)),
+            self._side(part, inside[second], (split.side, True)),
+        )
+
+    def labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> Any:
+        """Return a vector over all rows that has the numbers of the parts that they are in."""
+        if self.root.pool.is_whole and is_in_memory(self._X):
+            return self._labels_in_pool(parts, numbers)
+        cells = Cells([part.path for part in parts], numbers)
+        if is_in_memory(self._X):
+            return _by_tiles(self._X, cells)
+        return of_rows(self._X, cells, np.int64)
+
+    def sample_labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
+        """Return the same for the sample of all rows."""
+        if self.root.pool.is_whole:
+            return self._labels_in_pool(parts, numbers)[self.root.numbers]
+        return Cells([part.path for part in parts], numbers)(self.root.X)
+
+    def sizes(self, parts: Sequence[Part]) -> Sizes:
+        """Return the exact sizes of some parts, which are all rows: of many rows by a pass."""
+        if not self.root.pool.is_whole:
+            return self._drawer.sizes([part.path for part in parts])
+        n = self.root.n_rows
+        first = [int(part.all_numbers[0]) if part.inside.size else n for part in parts]
+        n_rows, weight = [part.n_rows for part in parts], [part.weight for part in parts]
+        return Sizes(np.array(n_rows), np.array(weight), np.array(first))
+
+    def _labels_in_pool(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
+        labels = np.empty(self.root.n_rows, dtype=np.int64)
+        for part, number in zip(parts, numbers, strict=True):
+            labels[part.all_numbers] = number
+        return labels
+
+    def _first(self, part: Part) -> np.ndarray:
+        """Return the rows of a sample, by their places in the pool."""
+        if part.inside.size <= self._most:
+            return part.inside
+        ranks = part.pool.ranks[part.inside]
+        chosen = np.argpartition(ranks, self._most)[: self._most]
+        return part.inside[np.sort(chosen[ranks[chosen] < LAST])]
+
+    def _rows(self, pool: Pool, inside: np.ndarray) -> Any:
+        return pool.rows(inside, self._pairwise)
+
+    def _side(self, part: Part, inside: np.ndarray, last: tuple[Side, bool]) -> Part:
+        pool = part.pool
+        weights = pool.weights
+        n, weight = inside.size, float(inside.size if weights is None else weights[inside].sum())
+        if not pool.is_whole:
+            drawn = pool.numbers.size if weights is None else weights.sum()
+            weight *= pool.weight / float(drawn)
+            n = round(n * pool.n_rows / pool.numbers.size)
+        return Part(pool, inside, (*part.path, last), n, weight)
 
 
 def row_ranks(numbers: np.ndarray, seed: int, weights: Any) -> np.ndarray:
-    """Return well mixed bits for each row, by which samples are drawn, the smallest first."""
+    """Return well mixed bits for each row: the order in which rows are drawn, smallest first."""
     start = scramble(np.array([seed], dtype=np.uint64))
     mixed = scramble(numbers ^ start) >> np.uint64(1)
     return mixed | (LAST * (np.asarray(weights) == 0).astype(np.uint64))
 
 
-class PartsInMemory(Parts):
-    """Parts of rows in memory: lists of their numbers."""
-
-    splits_together = False
-
-    def __init__(
-        self, X: Any, weights: np.ndarray | None, *, most: int | None, seed: int, pairwise: bool
-    ):
-        self.X, self.weights, self.pairwise = X, weights, pairwise
-        n = X.shape[0]
-        self.most = n if most is None else most
-        self._ranks = None
-        if n > self.most:
-            every = np.arange(n, dtype=np.uint64)
-            self._ranks = row_ranks(every, seed, 1.0 if weights is None else weights)
-        self.root = self._part(np.arange(n))
-        self.draw([self.root])
-
-    def draw(self, parts: Sequence[Part]) -> None:
-        for part in parts:
-            if part.X is not None:
-                continue
-            numbers = part.rows
-            if self._ranks is not None and part.n_rows > self.most:
-                ranks = self._ranks[numbers]
-                chosen = np.argpartition(ranks, self.most)[: self.most]
-                chosen = np.sort(chosen[ranks[chosen] < LAST])
-                numbers = numbers[chosen]
-            part.numbers, part.is_whole = numbers, numbers.size == part.n_rows
-            part.X = self._taken(numbers)
-            part.weights = None if self.weights is None else self.weights[numbers]
-
-    def split(
-        self,
-        parts: Sequence[tuple[Part, Split]],
-        n_drawn: int,  # noqa: ARG002 -- cheap later
-    ) -> list[tuple[Part, Part]]:
-        found = []
-        for part, split in parts:
-            rows = part.rows
-            second = split.sides if part.is_whole else self._sides(rows, split.side)
-            found.append((self._part(rows[~second]), self._part(rows[second])))
-        return found
-
-    def labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
-        labels = np.empty(self.X.shape[0], dtype=np.int64)
-        for part, number in zip(parts, numbers, strict=True):
-            labels[part.rows] = number
-        return labels
-
-    def sample_labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
-        return self.labels(parts, numbers)[self.root.numbers]
-
-    def _part(self, rows: np.ndarray) -> Part:
-        weight = float(rows.size if self.weights is None else self.weights[rows].sum())
-        return Part(rows.size, weight, int(rows[0]) if rows.size else 0, rows=rows)
-
-    def _taken(self, rows: np.ndarray) -> Any:
-        if rows.size == self.X.shape[0]:
-            return self.X
-        if not self.pairwise:
-            return self.X[rows]
-        if sparse.issparse(self.X):
-            return self.X[rows][:, rows]
-        return self.X[np.ix_(rows, rows)]
-
-    def _sides(self, rows: np.ndarray, side: Side) -> np.ndarray:
-        whole = rows.size == self.X.shape[0]
-        second = np.empty(rows.size, dtype=bool)
-        for start in range(0, rows.size, TILE_ROWS):
-            tile = slice(start, start + TILE_ROWS)
-            second[tile] = side(self.X[tile] if whole else self.X[rows[tile]])
-        return second
+def _fewest(seen: int, n_rows: int) -> int:
+    """Return how many of `n_rows` estimated rows there are at least, where `seen` were drawn."""
+    return int(n_rows * max(seen - SPARE * np.sqrt(seen), 0.0) / max(seen, 1))
 
 
-class PartsInBlocks(Parts):
-    """Parts of rows in blocks: cells of space. All that are asked for together take one pass."""
+def _by_tiles(X: Any, cells: Cells) -> np.ndarray:
+    tiles = range(0, X.shape[0], TILE_ROWS)
+    return np.concatenate([cells(X[start : start + TILE_ROWS]) for start in tiles])
 
-    splits_together = True
 
-    def __init__(self, table: BlockTable, weights: RowVector | None, *, most: int, seed: int):
-        self.table, self.weights, self.most = table, weights, most
+class _InMemory:
+    """Pools of rows in memory, which are lists of their numbers."""
+
+    def __init__(self, X: Any, weights: np.ndarray | None, seed: int):
+        self.X, self.weights, self.seed = X, weights, seed
+
+    def pools(self, paths: Sequence[Path], least: Sequence[int], most: int) -> list[Pool]:  # noqa: ARG002 -- sizes are known here
+        n = self.X.shape[0]
+        if list(paths) == [()]:
+            return [self._pool(np.arange(n), most)]
+        cells = _by_tiles(self.X, Cells(paths))
+        return [self._pool(np.flatnonzero(cells == j), most) for j in range(len(paths))]
+
+    def sizes(self, paths: Sequence[Path]) -> Sizes:
+        cells, k = _by_tiles(self.X, Cells(paths)), len(paths)
+        first = np.full(k, cells.size)
+        first[cells[::-1]] = np.arange(cells.size)[::-1]
+        n_rows = np.bincount(cells, minlength=k)
+        weight = n_rows.astype(float) if self.weights is None else np.bincount(cells, self.weights)
+        return Sizes(n_rows, weight, first)
+
+    def _pool(self, numbers: np.ndarray, most: int) -> Pool:
+        n, weights = numbers.size, self.weights
+        weight = float(n if weights is None else weights[numbers].sum())
+        given = 1.0 if weights is None else weights[numbers]
+        ranks = row_ranks(numbers.astype(np.uint64), self.seed, given)
+        if n > most:
+            chosen = np.argpartition(ranks, most)[:most]
+            chosen = np.sort(chosen[ranks[chosen] < LAST])
+            numbers, ranks = numbers[chosen], ranks[chosen]
+        drawn = None if weights is None else weights[numbers]
+        return Pool(n, weight, numbers, ranks, drawn, self.X, False)
+
+
+class _InBlocks:
+    """Pools of rows in blocks, brought here: all that are asked for together by one pass."""
+
+    def __init__(self, table: BlockTable, weights: RowVector | None, seed: int):
+        self.table, self.weights = table, weights
         given = Constant(1.0, np.float64) if weights is None else weights.recipe
         self._ranks = Apply(row_ranks, [RowNumbers(), seed, given])
         self._is_sparse = has_sparse_rows(BlockRows(table))
-        n = table.n_rows
-        counted = n if weights is None else int(np.count_nonzero(weights))
-        (self.root,) = self._passed([((), counted)], 1)
 
-    def draw(self, parts: Sequence[Part]) -> None:
-        missing = [part for part in parts if part.numbers is None]
-        if missing:
-            cells = [(part.path, part.n_counted) for part in missing]
-            for part, drawn in zip(missing, self._passed(cells, len(cells)), strict=True):
-                vars(part).update(vars(drawn))
-
-    def split(self, parts: Sequence[tuple[Part, Split]], n_drawn: int) -> list[tuple[Part, Part]]:
-        found: dict[int, tuple[Part, Part]] = {}
-        asked, cells = [], []
-        for i, (part, split) in enumerate(parts):
-            paths = [(*part.path, (split.side, second)) for second in (False, True)]
-            if part.is_whole:
-                both = [
-                    _chosen(part, path, mask)
-                    for path, mask in zip(paths, (~split.sides, split.sides), strict=True)
-                ]
-                found[i] = both[0], both[1]
-                continue
-            asked.append(i)
-            for path, mask in zip(paths, (~split.sides, split.sides), strict=True):
-                seen = np.count_nonzero(mask)
-                least = max(seen - SPARE * np.sqrt(seen), 0.0) / split.sides.size
-                cells.append((path, int(least * part.n_counted)))
-        if asked:
-            drawn = 2 * sum(i < n_drawn for i in asked)
-            new = self._passed(cells, drawn)
-            for place, i in enumerate(asked):
-                found[i] = new[2 * place], new[2 * place + 1]
-        return [found[i] for i in range(len(parts))]
-
-    def labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> RowVector:
-        cells = Cells([part.path for part in parts], numbers)
-        return RowVector(self.table, OfRows(cells, np.int64))
-
-    def sample_labels(self, parts: Sequence[Part], numbers: Sequence[int]) -> np.ndarray:
-        root = self.root
-        if not root.is_whole:
-            return Cells([part.path for part in parts], numbers)(root.X)
-        labels = np.empty(root.n_rows, dtype=np.int64)
-        for part, number in zip(parts, numbers, strict=True):
-            labels[part.numbers] = number
-        return labels
-
-    def _passed(self, cells: Sequence[tuple[Path, int]], n_drawn: int) -> list[Part]:
-        """Return the parts of cells with about these many rows of positive weight, at least.
-
-        The first `n_drawn` get samples. A second pass is needed only where a limit was too low,
-        which has a probability of about 1e-9.
-        """
-        paths = [path for path, _ in cells]
-        least = np.array([size for _, size in cells], dtype=float)
-        enough = self.most + SPARE * np.sqrt(self.most)
-        limits = np.full(least.size, NO_LIMIT)
-        large = least > enough
-        limits[large] = (enough / least[large] * float(LAST)).astype(np.uint64)
-        limits[n_drawn:] = 0
+    def pools(self, paths: Sequence[Path], least: Sequence[int], most: int) -> list[Pool]:
+        """Return pools; a second pass is needed where a limit was too low, which is rare."""
+        sizes = np.array(least, dtype=float)
+        enough = most + SPARE * np.sqrt(most)
+        limits = np.full(sizes.size, NO_LIMIT)
+        large = sizes > enough
+        limits[large] = (enough / sizes[large] * float(LAST)).astype(np.uint64)
         while True:
             found = self._asked(paths, limits)
-            n_found = np.bincount(found.cells, minlength=least.size)
-            needed = np.where(
-                found.n_rows <= self.most, found.n_rows, np.minimum(self.most, found.n_counted)
-            )
-            short = (n_found < needed) & (np.arange(least.size) < n_drawn)
+            n_found = np.bincount(found.cells, minlength=sizes.size)
+            needed = np.minimum(most, found.n_counted)
+            short = n_found < np.where(found.n_rows <= most, found.n_rows, needed)
             if not short.any():
-                break
+                return [self._pool(found, j, most) for j in range(sizes.size)]
             limits[short] = NO_LIMIT
-        return [self._part(found, j, paths[j], j < n_drawn) for j in range(least.size)]
+
+    def sizes(self, paths: Sequence[Path]) -> Sizes:
+        found = self._asked(paths, np.zeros(len(paths), dtype=np.uint64))
+        return Sizes(found.n_rows, found.weight, found.first)
 
     def _asked(self, paths: Sequence[Path], limits: np.ndarray) -> CellSamples:
-        cells = Constant(0, np.int64) if paths == [()] else OfRows(Cells(paths), np.int64)
+        everything = list(paths) == [()]
+        cells = Constant(0, np.int64) if everything else OfRows(Cells(paths), np.int64)
         weights = None if self.weights is None else self.weights.recipe
         size, dtype = self.table.shape[1], self.table.dtype
         return self.table.ask(Drawn(cells, self._ranks, limits, size, dtype, weights))
 
-    def _part(self, found: CellSamples, j: int, path: Path, is_drawn: bool) -> Part:
-        n_rows, counted = int(found.n_rows[j]), int(found.n_counted[j])
-        part = Part(n_rows, float(found.weight[j]), int(found.first[j]), path=path)
-        part.n_counted = counted
-        if not is_drawn:
-            return part
+    def _pool(self, found: CellSamples, j: int, most: int) -> Pool:
+        n = int(found.n_rows[j])
         chosen = np.flatnonzero(found.cells == j)
-        if n_rows > self.most:
-            by_rank = np.argsort(found.ranks[chosen])[: self.most]
-            chosen = np.sort(chosen[by_rank])
+        if n > most:
+            chosen = np.sort(chosen[np.argsort(found.ranks[chosen])[:most]])
             chosen = chosen[found.ranks[chosen] < LAST]
-        rows = found.X[chosen].astype(self.table.dtype, copy=False)
-        part.X = sparse.csr_matrix(rows) if self._is_sparse else rows
-        part.numbers, part.is_whole = found.numbers[chosen], chosen.size == n_rows
-        part.weights = None if self.weights is None else found.weights[chosen]
-        return part
-
-
-def _chosen(part: Part, path: Path, mask: np.ndarray) -> Part:
-    """Return some of the rows of a part that is its own sample."""
-    numbers = part.numbers[mask]
-    weights = None if part.weights is None else part.weights[mask]
-    n, counted = numbers.size, numbers.size if weights is None else np.count_nonzero(weights)
-    weight = float(n if weights is None else weights.sum())
-    first = int(numbers[0]) if n else 0
-    return Part(n, weight, first, numbers, part.X[mask], weights, True, path, None, int(counted))
+        rows: Any = found.X if chosen.size == found.cells.size else found.X[chosen]
+        rows = rows.astype(self.table.dtype, copy=False)
+        rows = sparse.csr_matrix(rows) if self._is_sparse else rows
+        weights = None if self.weights is None else found.weights[chosen]
+        numbers, ranks = found.numbers[chosen], found.ranks[chosen]
+        return Pool(n, float(found.weight[j]), numbers, ranks, weights, rows, True)

@@ -29,7 +29,6 @@ from volmar.base.validation import check_count, check_magnitude, check_number
 from volmar.rows import (
     BlockTable,
     Kernel,
-    MappedRows,
     RowSource,
     RowVector,
     Standardized,
@@ -40,6 +39,7 @@ from volmar.rows import (
     in_one_pass,
     is_dask,
     mapped_rows,
+    mapped_scores,
     standardized,
 )
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
@@ -287,6 +287,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         _warn_of(result)
         return self
 
+    @one_thread()
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
 
@@ -309,7 +310,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         if self._is_linear():
             # In float64: X may lie far from 0, where float32 has no digits for the distance.
             return rows @ self.coef_[0] + self.intercept_[0]
-        return MappedRows(rows, self.feature_map_).scores(self._w) + self.intercept_[0]
+        return mapped_scores(self.feature_map_, rows, self._w) + self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the class of the side of the plane that each row lies on.

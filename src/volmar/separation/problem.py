@@ -18,6 +18,7 @@ from volmar.rows import (
     RowSpace,
     SparseRows,
     Standardized,
+    mapped_scores,
     moments_of_sides,
 )
 from volmar.separation.gep import RegularizedCorrelation
@@ -139,11 +140,13 @@ class SeparatingPlanes:
     def __call__(self, X: Any) -> NDArray:
         """Return the scores of rows, dense or CSR: (n,), or (n, k) of more than two clusters."""
         if self.feature_map is not None:
-            X = self.feature_map.transform(X)
-        kind = DenseRows if isinstance(X, np.ndarray) else SparseRows
-        rows = kind(X, offset=self.mean)
-        scores = rows.scores(self.coefficients) - np.asarray(self.threshold, dtype=rows.dtype)
-        scores /= rows.dtype.type(self.unit)
+            scores = mapped_scores(self.feature_map, X, self.coefficients)
+            scores = scores - (self.mean @ self.coefficients).astype(scores.dtype)
+        else:
+            kind = DenseRows if isinstance(X, np.ndarray) else SparseRows
+            scores = kind(X, offset=self.mean).scores(self.coefficients)
+        scores = scores - np.asarray(self.threshold, dtype=scores.dtype)
+        scores /= scores.dtype.type(self.unit)
         if self.pairs is None:
             return scores
         return least_scores(scores, self.pairs, int(self.pairs.max()) + 1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from volmar._clones import silent_clone
 from volmar.base import WeightedClusterer
@@ -21,6 +22,7 @@ from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.splitting import CellSplit
 from volmar.evidence import HeldOutTest
 from volmar.rows import drawn_rows, in_one_pass, is_in_memory, of_rows
+from volmar.rows.tiled import TILE_ROWS
 from volmar.separation.multiway import (
     LargestDiscriminant,
     hyperplane_in_valley,
@@ -227,3 +229,17 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         """Return the held-out score: a part without a valley is split after those with one."""
         score = getattr(model.result_, "held_out_score", np.nan)
         return float(score) if np.isfinite(score) else probability
+
+    # ------------------------------------------------------------------ prediction
+
+    def _predicted(self, X: Any) -> NDArray[np.int64]:
+        """Return the clusters of rows in memory, k scores of a tile of rows at a time."""
+        check_is_fitted(self, "result_")
+        if not isinstance(self.result_, MultiwaySeparationResult):
+            return super()._predicted(X)
+        rows = self._validate(X, reset=False)
+        labels = np.empty(rows.shape[0], dtype=np.int64)
+        for start in range(0, rows.shape[0], TILE_ROWS):
+            tile = slice(start, start + TILE_ROWS)
+            labels[tile] = np.argmax(self._scores(rows[tile]), axis=1)
+        return labels

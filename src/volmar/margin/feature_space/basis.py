@@ -21,13 +21,13 @@ from volmar.margin.feature_space.basis_search import (
     drawn,
     far_mean,
     rbf,
-    shifted,
     squares,
 )
 from volmar.margin.feature_space.block_images import BlockImages, KernelFeatures
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
 from volmar.rows import RowSpace, is_in_memory, mapped_scores
 from volmar.rows.blocks.held import HeldRows
+from volmar.rows.kernel import shifted
 
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.

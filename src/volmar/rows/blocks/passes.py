@@ -33,15 +33,17 @@ def block_part(
 ) -> list[Partial | None]:
     """Return the part of a block in each of the wanted figures."""
     wanted = _loaded(program)
-    parts: list[Partial | None] = [None] * len(wanted)
+    found: list[list[Partial]] = [[] for _ in wanted]
     n_bytes = max(one.tile_bytes for one in wanted)
     for tile in tiles(block, given, start, n_bytes, max(one.widening for one in wanted)):
         for i, one in enumerate(wanted):
-            found = one.of_tile(tile)
-            if found is not None:
-                before = parts[i]
-                parts[i] = found if before is None else one.merged(before, found)
-    return parts
+            part = one.of_tile(tile)
+            if part is None:
+                continue
+            found[i].append(part)
+            if not one.is_listed and len(found[i]) > 1:
+                found[i] = [one.joined(found[i])]
+    return [one.joined(parts) if parts else None for one, parts in zip(wanted, found, strict=True)]
 
 
 def merged_parts(
@@ -50,11 +52,8 @@ def merged_parts(
     """Return the parts of several blocks together."""
     parts: list[Partial | None] = []
     for one, several in zip(_loaded(program), zip(*found, strict=True), strict=True):
-        whole: Partial | None = None
-        for part in several:
-            if part is not None:
-                whole = part if whole is None else one.merged(whole, part)
-        parts.append(whole)
+        there = [part for part in several if part is not None]
+        parts.append(one.joined(there) if there else None)
     return parts
 
 

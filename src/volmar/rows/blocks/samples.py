@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class Drawn(Wanted):
         Of the rows.
     """
 
+    is_listed = True
+
     def __init__(
         self,
         cells: Recipe,
@@ -104,11 +107,11 @@ class Drawn(Wanted):
             weights[chosen],
         ]
 
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        added = [np.add(one[i], two[i]) for i in range(N_TOTALS - 1)]
-        joined = zip(one[N_TOTALS:], two[N_TOTALS:], strict=True)
-        first = np.minimum(one[N_TOTALS - 1], two[N_TOTALS - 1])
-        return [*added, first, *(np.concatenate(pair) for pair in joined)]
+    def joined(self, parts: Sequence[Partial]) -> Partial:
+        several = list(zip(*parts, strict=True))
+        added = [np.sum(arrays, axis=0) for arrays in several[: N_TOTALS - 1]]
+        first = np.min(several[N_TOTALS - 1], axis=0)
+        return [*added, first, *(np.concatenate(arrays) for arrays in several[N_TOTALS:])]
 
     def finished(self, whole: Partial | None) -> CellSamples:
         if whole is None:

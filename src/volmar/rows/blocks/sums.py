@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +31,8 @@ class Wanted(ABC):
     key: bytes
     #: Size of the tiles that it is best computed from.
     tile_bytes: ClassVar[int] = TILE_BYTES
+    #: Whether parts grow with the rows that they are of, so that they are put together at once.
+    is_listed: ClassVar[bool] = False
 
     @property
     def widening(self) -> float:
@@ -44,6 +48,10 @@ class Wanted(ABC):
         """Return the part of two sets of rows together."""
         with np.errstate(all="ignore"):  # NaN and infinity are told by `Squares`
             return [np.add(a, b) for a, b in zip(one, two, strict=True)]
+
+    def joined(self, parts: Sequence[Partial]) -> Partial:
+        """Return the part of several sets of rows together."""
+        return reduce(self.merged, parts)
 
     @abstractmethod
     def finished(self, whole: Partial | None) -> Any:
@@ -71,8 +79,10 @@ class _Number(Wanted):
 class _Listed(Wanted):
     """Arrays with entries of the rows themselves, of which those of several blocks are joined."""
 
-    def merged(self, one: Partial, two: Partial) -> Partial:
-        return [np.concatenate([a, b]) for a, b in zip(one, two, strict=True)]
+    is_listed = True
+
+    def joined(self, parts: Sequence[Partial]) -> Partial:
+        return [np.concatenate(several) for several in zip(*parts, strict=True)]
 
 
 class Sum(Wanted):
