@@ -47,14 +47,22 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
+from volmar.rows import (
+    Parts,
+    RowSource,
+    as_rows,
+    constant_vector,
+    is_dask,
+    is_in_memory,
+    pool_rows,
+)
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
-# Rows of a part that are looked at to split it: beyond, a valley is as clear.
+# Rows of a part that are looked at to split it into a given number of clusters.
 SAMPLED_ROWS = 20_000
 
 
@@ -260,10 +268,12 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
+        # Tests look at as many rows as one draw brings.
+        most = max(SAMPLED_ROWS, pool_rows(X)) if is_tested else SAMPLED_ROWS
         parts = Parts(
             X,
             weights,
-            most=SAMPLED_ROWS if self._samples_parts() else None,
+            most=most if self._samples_parts() else None,
             seed=int(copy.deepcopy(seeds).randint(2**31 - 1)),
             pairwise=self._is_pairwise(),
         )

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Part as Part
     from volmar.rows.parts import Parts as Parts
     from volmar.rows.parts import Split as Split
+    from volmar.rows.parts import pool_rows as pool_rows
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized
