@@ -1,12 +1,14 @@
 """Every clusterer with the default number of threads against itself with one: wall and CPU time.
 
-Both take turns in one process. The target is 1: threads of BLAS that wait for each other must not
-make a fit slower than it is on one thread, and threads that wait in loops show as CPU time.
+Of a fit, and of predictions for 20,000 rows. Both take turns in one process. The target is 1:
+threads of BLAS that wait for each other must not make a fit slower than it is on one thread, and
+threads that wait in loops show as CPU time.
 """
 
 import resource
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 from joblib import cpu_count
@@ -16,7 +18,8 @@ import volmar
 from benchmarks.table import Table
 from volmar.datasets import make_blobs
 
-REPEATS, BUDGET = 7, 8.0
+REPEATS, BUDGET = 7, 6.0
+PREDICTED = 20_000
 # Rows and columns; those not named here have pairs of rows, and fewer of them.
 PAIRS = (400, 10)
 SIZES = {
@@ -37,21 +40,35 @@ SEVERAL, ROWS_OF_SEVERAL = ("CPMMC", "MSPC"), (10_000, 20)
 
 def run(*, full: bool) -> Table:
     n_threads = cpu_count()
-    table = Table(("fit", "rows", "one thread, s", "wall, default / one", "CPU, default / one"))
-    calls = [(name, 2) for name in volmar.CLUSTERERS] + [(name, 10) for name in SEVERAL]
+    table = Table(
+        (
+            "clusterer",
+            "rows",
+            "fit, one thread, s",
+            "fit, default / one: wall",
+            "CPU",
+            "predict, default / one: wall",
+            "CPU",
+        )
+    )
+    calls = [(name, 2) for name in volmar.CLUSTERERS] + [(name, 5) for name in SEVERAL]
     for name, k in calls:
         n, d = SIZES.get(name, PAIRS) if k == 2 else ROWS_OF_SEVERAL
         X, _ = make_blobs(n, centers=k, n_features=d, random_state=0)
+        new, _ = make_blobs(PREDICTED, centers=k, n_features=d, random_state=1)
         model = getattr(volmar, name)(k, random_state=0)
-        one, several = _in_turns(lambda m=model, X=X: m.fit(X), n_threads, 2 if full else 1)
-        table.add(
-            f"{name}({k})",
-            f"{n} x {d}",
-            float(np.median(one[:, 0])),
-            *(f"{ratio:.2f}" for ratio in several.min(axis=0) / one.min(axis=0)),
-        )
+        seconds, *ratios = _compared(partial(model.fit, X), n_threads, full=full)
+        _, *of_predict = _compared(partial(model.predict, new), n_threads, full=full)
+        cells = (f"{ratio:.2f}" for ratio in (*ratios, *of_predict))
+        table.add(f"{name}({k})", f"{n} x {d}", seconds, *cells)
     table.notes.append(f"Ratios of the fastest of the repeats; {n_threads} threads.")
     return table
+
+
+def _compared(call, n_threads, *, full):
+    """Return seconds with one thread, and wall and CPU time with several over those with one."""
+    one, several = _in_turns(call, n_threads, 2 if full else 1)
+    return float(np.median(one[:, 0])), *several.min(axis=0) / one.min(axis=0)
 
 
 def _in_turns(call, n_threads, scale):

@@ -13,19 +13,21 @@ import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
+from sklearn.metrics import adjusted_rand_score
 
-from volmar import MSPC
+from volmar import CPMMC, MSPC
 from volmar.distributed import checkpoint, report_passes
 
-ROWS, FEATURES, FILES = 25_000, 10, 8
+ROWS, FEATURES, FILES = 10_000, 10, 8
 
 
 def write_rows(folder):
-    """Write files of rows in two groups, as some other program would."""
+    """Write files of rows in three groups, as some other program would."""
     rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0, 0.0], [2.0, 7.0, 2.0], [-4.0, 2.0, 6.0]])
     for number in range(FILES):
         X = rng.normal(size=(ROWS, FEATURES))
-        X[rng.random(ROWS) < 0.4, :3] += [1.5, 4.0, 1.5]
+        X[:, :3] += centers[rng.choice(3, ROWS, p=[0.5, 0.3, 0.2])]
         np.save(folder / f"part-{number}.npy", X)
 
 
@@ -54,6 +56,13 @@ def main():
         print("the feature that drives the split:", strongest)
         confident = abs(model.decision_function(X)) > 0.5  # a lazy array in the blocks of X
         print("share of rows far from the border:", round(float(confident.mean().compute()), 2))
+
+        # How many clusters do held-out rows support? Then that many at once, by margins.
+        found = MSPC("auto", random_state=0).fit(X)
+        print("clusters:", found.tree_.n_leaves, np.bincount(found.labels_.compute()))
+        margins = CPMMC(found.tree_.n_leaves, random_state=0).fit(X)
+        same = adjusted_rand_score(found.labels_.compute(), margins.labels_.compute())
+        print("agreement of both:", round(same, 2))
 
 
 def tell(report):

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import volmar
 from volmar import _threads
-from volmar._threads import in_jobs, one_thread, threads_allowed, user_openmp
+from volmar._threads import in_jobs, one_thread, user_openmp
 from volmar.base import Clusterer
 from volmar.diagnostics import stability
 from volmar.evidence import split_test
@@ -55,7 +55,7 @@ def test_all_libraries_have_one_thread(two_threads):
 def test_a_limit_of_the_user_stays(two_threads):
     with threadpool_limits(1):
         with one_thread():
-            assert threads_allowed() == 1
+            pass
         assert set(numbers().values()) == {1}
 
 
@@ -94,29 +94,21 @@ def test_two_python_threads_share_the_limit_of_blas(two_threads):
     """The first one to leave restores nothing that the other needs; the last restores all."""
     is_inside, may_leave = threading.Event(), threading.Event()
     blas = {key for key in two_threads if key[1] == "blas"}
-    seen = []
 
     def other():
         with one_thread():
             is_inside.set()
             may_leave.wait(10)
-            seen.append(threads_allowed())
 
     thread = threading.Thread(target=other)
     with one_thread():
         thread.start()
         assert is_inside.wait(10)
-        assert threads_allowed() == 1  # half of two
     now = numbers()
     assert {now[key] for key in blas} == {1}
     may_leave.set()
     thread.join()
-    assert seen == [min(2, _threads._n_cores())]
     assert numbers() == two_threads
-
-
-def test_threads_allowed_outside_of_fits():
-    assert threads_allowed() == 1
 
 
 def test_openmp_of_the_user(two_threads):
@@ -140,8 +132,10 @@ def test_a_fit_runs_on_one_thread(two_threads, name, monkeypatch):
 
     monkeypatch.setattr(Clusterer, "_validate", watched)
     X = np.random.default_rng(0).normal(size=(60, 3))
-    getattr(volmar, name)(random_state=0).fit(X)
-    assert seen[0] == {1}
+    model = getattr(volmar, name)(random_state=0).fit(X)
+    model.predict(X)
+    assert all(one == {1} for one in seen)
+    assert len(seen) > 1
     with pytest.raises(ValueError, match="NaN"):
         getattr(volmar, name)().fit(np.full((20, 2), np.nan))
 

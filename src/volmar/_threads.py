@@ -1,4 +1,4 @@
-"""How many threads a fit uses: one for BLAS and OpenMP, more for large work that gains by them."""
+"""How many threads a fit uses: one of BLAS and OpenMP, and jobs of joblib on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["in_jobs", "one_thread", "threads_allowed", "user_openmp"]
+__all__ = ["in_jobs", "one_thread", "user_openmp"]
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -140,33 +140,13 @@ class _UserOpenMP:
         _set(self._before)
 
 
-def threads_allowed() -> int:
-    """Return how many Python threads large work may use inside `one_thread`.
-
-    As many as BLAS had before, shared by the fits in progress, and no more than the cores of the
-    process. 1 elsewhere: a task of dask's has one core.
-    """
-    if not _HERE.depth:
-        return 1
-    with _INSIDE.lock:
-        allowed = max((n for _, n in _INSIDE.before), default=1) // len(_INSIDE.threads)
-    return max(1, min(allowed, _n_cores())) if allowed > 1 else 1
-
-
-@cache
-def _n_cores() -> int:
-    from joblib import cpu_count
-
-    return cpu_count()
-
-
 @cache
 def _pools() -> _Pools:
     """Return the libraries that fits use; looking for them takes milliseconds.
 
     Those that are loaded later (faiss, torch) are not used between small steps.
     """
-    import sklearn.cluster  # noqa: F401 (loads its OpenMP)
+    import sklearn.utils.validation  # noqa: F401 (loads OpenMP and both BLAS)
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().lib_controllers

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -175,6 +176,14 @@ KILLS = {
         lambda report: report.figures.count("MomentSum") == 2,
     ),
     "margin": (lambda: CPMMC(random_state=0), lambda report: report.number == 5),
+    "margin of the start": (
+        lambda: CPMMC(3, random_state=0),
+        lambda report: "BitSums" in report.figures,
+    ),
+    "margins": (
+        lambda: CPMMC(3, random_state=0),
+        lambda report: report.figures.count("Combination") == 3,
+    ),
 }
 
 
@@ -292,6 +301,9 @@ def test_the_last_worker_goes_in_the_middle_of_a_fit(rows, tmp_path, monkeypatch
 def test_a_paused_worker_does_not_hang_a_fit(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(passes, "GLANCE", 0.2)
     X, _ = rows
+    three = CPMMC(3, random_state=0, max_iter=5)
+    with warnings.catch_warnings(action="ignore"):
+        expected = three.fit(X).predict(X)
     with cluster_of(2) as client:
         held = persisted(stored(tmp_path, X, CHUNKS["equal"]))
         worker = next(iter(client.nthreads()))
@@ -308,6 +320,9 @@ def test_a_paused_worker_does_not_hang_a_fit(rows, tmp_path, monkeypatch):
 
         total = bounded(lambda: fit_reporting_sum(held, listener))
         assert total == 1199 * 600
+        with warnings.catch_warnings(action="ignore"):
+            model = bounded(three.fit, held)
+        np.testing.assert_array_equal(model.predict(X), expected)
 
 
 def fit_reporting_sum(X, listener):

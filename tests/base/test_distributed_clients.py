@@ -228,7 +228,7 @@ import dask.array as da
 from volmar import CPMMC
 from volmar.distributed import checkpoint, report_passes
 
-files, folder, last, address = json.loads(sys.argv[1])
+files, folder, last, address, k = json.loads(sys.argv[1])
 if address:
     from distributed import Client
     Client(address)
@@ -249,13 +249,13 @@ def listener(report):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with checkpoint(folder) as journal, report_passes(listener):
-    model = CPMMC(random_state=0).fit(X)
+    model = CPMMC(k, random_state=0).fit(X)
 print(json.dumps([journal.n_read, len(made), model.coef_.tolist()]))
 """
 
 
-@pytest.mark.parametrize("where", ["here", "cluster"])
-def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where):
+@pytest.mark.parametrize(("where", "k"), [("here", 2), ("cluster", 2), ("here", 3)])
+def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where, k):
     X, _ = rows
     address = ""
     if where == "cluster":
@@ -263,13 +263,13 @@ def test_a_killed_client_goes_on_where_it_was(request, rows, tmp_path, where):
     lazy = stored(tmp_path, X, CHUNKS["equal"])
     reports = []
     with dask.config.set(scheduler="synchronous"), report_passes(reports.append):
-        whole = CPMMC(random_state=0).fit(lazy)
+        whole = CPMMC(k, random_state=0).fit(lazy)
     last = len(reports) // 2
     assert last > 2
 
     def run(last):
         files = sorted(str(path) for path in tmp_path.glob("*.npy"))
-        given = json.dumps([files, str(tmp_path / "checkpoint"), last, address])
+        given = json.dumps([files, str(tmp_path / "checkpoint"), last, address, k])
         return subprocess.run(
             [sys.executable, "-W", "error", "-c", FIT, given],
             capture_output=True,
@@ -310,8 +310,10 @@ def test_a_checkpoint_is_shared_by_cluster_and_memory(client, rows, tmp_path):
 def test_the_example_runs_as_it_stands():
     script = ROOT / "examples" / "clusters_on_a_cluster.py"
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "pass 1: Picked of 200000 rows" in done.stdout
+    assert "pass 1: Picked of 80000 rows" in done.stdout
     assert "the feature that drives the split: 1" in done.stdout
+    assert "clusters: 3 [" in done.stdout
+    assert "agreement of both: 1.0" in done.stdout

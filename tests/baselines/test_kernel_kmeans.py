@@ -251,7 +251,7 @@ def test_new_rows_are_scored_in_blocks(rng, monkeypatch):
     X = rng.standard_normal((50, 3))
     model = KernelKMeans(random_state=0).fit(X)
     whole = model.decision_function(X)
-    monkeypatch.setattr("volmar.base.kernel.KERNEL_BLOCK", 350)
+    monkeypatch.setattr("volmar.rows.kernel.KERNEL_BLOCK", 350)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
 
 

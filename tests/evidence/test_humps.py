@@ -287,21 +287,60 @@ def test_the_input_is_left_alone_and_may_be_anything_real():
     assert hump_test(ages, np.random.default_rng(0)).p_value > 0.05
 
 
-def test_counts_are_drawn_as_points_are(monkeypatch):
-    """The draws have the same distribution of depths: Kolmogorov-Smirnov at one in a thousand."""
-    found = folded_sample(np.random.default_rng(5).random(800))
+@pytest.mark.parametrize("n", [60, 800])
+def test_poisson_counts_are_as_good_as_points(n):
+    """The depths have the distribution of samples of n points, by Kolmogorov-Smirnov at 0.001."""
+    found = folded_sample(np.random.default_rng(5).random(n))
     null = humps._null(found.density(found.shares[None, :])[0], found.shares, found.n)
 
-    def depths():
-        draws = np.vstack(list(humps._draws(null, found.n, 1000, np.random.default_rng(0))))
-        assert draws.shape == (1000, null.size)
-        np.testing.assert_allclose(draws.sum(axis=1), 1.0)
-        np.testing.assert_allclose(draws.mean(axis=0), null, atol=6e-4)
-        return humps.missing_mass(found.heights(found.density(draws))).max(axis=1)
+    def depths(shares):
+        return humps.missing_mass(found.heights(found.density(shares))).max(axis=1)
 
-    by_points = depths()
-    monkeypatch.setattr(humps, "DRAW_POINTS_UP_TO", 100)
-    assert ks_2samp(by_points, depths()).pvalue > 0.001
+    draws = np.vstack(list(humps._draws(null, found.n, 2000, np.random.default_rng(0))))
+    assert draws.shape == (2000, null.size)
+    np.testing.assert_allclose(draws.sum(axis=1), 1.0, atol=5 / math.sqrt(n))
+    np.testing.assert_allclose(draws.mean(axis=0), null, atol=6 * math.sqrt(null.max() / n / 2000))
+    points = np.random.default_rng(1).multinomial(found.n, null, size=2000) / found.n
+    assert ks_2samp(depths(draws), depths(points)).pvalue > 0.001
+
+
+def test_a_valley_without_draws_is_surely_significant():
+    """The bound of the notes against Bennett's inequality, for any expected density.
+
+    The variance of the kernel's sum S is at most its height times the mean of S; of a smooth
+    density it is 1 / (2 sqrt(pi)) times that.
+    """
+    height, unit = 1 / math.sqrt(2 * math.pi), 2 * math.sqrt(math.pi)
+    mean = np.geomspace(0.01, 1e6, 2000)
+    root = np.sqrt(unit * mean + 3)
+
+    def log_up(noise):
+        excess = ((root + noise / 2) ** 2 - 3) / unit - mean
+        relative = excess / mean
+        return -(mean / height) * ((1 + relative) * np.log1p(relative) - relative)
+
+    def log_down(noise):
+        lack = mean - (np.maximum(root - noise / 2, 0) ** 2 - 3) / unit
+        possible = root - noise / 2 >= math.sqrt(3)  # g is never below that
+        return np.where(possible, -(lack**2) / (2 * height * mean), -np.inf)
+
+    for depth in (12.0, 15.0, 18.0, 25.0, 40.0, 100.0):
+        worst = min(
+            max(log_up(part * depth).max(), log_down((1 - part) * depth).max())
+            for part in np.linspace(0.2, 0.7, 26)
+        )
+        assert worst <= -(depth**2) / humps.CERTAIN
+
+
+def test_deep_valleys_need_no_draws(monkeypatch):
+    x = two_normals(3000, 7.0)
+    expected = hump_test(x, np.random.default_rng(0), n_draws=10**9)
+    assert expected.p_value == 1 / (10**9 + 1)  # which would take hours to draw
+    monkeypatch.setattr(humps, "CERTAIN", 1e9)
+    assert hump_test(x, np.random.default_rng(0), n_draws=200) == (
+        expected.statistic,
+        1 / 201,
+    )
 
 
 def test_large_samples():
@@ -312,9 +351,9 @@ def test_large_samples():
 
 
 def test_draws_come_in_batches_that_grow_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(humps, "BLOCK", 100 * 200)
+    monkeypatch.setattr(humps, "BLOCK", 100 * GRID)
     null = np.full(GRID, 1 / GRID)
-    batches = list(humps._draws(null, 200, 420, np.random.default_rng(0)))
+    batches = list(humps._draws(null, 300, 420, np.random.default_rng(0)))
     assert [len(batch) for batch in batches] == [50, 100, 100, 100, 70]
 
 

@@ -7,38 +7,85 @@ import pytest
 from helpers.samples import NULLS, binned, known_samples, two_normals
 from scipy.stats import norm
 
-from volmar.evidence.modes.densities import GRID
-from volmar.evidence.modes.mixture import N_STEPS, NARROWEST, STARTS, _components, two_group_index
+from volmar.evidence.modes.densities import GRID, fill
+from volmar.evidence.modes.mixture import (
+    FLOOR,
+    N_MORE,
+    N_STEPS,
+    NARROWEST,
+    STARTS,
+    _after_steps,
+    _likelihoods,
+    _logarithms,
+    two_group_index,
+)
 
 
 def test_a_step_never_lowers_the_likelihood():
+    """But for single precision, in which the steps are made."""
     shares = binned(*known_samples())
-    grid = np.linspace(0, 1, GRID)
-    mean, square = shares @ grid, shares @ grid**2
     for quantile in STARTS:
         second = np.where(np.cumsum(shares, axis=1) > quantile, 0.98, 0.02)
         last = -np.inf
-        for _ in range(N_STEPS):
-            logs = _components(shares, second, grid, grid**2, mean, square)
-            likelihood = (shares * np.logaddexp(*logs)).sum(axis=1)
-            assert (likelihood >= last - 1e-10).all()
+        for _ in range(N_STEPS + N_MORE):
+            likelihood, _ = _likelihoods(shares, second)
+            assert (likelihood >= last - 1e-5).all()
             last = likelihood
-            second = np.exp(logs[1] - np.logaddexp(*logs))
+            second = _after_steps(shares, second, 1)
 
 
 def test_components_are_weighted_normals():
     """Against the density of scipy, less the constant, at the weighted moments."""
     shares = binned(two_normals(share=0.3))
     grid = np.linspace(0, 1, GRID)
+    powers = np.vstack([np.ones(GRID), grid, grid**2])
     second = np.linspace(0.01, 0.99, GRID)[None, :]
-    logs = _components(shares, second, grid, grid**2, shares @ grid, shares @ grid**2)
-    for found, part in zip(logs, (1 - second, second), strict=True):
+    coefficients = _logarithms(powers @ shares.T, powers @ (shares * second).T)
+    logs = []
+    for found, part in zip(coefficients, (1 - second, second), strict=True):
         weights = (shares * part)[0]
         center = np.average(grid, weights=weights)
         deviation = math.sqrt(np.average((grid - center) ** 2, weights=weights))
         assert deviation > NARROWEST
-        expected = norm.logpdf(grid, center, deviation) + math.log(weights.sum())
-        np.testing.assert_allclose(found[0] - 0.5 * math.log(2 * math.pi), expected, atol=1e-8)
+        logs.append(norm.logpdf(grid, center, deviation) + math.log(weights.sum()))
+        values = found[:, 0] @ powers - 0.5 * math.log(2 * math.pi)
+        np.testing.assert_allclose(values, logs[-1], atol=1e-8)
+    likelihood, together = _likelihoods(shares, second)
+    expected = np.logaddexp(*logs) + 0.5 * math.log(2 * math.pi)
+    np.testing.assert_allclose(together[0], expected, atol=1e-8)
+    assert likelihood[0] == pytest.approx(shares[0] @ expected)
+    # The E-step of EM: the share of the second component at each place.
+    again = _after_steps(shares, second, 1)
+    np.testing.assert_allclose(again[0], np.exp(logs[1] - np.logaddexp(*logs)), atol=1e-4)
+
+
+def test_the_index_is_near_that_of_all_starts_in_double_precision():
+    samples = [two_normals(400, distance, 0.3) for distance in (2.5, 3.5, 4.5, 5.5, 6.5)]
+    shares = binned(*samples)
+    grid = np.linspace(0, 1, GRID)
+    found = two_group_index(shares)
+    for one, index in zip(shares, found, strict=True):
+        best = -np.inf
+        for quantile in STARTS:
+            second = np.where(np.cumsum(one) > quantile, 0.98, 0.02)[None, :]
+            for _ in range(N_STEPS + N_MORE + 1):
+                parts = [one * (1 - second[0]), one * second[0]]
+                logs = []
+                for part in parts:
+                    center = np.average(grid, weights=part)
+                    variance = max(np.average((grid - center) ** 2, weights=part), NARROWEST**2)
+                    logs.append(norm.logpdf(grid, center, math.sqrt(variance)))
+                    logs[-1] += math.log(part.sum())
+                second = np.exp(logs[1] - np.logaddexp(*logs))[None, :]
+            together = np.logaddexp(*logs)
+            likelihood = one @ together
+            if likelihood > best:
+                best, density = likelihood, np.exp(together)
+        center = one @ grid
+        alone = one @ norm.logpdf(grid, center, math.sqrt(one @ (grid - center) ** 2))
+        valley = fill(density[None, :] / density.sum())[0]
+        assert index == pytest.approx(math.sqrt(valley + FLOOR) * (best - alone), rel=0.05)
+    assert (np.diff(found) > 0).all()
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.06])
@@ -55,7 +102,7 @@ def test_the_index_takes_each_sample_by_itself():
     samples = list(known_samples())
     together = two_group_index(binned(*samples))
     alone = [two_group_index(binned(x))[0] for x in samples]
-    np.testing.assert_allclose(together, alone, rtol=1e-9)
+    np.testing.assert_allclose(together, alone, rtol=1e-3)  # steps in single precision
     assert two_group_index(np.empty((0, GRID))).shape == (0,)
     mirrored = two_group_index(binned(*samples)[:, ::-1])
     np.testing.assert_allclose(mirrored[[4, 5]], together[[4, 5]], rtol=0.05)

@@ -10,8 +10,10 @@ from volmar.evidence import (
     searched_rows,
     two_group_direction,
 )
+from volmar.evidence.modes.binned import N_BINS, binned
+from volmar.evidence.modes.folded import folded_sample
 from volmar.evidence.modes.mixture import two_group_index
-from volmar.evidence.modes.valleys import N_BINS, binned, deepest_valleys, valleys_of
+from volmar.evidence.modes.valleys import deepest_valleys
 from volmar.evidence.splits import searched as searched_module
 from volmar.evidence.splits import two_groups as direction_module
 from volmar.metrics import separation_along
@@ -211,9 +213,9 @@ def test_the_direction_is_the_best_of_those_looked_at(monkeypatch):
     w = direction_of(X)
     shares = np.vstack([one for one, _ in seen])
     index = np.concatenate([one for _, one in seen])
-    # Columns, principal and random directions, three rounds of discriminants.
-    assert len(seen) == 5
-    _, found, _ = binned([X @ w])
+    # Columns, principal and random directions at once, three rounds of discriminants.
+    assert len(seen) == 4
+    found = binned([X @ w]).shares
     np.testing.assert_allclose(found[0], shares[np.argmax(index)], atol=1e-9)
 
 
@@ -265,7 +267,8 @@ def test_the_cut_of_two_means_is_the_best_of_all(rng):
     projections = np.column_stack(
         [rng.normal(size=40), rng.exponential(size=40), np.arange(40) % 3, np.full(40, 0.3)]
     )
-    cuts, explained = direction_module._two_means(projections)
+    ordered = np.sort(projections.T, axis=1)
+    cuts, explained = direction_module._two_means(ordered, np.full(ordered.shape, 1 / 40))
     for x, cut, share in zip(projections.T[:3], cuts, explained, strict=False):
         total = ((x - x.mean()) ** 2).sum()
 
@@ -277,6 +280,10 @@ def test_the_cut_of_two_means_is_the_best_of_all(rng):
         assert within(cut) == pytest.approx(least)
         assert share == pytest.approx(1.0 - least / total)
     assert explained[3] == 0.0
+    # Values with the shares of how often they occur, as bins have them.
+    values, counts = np.unique(projections[:, 2], return_counts=True)
+    cut, share = direction_module._two_means(values[None, :], counts[None, :] / 40)
+    assert (cut[0], share[0]) == pytest.approx((cuts[2], explained[2]))
 
 
 def test_columns_are_chosen_by_rows_of_all_groups(rng):
@@ -332,19 +339,37 @@ def test_valleys_of_several_samples_are_those_of_each(rng):
     assert clear.depth > 0.8
     assert clear.significance > 5
     assert deepest_valleys([]) == []
-    assert repr(valleys_of(*binned(samples)[::2])) == repr(together)
 
 
-def test_bins_hold_the_sample(rng):
-    x = rng.normal(size=500)
-    found, shares, densities = binned([x, np.zeros(30)])
-    assert [sample is None for sample in found] == [False, True]
-    assert shares.shape == densities.shape == (1, N_BINS)
-    assert shares.sum() == pytest.approx(1.0)
+@pytest.mark.parametrize("size", [125, 500])
+def test_bins_hold_the_samples(size, rng):
+    far = np.append(rng.normal(size=size - size // 25), rng.normal(50.0, 1.0, size // 25))
+    samples = [rng.normal(size=size), np.zeros(size), far, -far, rng.random(size) - 1e6]
+    found = binned(samples)
+    assert found.shares.shape == found.densities.shape == (5, N_BINS)
+    np.testing.assert_allclose(found.shares.sum(axis=1), [1, 0, 1, 1, 1])
     # Densities are shares in a bandwidth: their mean times the bandwidths of the grid is one.
-    sample = found[0]
-    length = sample.shares.size * sample.step
-    assert densities[0].mean() * length == pytest.approx(1.0, abs=0.02)
+    length = N_BINS * found.step
+    sums = found.densities.mean(axis=1) * length
+    np.testing.assert_allclose(sums, [1, 0, 1, 1, 1], atol=0.03)
+    # The same of samples of different sizes.
+    ragged = binned([*samples, np.arange(19.0), np.empty(0)])
+    np.testing.assert_array_equal(ragged.shares[:5], found.shares)
+    assert not ragged.shares[5:].any()
+    for sample, i in ((samples[i], i) for i in (0, 2, 3, 4)):
+        # The grid is that of the mode test, and so are the counts below each bin.
+        grid = folded_sample(sample)
+        assert (found.bandwidth[i], found.n[i]) == (grid.bandwidth, grid.n)
+        assert (i in found.folds) == (i in (2, 3))
+        edges = np.array([binned_value(found, i, at) for at in range(N_BINS + 1)])
+        below = np.searchsorted(np.sort(sample), edges)
+        counts = (below[1:] - below[0]) / found.n[i]
+        gap = found.shares[i].max() if i in found.folds else 1e-9
+        np.testing.assert_allclose(np.cumsum(found.shares[i]), counts, atol=gap)
+
+
+def binned_value(found, i, at):
+    return found.values_at(np.full(len(found.n), float(at)))[i]
 
 
 def test_one_exact_normal_sample_has_no_valley():

@@ -21,7 +21,7 @@ from volmar.evidence.splits.held_out import PAIR, fisher_p_value
 class Axis:
     """Scores by one column."""
 
-    most_rows = None
+    most_rows = direction = None
 
     def __init__(self, column, sign=1.0):
         self.column, self.sign = column, sign
@@ -70,12 +70,15 @@ def told_p_values(monkeypatch, p_values):
 @pytest.mark.parametrize("n", [100, 101])
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
 def test_seen_and_held_out_rows_never_overlap(n, convert):
-    """A row is held out once in each split in halves, and tested by the other half."""
-    X = np.column_stack([np.arange(1.0, n + 1), np.zeros(n)])
+    """A row is held out once in each split in halves, and tested by the other half.
+
+    The second column has ties, so that held-out rows are dithered and scored by themselves.
+    """
+    X = np.column_stack([np.arange(1.0, n + 1), np.arange(n) % 2])
     seen, scored = [], []
 
     class Recorder:
-        most_rows = None
+        most_rows = direction = None
 
         def scores(self, rows):
             dense = rows.toarray() if sparse.issparse(rows) else rows

@@ -11,6 +11,7 @@ from sklearn.cluster import KMeans
 
 from volmar.evidence import clearest_pairs, hump_test, make_split, merged_labels, searched_rows
 from volmar.evidence.modes.valleys import Valley, deepest_valleys
+from volmar.evidence.splits import made
 from volmar.evidence.splits import searched as searched_module
 from volmar.evidence.splits.pairs import _bottleneck, _disjoint, in_region, pairwise_valleys
 
@@ -173,7 +174,7 @@ def test_pairs_without_rows_between_them_are_never_the_clearest():
 @pytest.mark.parametrize("seed", range(4))
 def test_five_groups_at_equal_distance_have_a_clear_pair(distance, seed):
     X, y = equidistant(5, distance, seed=seed)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(20 + seed)
     pairs = clearest_pairs(searched_rows(X, rng), rng)
     best = max(pairs, key=lambda pair: pair.significance)
     ((scores, rows), *others) = best.samples(best.functions(X))
@@ -253,7 +254,7 @@ def test_no_blob_is_cut(seed, by_direction):
     centers = FOUR if seed < 6 else _scattered(rng)
     y = np.arange(400) % 4
     X = centers[y] + rng.normal(size=(400, 2))
-    cells = make_split(X, rng, by_direction=by_direction)
+    cells = make_split(X, np.random.default_rng(seed), by_direction=by_direction)
     side = cells.predict(X)
     assert 0 < side.mean() < 1
     for j in range(4):
@@ -282,6 +283,21 @@ def test_the_split_of_two_groups_is_in_the_valley(rng):
 
 def test_constant_rows_have_no_split(rng):
     assert make_split(np.ones((100, 2)), rng) is None
+
+
+def test_known_directions_are_not_searched_again(rng, monkeypatch):
+    """One with a gap is the split; without a gap, pairs of clusters are looked at as well."""
+    X = rng.normal(size=(600, 3))
+    X[:300, 0] += 12.0
+    known = [np.array([1.0, 0.1, 0.0]), np.array([0.0, 1.0, 0.0])]
+    monkeypatch.setattr(made, "two_group_direction", None)
+    with monkeypatch.context() as patched:
+        patched.setattr(made, "clearest_pairs", None)
+        cells = make_split(X, rng, directions=known)
+    np.testing.assert_array_equal(cells.coef[1], known[0])
+    np.testing.assert_array_equal(cells.predict(X), np.arange(600) < 300)
+    side = make_split(X, rng, directions=known[1:]).predict(X)
+    assert abs(np.mean(side == (np.arange(600) < 300)) - 0.5) > 0.49
 
 
 # ---------------------------------------------------------------------- merging

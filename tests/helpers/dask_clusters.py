@@ -31,6 +31,7 @@ MODELS = {
     "gep": lambda: MSPC(random_state=0, scan="histogram"),
     "mpm": lambda: MSPC(random_state=0, scan="histogram", solver="mpm"),
     "cpmmc": lambda: CPMMC(random_state=0),
+    "cpmmc of three": lambda: CPMMC(3, random_state=0),
     "nystroem": lambda: KernelCPMMC(method="nystroem", n_landmarks=20, random_state=0),
     "skmmc": lambda: SKMMC(random_state=0),
     "machine": MinimaxProbabilityMachine,

@@ -12,10 +12,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar.datasets import make_blobs, make_two_circles
+from volmar.datasets import make_blobs, make_two_circles, make_two_moons
 from volmar.margin.engine.starts import kernel_k_means_start, principal_start
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.iter_svr import IterSVR
+from volmar.margin.lgmmc import LGMMC
 from volmar.metrics import clustering_error
 from volmar.solvers import Status
 
@@ -375,3 +376,21 @@ def test_a_spectral_start_follows_the_graph():
     assert clustering_error(y, model.labels_) == 0.0
     with pytest.raises(ValueError, match="init='spectral' needs rows"):
         IterSVR(init="spectral", kernel="precomputed").fit(X @ X.T)
+
+
+@pytest.mark.parametrize("estimator", [IterSVR, LGMMC])
+def test_more_rows_than_a_documented_number_are_represented_by_landmarks(estimator):
+    X, y = make_two_moons(1200, random_state=0)
+    few = estimator(random_state=0).fit(X[:1000])
+    assert few.dual_coef_.shape == (1000,)
+    many, exact, nystroem = (
+        estimator(gamma=few.gamma_, method=method, init=y, random_state=0).fit(X)
+        for method in ("auto", "exact", "nystroem")
+    )
+    assert not hasattr(many, "dual_coef_")
+    assert exact.dual_coef_.shape == (1200,)
+    np.testing.assert_array_equal(many.decision_function(X), nystroem.decision_function(X))
+    assert clustering_error(exact.labels_, many.labels_) < 0.01
+    K = rbf_kernel(X, gamma=few.gamma_)
+    given = estimator(kernel="precomputed", init=y, random_state=0).fit(K)
+    assert given.dual_coef_.shape == (1200,)

@@ -253,7 +253,6 @@ def test_lobpcg_that_missed_a_value_is_not_believed(monkeypatch):
         return values[[0, 2]], vectors[:, [0, 2]]
 
     monkeypatch.setattr(sparse_module, "TWO_LEVEL_FROM", 100)
-    monkeypatch.setattr(sparse_module, "MAX_FILL", np.inf)
     monkeypatch.setattr(sparse_module, "lobpcg_smallest", without_the_second)
     pairs = SparseOperator(L, bounds=(0, 2)).smallest_eigenpairs(2)
     assert calls == [2]

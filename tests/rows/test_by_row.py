@@ -75,7 +75,7 @@ def test_a_quantile_by_passes_is_the_sorted_one(n, sizes, seed, kind, level):
     values = np.round(values) if kind == "tied" else values.astype(kind)
     weights = rng.random(n)
     weights /= weights.sum()
-    for w in (weights, None):
+    for w in (weights, np.full(n, 1.0 / n), None):
         mass = level if w is not None else level * n
         near = weighted_quantile(values, w, mass)
         of = None if w is None else beside(table, w)

@@ -317,7 +317,8 @@ def test_callable_kernel_is_the_named_one():
     X, y = two_groups(10)
     named = MinimaxProbabilityMachine(kernel="rbf", gamma=0.3).fit(X, y)
     own = MinimaxProbabilityMachine(kernel=rbf_kernel, kernel_params={"gamma": 0.3}).fit(X, y)
-    np.testing.assert_array_equal(own.decision_function(X), named.decision_function(X))
+    found = own.decision_function(X)
+    np.testing.assert_allclose(found, named.decision_function(X), rtol=1e-12, atol=1e-12)
 
 
 # ------------------------------------------------------------------ edges

@@ -366,6 +366,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             # A fit may move rows after the splits.
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
+    @one_thread()
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 

@@ -15,13 +15,12 @@ from scipy import sparse
 from volmar._checks import check_symmetric
 from volmar.base.validation import check_count, check_number
 from volmar.rows import Kernel, as_rows, counted_rows, scale_gamma
+from volmar.rows.kernel import shifted
 
 # Up to this many rows methods on a feature map take a kernel exactly, at O(n^3) ...
 EXACT_KERNEL_UP_TO = 1000
 # ... and by this many landmarks beyond, or where landmarks are asked for without their number.
 N_LANDMARKS = 100
-# Kernel values held at a time when new rows are scored.
-KERNEL_BLOCK = 2**23
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,7 @@ class KernelExpansion:
         """Evaluate f at new rows, or at rows of given kernel values; a column for a function."""
         if self.rows is None:
             return np.asarray(X @ coefficients)
-        # A block of kernel values at a time: all of them would be n_new x n_training.
-        step = max(1, KERNEL_BLOCK // max(self.rows.shape))
-        blocks = [
-            self.kernel(_shifted(X[i : i + step], self.offset), self.rows) @ coefficients
-            for i in range(0, X.shape[0], step)
-        ]
-        return np.concatenate(blocks)
+        return self.kernel.sums(X, self.rows, coefficients, self.offset)
 
 
 class KernelMixin:
@@ -143,7 +136,7 @@ class KernelMixin:
         else:
             if self.kernel in self._kernels_of_differences and not sparse.issparse(X):
                 offset = X.mean(axis=0, dtype=np.float64)
-            rows = _shifted(X, offset)
+            rows = shifted(X, offset)
             K = kernel(rows, rows)
         check_symmetric(K, "K", what="the kernel matrix")
         return K, KernelExpansion(kernel, rows, offset)
@@ -195,11 +188,3 @@ def _parse_gamma(gamma: str, words: str = "'scale', 'rms'") -> tuple[float, str]
             f"such as '4*scale' or 'scale/4', got {gamma!r}."
         )
     return factor, match[2]
-
-
-def _shifted(X: Any, offset: NDArray | None) -> Any:
-    """Rows less `offset`, in their own dtype; dense where there is an offset."""
-    if offset is None:
-        return X
-    rows = X.toarray() if sparse.issparse(X) else X
-    return (rows - offset).astype(X.dtype, copy=False)

@@ -15,7 +15,8 @@ from volmar._threads import in_jobs
 from volmar.base.numbering import order_by_size
 from volmar.base.tree import N_LEADING, SplitNode, SplitTree
 from volmar.evidence import HeldOutTest
-from volmar.rows import Part, Parts, Side, Split
+from volmar.rows import Part, Parts, Split
+from volmar.rows.cells import Side
 from volmar.solvers import Result, Status
 
 ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)

@@ -24,7 +24,8 @@ from volmar.evidence import (
     make_split,
     merged_labels,
 )
-from volmar.rows import Plane, Side
+from volmar.rows import Plane
+from volmar.rows.cells import Side
 from volmar.solvers import Result, Status
 
 # Clusters with a p-value up to this may be several, and are not merged.
@@ -105,7 +106,8 @@ def confirmed_split(model: Any, part: PartRows, outcome: HeldOutTest) -> Any:
     X, weights = part.X, part.weights
     counted = X if weights is None else X[np.flatnonzero(weights > 0)]
     by_direction = LINEAR[outcome.candidate].has_one_border
-    cells = make_split(counted, np.random.default_rng(part.seed), by_direction=by_direction)
+    rng, known = np.random.default_rng(part.seed), outcome.directions
+    cells = make_split(counted, rng, by_direction=by_direction, directions=known)
     if cells is None:
         return None
     sides = cells.predict(X)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
+from volmar._checks import fix_signs
 from volmar._memory import require_memory
 from volmar.base import Result, Status
 from volmar.base.validation import check_choice
@@ -17,12 +18,14 @@ from volmar.baselines.projected_kmeans import (
     drawn_centres,
     kmeans_labels,
     projected,
+    refuse_equal,
     regular_cholesky,
+    singular_text,
     varying,
     weighted_means,
     would_move,
 )
-from volmar.rows import Standardized
+from volmar.rows import RowSpace, Standardized, as_rows, row_space
 from volmar.solvers.result import Certificate
 
 
@@ -42,6 +45,23 @@ def whitening(z: Standardized, reg: float) -> NDArray:
     A = np.zeros((z.scale.size, s.size))
     A[z.kept] = inverse.T / s[:, None]
     return A
+
+
+def spanned_whitening(span: RowSpace, reg: float) -> tuple[NDArray, NDArray]:
+    """Return the whitened rows (n, r) and A (d, r) of more columns than rows.
+
+    A A' is (Sigma + reg I)^-1 on the span of the rows. Beyond, that is I / reg, which moves a row
+    away from all means alike. The coordinates are principal components: copies of rows in the
+    place of weights do not change them.
+    """
+    values, vectors = linalg.eigh(span.correlation)
+    size = span.kept.size
+    if reg <= size * np.finfo(span.Z.source.dtype).eps * values[-1]:
+        raise ValueError(singular_text(reg, span.Z.source.dtype))
+    W = vectors / np.sqrt(np.maximum(values, 0.0) + reg)
+    A = span.coefficients(W)
+    signs = np.sign((A * fix_signs(A)).sum(axis=0))
+    return span.scores(W) * signs, A * signs
 
 
 @dataclass(frozen=True)
@@ -141,11 +161,13 @@ class DiscriminativeKMeans(ProjectedKMeans):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, by size: 0 is the largest.
-    components_ : ndarray of shape (n_varying_features, n_features)
-        The whitening A': a row is seen as ``A'(x - mean_)``, with A A' = (Sigma + reg I)^-1.
+    components_ : ndarray of shape (n_components, n_features)
+        The whitening A': a row is seen as ``A'(x - mean_)``, with A A' = (Sigma + reg I)^-1 on the
+        span of the rows. There are as many components as features that vary, or, with more
+        features than rows, as dimensions of that span.
     mean_ : ndarray of shape (n_features,)
         Weighted mean of X.
-    cluster_centers_ : ndarray of shape (n_clusters, n_varying_features)
+    cluster_centers_ : ndarray of shape (n_clusters, n_components)
         Means of the clusters, whitened.
     objective_ : float
         Weighted mean of the squared distances of whitened rows to the means of their clusters:
@@ -228,10 +250,15 @@ class DiscriminativeKMeans(ProjectedKMeans):
             "Cluster a sample and use predict for the rest, or reduce the features first, e.g. by "
             "TruncatedSVD.",
         )
+        of_rows = np.ones(n) if weights is None else weights
+        if d > n:
+            span = row_space(as_rows(X, sample_weight=weights), standardize=False)
+            refuse_equal(span.kept.size > 0)
+            Y, A = spanned_whitening(span, self.reg)
+            return WhitenedProblem(Y, of_rows, span.mean, A, self.n_clusters)
         z = varying(X, weights)
         A = whitening(z, self.reg)
-        weights = np.ones(n) if weights is None else weights
-        return WhitenedProblem(projected(X, z.mean, A), weights, z.mean, A, self.n_clusters)
+        return WhitenedProblem(projected(X, z.mean, A), of_rows, z.mean, A, self.n_clusters)
 
     def _run(self, problem: WhitenedProblem, seed: int) -> DiscriminativeKMeansResult:
         Y, weights = problem.Y, problem.weights

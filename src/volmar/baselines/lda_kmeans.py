@@ -307,7 +307,7 @@ class LDAKMeans(ProjectedKMeans):
             # Projections of float32 rows far from zero would lose the digits of their spread.
             X = X - mean.astype(X.dtype)
             z = varying(X, weights)
-        matrix = z.correlation + self.reg * np.eye(z.kept.size)
+        matrix = z.correlation + self.reg * np.eye(z.size)
         lower = regular_cholesky(matrix, self.reg, X.dtype)
         weights = np.ones(X.shape[0]) if weights is None else weights
         return LDAProblem(X, z, weights, lower, mean)
@@ -321,5 +321,4 @@ class LDAKMeans(ProjectedKMeans):
         return lda_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter, tol=self.tol)
 
     def _publish(self, problem: LDAProblem, result: LDAKMeansResult) -> None:
-        components = np.stack([problem.z.coefficients(w) for w in result.W.T])
-        self._set_projection(components, problem.mean, result)
+        self._set_projection(problem.z.coefficients(result.W).T, problem.mean, result)

@@ -22,12 +22,17 @@ from volmar.rows import Standardized, as_rows, standardized
 def varying(X: Any, weights: NDArray | None) -> Standardized:
     """Return X in standard deviations; refuse rows that are all equal."""
     z = standardized(as_rows(X, sample_weight=weights))
-    if z.kept.size == 0:
+    refuse_equal(z.kept.size > 0)
+    return z
+
+
+def refuse_equal(differ: bool) -> None:
+    """Raise where rows do not differ."""
+    if not differ:
         raise ValueError(
             "all rows of X (of positive weight) are equal: there is nothing to tell clusters "
             "apart. Use n_clusters=1."
         )
-    return z
 
 
 def projected(X: Any, mean: NDArray, A: NDArray) -> NDArray:
@@ -55,11 +60,16 @@ def regular_cholesky(matrix: NDArray, reg: float, dtype: Any) -> NDArray:
         reciprocal_condition, _ = linalg.lapack.dpocon(lower, norm, uplo="L")
     # The entries are sums of products in the precision of the data.
     if reciprocal_condition < matrix.shape[0] * np.finfo(dtype).eps:
-        raise ValueError(
-            f"reg={reg:g} leaves the covariance of X singular in {np.dtype(dtype)}: features "
-            "depend on each other, or there are fewer rows than features. Raise reg."
-        )
+        raise ValueError(singular_text(reg, dtype))
     return lower
+
+
+def singular_text(reg: float, dtype: Any) -> str:
+    """Return the message for a `reg` that leaves the covariance singular."""
+    return (
+        f"reg={reg:g} leaves the covariance of X singular in {np.dtype(dtype)}: features "
+        "depend on each other, or there are fewer rows than features. Raise reg."
+    )
 
 
 def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArray:

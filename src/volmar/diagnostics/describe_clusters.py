@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,7 @@ from volmar.diagnostics.column_tests import (
     tested_by_sign_flips,
 )
 from volmar.diagnostics.contrasts import CHUNK, Contrasts, Standardised, contrasts, standardised
+from volmar.rows import count_labels, draw_from_collection, is_dask
 
 __all__ = ["describe_clusters"]
 
@@ -92,7 +94,8 @@ def describe_clusters(
         The columns to describe: numbers, dates, ordered categories (pandas), and text, booleans or
         categories, whose levels are compared by their shares. Missing values, infinities among
         them, are left out of means; that a column is missing more often is a difference too.
-        pandas and polars are both taken.
+        pandas and polars are both taken. Of a dask array or DataFrame 20,000 rows are drawn at
+        random and described; `sizes` and `n_noise` are those of all rows.
     labels_or_model : array of shape (n,) or clusterer
         Labels from any tool, where -1 is noise, or a clusterer, fitted or not. Labels alone give
         a description without tests: the unknown tool cannot cluster subsets of the rows, and
@@ -155,6 +158,11 @@ def describe_clusters(
     check_count("n_halvings", n_halvings)
     check_count("n_typical", n_typical)
     check_count("max_rows", max_rows, low=2)
+    if is_dask(X):
+        options = {"q": q, "rule": rule, "n_subsets": n_subsets, "n_halvings": n_halvings}
+        options |= {"n_typical": n_typical, "max_rows": max_rows, "progress": progress}
+        of = _OfCollection(labels_or_model, estimator, model_input, ids, random_state)
+        return of.described(X, feature_names=feature_names, **options)
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one.")
@@ -240,6 +248,53 @@ def describe_clusters(
 
 
 # ------------------------------------------------------------------------------ what is given
+
+
+class _OfCollection(NamedTuple):
+    """What is given beside a dask collection."""
+
+    labels_or_model: Any
+    estimator: Any
+    model_input: Any
+    ids: Any
+    random_state: Any
+
+    def described(self, X: Any, **options: Any) -> ClusterDescription:
+        """Describe rows drawn at random, with the sizes of all rows."""
+        rng = check_random_state(self.random_state)
+        labels, estimator = self.labels_or_model, self.estimator
+        if hasattr(labels, "fit"):
+            model = labels
+            estimator = model if estimator is None else estimator
+            if not hasattr(model, "labels_"):
+                model = seeded(model, int(rng.randint(2**31 - 1)))
+                model.fit(X if self.model_input is None else self.model_input)
+            labels = model.labels_
+        seed = int(rng.randint(2**31 - 1))
+        drawn = draw_from_collection(X, labels, self.ids, seed=seed)
+        some, names = drawn.beside
+        few = None
+        if self.model_input is not None:
+            few = draw_from_collection(self.model_input, seed=seed).rows
+        found = describe_clusters(
+            drawn.rows,
+            some,
+            estimator=estimator,
+            model_input=few,
+            ids=drawn.numbers if names is None else names,
+            random_state=int(rng.randint(2**31 - 1)),
+            **options,
+        )
+        if drawn.numbers.size == drawn.n_rows:
+            return found
+        counts = count_labels(labels)
+        shown = f"described by {drawn.numbers.size:,} of {drawn.n_rows:,} rows, drawn at random"
+        return replace(
+            found,
+            sizes=np.array([counts[label] for label in found.clusters]),
+            n_noise=counts.get(-1, 0),
+            remarks=[*found.remarks, shown],
+        )
 
 
 def _labels_and_model(

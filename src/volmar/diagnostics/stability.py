@@ -17,6 +17,7 @@ from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar._notebook import html_card
 from volmar._threads import in_jobs
 from volmar.metrics import matched_labels
+from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["ResamplingStability", "stability"]
 
@@ -97,7 +98,8 @@ def stability(
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR. Pairwise matrices are not taken.
+        Rows, dense or CSR. Pairwise matrices are not taken. Of a dask array or DataFrame 20,000
+        rows are drawn at random, and parts are drawn of these.
     estimator : clusterer
         Any clusterer with scikit-learn's interface, or a pipeline that ends in one. Noise (-1)
         is a cluster like any other.
@@ -129,6 +131,9 @@ def stability(
     check_count("n_resamples", n_resamples, low=2)
     check_number("share", share, low=0.0, high=1.0, open_low=True)
     refuse_pairwise(estimator)
+    if is_dask(X):
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        X = draw_from_collection(X, seed=seed).rows
     rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     n = rows.shape[0]
     size = round(share * n)

@@ -64,11 +64,18 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
     few = few / unit  # steps and squares of any magnitude are numbers
     ordered = np.sort(few, axis=0)
+    tied = np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0))
+    resolutions = np.zeros(d)
+    if tied.size:
+        resolutions[tied] = _resolutions_of_tied(few[:, tied], ordered[:, tied]) * unit[tied]
+    return resolutions
+
+
+def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
+    """Return the resolutions of columns with ties, whose sorted values are `ordered`."""
     steps = np.sort(np.diff(ordered, axis=0), axis=0).astype(np.float64)
     m, n_ties = len(steps), np.count_nonzero(steps == 0, axis=0)
     has_ties = (n_ties > 0) & (n_ties < m)
-    if not has_ties.any():
-        return np.zeros(d)
     # The ties come first: the median of what follows them.
     places = [np.minimum((n_ties + m - 1 + odd) // 2, m - 1) for odd in (0, 1)]
     medians = 0.5 * sum(np.take_along_axis(steps, at[None, :], axis=0)[0] for at in places)
@@ -76,11 +83,16 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     # Few values, and each of them often: not the few entries of a sparse continuous column.
     n_values = m + 1 - n_ties
     n_other = m + 1 - _largest_counts(ordered)
+    widths: dict[tuple[bytes, bytes], float] = {}  # many columns may have the same values
     for j in np.flatnonzero(has_ties & (n_values <= FEW_VALUES) & (n_other >= 2 * (n_values - 1))):
-        width = _one_mode_width(few[:, j], resolutions[j])
+        values, counts = np.unique(few[:, j], return_counts=True)
+        key = values.tobytes(), counts.tobytes()
+        if key not in widths:
+            widths[key] = _one_mode_width(values, counts, resolutions[j])
+        width = widths[key]
         resolutions[j] = width * (2.0 if n_values[j] <= CATEGORIES else 1.0)
     deviations = few.std(axis=0, dtype=np.float64)
-    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions * unit, 0.0)
+    return np.where(resolutions > NEGLIGIBLE * deviations, resolutions, 0.0)
 
 
 def _largest_counts(ordered: NDArray) -> NDArray:
@@ -92,12 +104,11 @@ def _largest_counts(ordered: NDArray) -> NDArray:
     return np.asarray(runs.max(axis=0))
 
 
-def _one_mode_width(column: NDArray, step: float) -> float:
+def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
     """Return the smallest width of noise with which a column of few values has one mode.
 
     As wide as the range it always has: all boxes around the values then share a point.
     """
-    values, counts = np.unique(column, return_counts=True)
     span = float(values[-1] - values[0])
     widths = np.geomspace(step, span, N_WIDTHS)
     place = np.linspace(values[0] - 0.5 * widths, values[-1] + 0.5 * widths, GRID, axis=1)

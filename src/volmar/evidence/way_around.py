@@ -10,18 +10,18 @@ from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.modes.densities import missing_mass
+from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
 
 __all__ = ["has_way_around"]
 
 # Rows that are looked at, and their entries.
 MOST_ROWS, MOST_ENTRIES = 2000, 20_000_000
-# Rows at the valley, or at a mode, below which nothing is said.
-FEWEST = 5
+# Rows at the valley, or at a mode, below which nothing is said; of more than so many a sample is
+# looked at.
+FEWEST, MOST = 5, 250
 # Bandwidth of the scores' density in units of the middle nine tenths, at 300 rows; half the width
 # of the slabs of rows at the modes and at the valley, too.
 BANDWIDTH = 0.1
-GRID = 256
 # The straight way must lead through sparser space: one-sided level of 5 %.
 CLEAR = 1.64
 # The rows at the valley must lie in space that is denser than half of that, by so many errors.
@@ -121,7 +121,11 @@ def _valley(s: NDArray) -> _Valley | None:
         return None
     width = BANDWIDTH * length * (300.0 / s.size) ** 0.2
     place = np.linspace(low - 0.6 * length, high + 0.6 * length, GRID)
-    density = np.exp(-0.5 * ((place[:, None] - s) / width) ** 2).sum(axis=1)
+    step = float(place[1] - place[0])
+    u = (s[None, :] - place[0]) / step
+    inside = (u >= 0.0) & (u <= GRID - 1)
+    shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside, GRID)
+    density = smoothed(shares, width / step)[0]
     missing = missing_mass(density[None, :])[0]
     at = int(np.argmax(missing))
     if missing[at] <= 1e-9 * density.max():
@@ -146,8 +150,7 @@ def _standardised(X: Any) -> NDArray[np.float64]:
 
 def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
     n_neighbors = int(np.clip(np.sqrt(s.size) / 3.0, 3, 15))
-    at_valley = np.flatnonzero(np.abs(s - found.valley) <= found.width)
-    at_modes = [np.flatnonzero(np.abs(s - mode) <= found.width) for mode in found.modes]
+    at_valley, *at_modes = (_at(s, place, found.width) for place in (found.valley, *found.modes))
     if rows.shape[1] < 2 or min(map(len, (at_valley, *at_modes))) < FEWEST:
         return False
     # A row is its own nearest one.
@@ -163,6 +166,14 @@ def _is_connected(rows: NDArray, s: NDArray, found: _Valley) -> bool:
         if is_gap or np.mean(half) - np.mean(sparseness) <= BEYOND_HALF * error:
             return False
     return True
+
+
+def _at(s: NDArray, place: float, width: float) -> NDArray[np.int64]:
+    """Return the rows with scores near a place; at most `MOST` of them, at random."""
+    there = np.flatnonzero(np.abs(s - place) <= width)
+    if there.size > MOST:
+        there = np.random.default_rng(0).choice(there, MOST, replace=False)
+    return there
 
 
 def _square_error(values: NDArray) -> float:

@@ -29,8 +29,8 @@ TREE_UP_TO = 8
 QUERIES = 2**16
 # Up to here all pairs take a second at most; a tree in 9 to 15 dimensions may take ten.
 ALL_PAIRS_UP_TO = 20_000
-# Queries from which threads pay for themselves beside other work.
-THREADED_FROM = 5_000
+# Pairs of rows from which threads pay for themselves beside other work.
+THREADED_FROM = 100_000_000
 # Up to here faiss compares all pairs: exact, and about as fast as an index with its training.
 FAISS_FLAT_LIMIT = 50_000
 # Cells visited for each query: recall 0.97-1.00 on clustered 16- to 100-dimensional data at
@@ -77,7 +77,8 @@ class ExactBackend(Backend):
     def near(self, rows: Any, k: int) -> NDArray:
         """Candidates of each new row."""
         if not isinstance(self._index, KDTree):
-            with user_openmp() if rows.shape[0] >= THREADED_FROM else nullcontext():
+            is_large = rows.shape[0] * self._rows.shape[0] >= THREADED_FROM
+            with user_openmp() if is_large else nullcontext():
                 return self._index.kneighbors(rows, n_neighbors=k, return_distance=False)
         workers = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
         near = np.empty((rows.shape[0], k), dtype=np.int64)

@@ -101,11 +101,12 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further arguments of a callable kernel.
-    method : {"exact", "nystroem"}, default="exact"
+    method : {"auto", "exact", "nystroem"}, default="auto"
         "exact": the whole kernel matrix, between quadratic and cubic in the number of rows.
         "nystroem": `n_landmarks` rows, drawn at random, represent the feature space; linear.
+        "auto": "exact" for up to 1000 rows and a precomputed kernel, "nystroem" for more.
     n_landmarks : int, default=100
-        Landmarks of method="nystroem".
+        Landmarks of method="nystroem" and of "auto".
     C : float or "scale", default="scale"
         Weight of the loss. "scale" is ``10 / sum_i |phi(x_i) - mean|^2``. The larger C, the closer
         the regression keeps to the labels that it is given, start included. The paper has 500.
@@ -152,7 +153,8 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     coef_ : ndarray of shape (1, n_features)
         w; only for kernel="linear".
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x), of sum zero; only for method="exact" and other kernels.
+        Coefficients of k(x_j, x), of sum zero; only of the whole kernel matrix
+        (see `method`), not for kernel="linear".
     intercept_ : ndarray of shape (1,) or float
         Constant of the decision function, from the rule; an array for kernel="linear".
     gamma_ : float
@@ -222,6 +224,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     """
 
     _multiway = "recursive"
+    _methods = ("auto", "exact", "nystroem")
     _hyperplane: Any
 
     def __init__(
@@ -233,7 +236,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "exact",
+        method: str = "auto",
         n_landmarks: int = N_LANDMARKS,
         C: float | str = "scale",
         bias: str = "gap",
@@ -417,7 +420,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         if self._is_linear():
             self.coef_ = self._hyperplane.coef[None, :]
             self.intercept_ = np.array([self._hyperplane.intercept])
-        elif self.method == "exact":
+        elif isinstance(prepared.space, KernelSpace):
             self.dual_coef_ = self._hyperplane.coef
             self.intercept_ = self._hyperplane.intercept
         else:

@@ -87,8 +87,9 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         separates best is split next (see `tree_`). "auto": only where held-out rows confirm that
         there is more than one group (see `volmar.evidence.split_test`).
     kernel : str or callable, default="rbf"
-        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear" with
-        method="exact" works on the rows themselves, dense or CSR, in linear time and memory.
+        Name of a scikit-learn kernel, a function of two matrices, or "precomputed". "linear"
+        takes the rows as they are, dense or CSR, in linear time and memory, unless method is
+        "nystroem".
     gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
@@ -100,11 +101,12 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further arguments of a callable kernel.
-    method : {"exact", "nystroem"}, default="exact"
-        "exact": the whole kernel matrix (not for "linear"). "nystroem": `n_landmarks` rows
-        represent the feature space; linear in the number of rows.
+    method : {"auto", "exact", "nystroem"}, default="auto"
+        "exact": the whole kernel matrix, between quadratic and cubic in the number of rows.
+        "nystroem": `n_landmarks` rows, drawn at random, represent the feature space; linear.
+        "auto": "exact" for up to 1000 rows and a precomputed kernel, "nystroem" for more.
     n_landmarks : int, default=100
-        Landmarks of method="nystroem".
+        Landmarks of method="nystroem" and of "auto".
     C : float, default=30.0
         Weight of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
         Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
@@ -142,10 +144,10 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
     coef_ : ndarray of shape (1, n_features)
-        w in units of the margin; only for kernel="linear" with method="exact".
+        w in units of the margin; only for kernel="linear" without landmarks.
     dual_coef_ : ndarray of shape (n_samples,)
-        Coefficients of k(x_j, x) in units of the margin; only for other kernels with
-        method="exact".
+        Coefficients of k(x_j, x) in units of the margin; only of the whole kernel
+        matrix (see `method`), not for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Constant of the decision function.
     balance_ : tuple of float
@@ -238,6 +240,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     """
 
     _multiway = "recursive"
+    _methods = ("auto", "exact", "nystroem")
 
     def __init__(
         self,
@@ -248,7 +251,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        method: str = "exact",
+        method: str = "auto",
         n_landmarks: int = N_LANDMARKS,
         C: float = 30.0,
         balance: float | None = None,
@@ -282,7 +285,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         return self._hyperplane(X)
 
     def _is_linear(self) -> bool:
-        return super()._is_linear() and self.method == "exact"
+        return super()._is_linear() and self.method != "nystroem"
 
     def _check_parameters(self) -> None:
         self._check_representation()
@@ -382,7 +385,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = hyperplane.coef[None, :]
-        elif self.method == "exact":
+        elif isinstance(prepared.space, KernelSpace):
             self.dual_coef_ = hyperplane.coef
         linear = getattr(hyperplane, "linear", hyperplane)
         self.intercept_ = np.array([linear.intercept])

@@ -18,8 +18,9 @@ from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
-from volmar.margin.feature_space.basis import BasisSpace
+from volmar.margin.feature_space.basis import BasisSpace, SpannedBasisSpace
 from volmar.margin.feature_space.basis_search import FAR
+from volmar.margin.feature_space.linear import span_of
 from volmar.rows import as_rows
 
 # Digits of a gamma that follows from the rows by a rule.
@@ -247,8 +248,10 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
             )
         if sparse.issparse(X):
             X = self._near_the_origin(X, weights)
-        return BasisSpace(
-            X,
+        span = span_of(X, weights)
+        space: Any = BasisSpace if span is None else SpannedBasisSpace
+        return space(
+            X if span is None else span,
             weights,
             gamma=self.gamma_,
             basis=self.basis,

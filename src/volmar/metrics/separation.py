@@ -20,7 +20,16 @@ from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
 from volmar.metrics.contingency import encode_labels
 from volmar.metrics.halves import random_halves
 from volmar.metrics.separation_bound import kappa2_bound, probability
-from volmar.rows import RowSource, as_rows, has_sparse_rows, is_dask, row_wise
+from volmar.rows import (
+    RowSource,
+    as_rows,
+    has_sparse_rows,
+    is_dask,
+    is_wide,
+    row_space,
+    row_wise,
+    take_rows,
+)
 from volmar.rows.standardized import CONSTANT
 from volmar.solvers import solve_minimax_probability
 
@@ -28,6 +37,9 @@ __all__ = ["msp_score", "separation_score"]
 
 # From deviations and means of the features of a pair to those that are not constant.
 _Varying: TypeAlias = Callable[[NDArray, NDArray], NDArray]
+# From the numbers of two parts, and of two held-out ones, to their pair and those held out.
+_PairOf: TypeAlias = Callable[..., tuple[Any, ...]]
+_Pairs: TypeAlias = Callable[[Any, Any, Any, float], _PairOf]
 
 # Below this, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
@@ -95,7 +107,7 @@ def msp_score(
     largest p over labellings is often that of a degenerate one; choose between labellings by
     `separation_score`, and read this one as the probability that it is.
 
-    Cost: O(n d² + k² d³), nothing in n².
+    Cost: O(n d² + k² d³), nothing in n²; with more features than rows O(n² d + n³) for each pair.
 
     Examples
     --------
@@ -182,7 +194,8 @@ def separation_score(
     The bound is a plug-in of estimated moments and optimistic where d is not small against n: use
     `cross_fit` there.
 
-    Cost: O(n d² + k² d³), nothing in n², one factorisation for each pair of clusters.
+    Cost: O(n d² + k² d³), nothing in n², one factorisation for each pair of clusters; with more
+    features than rows O(n² d + n³) for each pair.
 
     Examples
     --------
@@ -283,21 +296,63 @@ def _score(
         _require_two_rows(sizes)
         codes = row_wise(np.searchsorted, names, of_rows)
         of_rows, names = 2 * codes + random_halves(codes, sizes, random_state), np.arange(2 * k)
-    parts = _parts(rows, of_rows, names)
-    varying = _varying(rows, parts)
+    pairs: _Pairs = _span_pairs if is_wide(rows) else _column_pairs
+    pair_of = pairs(rows, of_rows, names, reg)
     worst = np.ones(k)
     for i, j in combinations(range(k), 2):
         if cross_fit:
-            first, second = (parts[2 * i], parts[2 * j]), (parts[2 * i + 1], parts[2 * j + 1])
+            first, second = (2 * i, 2 * j), (2 * i + 1, 2 * j + 1)
             halves = (first, second), (second, first)
-            p = 0.5 * sum(
-                _probability(criterion, _pair(*learn, reg, varying), judge)
-                for learn, judge in halves
-            )
+            p = 0.5 * sum(_probability(criterion, *pair_of(*half)) for half in halves)
         else:
-            p = _probability(criterion, _pair(parts[i], parts[j], reg, varying))
+            p = _probability(criterion, *pair_of((i, j)))
         worst[[i, j]] = np.minimum(worst[[i, j]], p)
     return float(sizes @ worst / sizes.sum())
+
+
+def _column_pairs(rows: RowSource, labels: Any, names: Any, reg: float) -> _PairOf:
+    """Return what makes pairs of parts from the covariances of the features."""
+    parts = _parts(rows, labels, names)
+    varying = _varying(rows, parts)
+
+    def pair_of(learn: tuple[int, int], judge: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        one, two = (parts[i] for i in learn)
+        return _pair(one, two, reg, varying), *(parts[i] for i in judge)
+
+    return pair_of
+
+
+def _span_pairs(rows: Any, labels: NDArray, names: Any, reg: float) -> _PairOf:
+    """Return the same for more features than rows: in a basis of the span of a pair's rows.
+
+    Standardised by the pair, so that the regulariser is the identity there; held-out parts are
+    seen by their projections, which have the same scores.
+    """
+    del names  # the labels are the numbers of the parts
+
+    def pair_of(learn: tuple[int, int], judge: tuple[int, ...] = ()) -> tuple[Any, ...]:
+        chosen = np.flatnonzero(np.isin(labels, [*learn, *judge]))
+        X, own = take_rows(rows.X, chosen), labels[chosen]
+        is_learnt = np.isin(own, learn).astype(np.float64)
+        z = row_space(as_rows(X, sample_weight=is_learnt), constant=_rounding(rows))
+        parts = [_part_of(z.T[own == i]) for i in (*learn, *judge)]
+        one, two = parts[:2]
+        r1 = one.size / (one.size + two.size)
+        ridge = reg * np.eye(z.size)
+        S1, S2 = one.covariance + ridge, two.covariance + ridge
+        everything = np.arange(z.size), np.ones(z.size)
+        pair = _Pair(r1, 1 - r1, one.mean - two.mean, S1, S2, *everything)
+        if reg < _RISKY_REG:
+            _refuse_singular(pair.within)
+        return pair, *parts[2:]
+
+    return pair_of
+
+
+def _part_of(T: NDArray) -> _Part:
+    """Return the moments of rows in memory."""
+    mean = T.mean(axis=0)
+    return _Part(len(T), mean, (T - mean).T @ (T - mean) / len(T))
 
 
 def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
@@ -319,11 +374,9 @@ def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
     mean = shares @ means
     variances = np.array([part.covariance.diagonal() for part in parts])
     deviations = np.sqrt(np.maximum(shares @ (variances + (means - mean) ** 2), 0.0))
-    relative = CONSTANT
+    relative = _rounding(rows)
     if has_sparse_rows(rows):  # sums of squares about 0: n roundings of |x|²
-        relative = math.sqrt(rows.n_rows * np.finfo(np.float64).eps)
-    if rows.dtype == np.float32:  # the data themselves are rounded
-        relative = max(relative, float(np.finfo(np.float32).eps))
+        relative = max(relative, math.sqrt(rows.n_rows * np.finfo(np.float64).eps))
     # For each feature: means of a pair lose digits to the overall mean.
     absolute = CONSTANT * (np.abs(mean) + deviations)
 
@@ -331,6 +384,12 @@ def _varying(rows: RowSource, parts: list[_Part]) -> _Varying:
         return np.flatnonzero(own > relative * (np.abs(mean_of_pair) + own) + absolute)
 
     return varying
+
+
+def _rounding(rows: RowSource) -> float:
+    """Return the share of a feature's size below which its deviation is rounding."""
+    # float32 data are rounded themselves.
+    return float(np.finfo(np.float32).eps) if rows.dtype == np.float32 else CONSTANT
 
 
 def _require_two_rows(sizes: NDArray) -> None:
@@ -392,9 +451,7 @@ def _refuse_singular(within: NDArray) -> None:
         raise ValueError(_SINGULAR)
 
 
-def _probability(
-    criterion: _Criterion, pair: _Pair, judge: tuple[_Part, _Part] | None = None
-) -> float:
+def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
     """Return kappa² / (1 + kappa²) along the direction of a pair, by it or by held-out parts.
 
     It is 0 where the means are in the wrong order.
@@ -406,7 +463,7 @@ def _probability(
     except linalg.LinAlgError as error:
         raise ValueError(_SINGULAR) from error
     difference, S1, S2, r1 = pair.difference, pair.covariance1, pair.covariance2, pair.r1
-    if judge is not None:
+    if judge:
         one, two = judge
         difference, S1, S2 = one.mean - two.mean, one.covariance, two.covariance
         r1 = one.size / (one.size + two.size)

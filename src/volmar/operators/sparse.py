@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar import _memory
 from volmar.operators.conjugate_gradients import conjugate_gradients
-from volmar.operators.fill import factorise, predicted_fill
+from volmar.operators.fill import factorise, is_expander, predicted_fill
 from volmar.operators.lanczos import is_skipped, lanczos_smallest, smallest_by_inverse
 from volmar.operators.protocol import (
     EigenPairs,
@@ -49,15 +49,15 @@ FEW_COLUMNS = 4
 class SparseOperator(MatrixOperator):
     """Q = matrix + shift I with `matrix` sparse and symmetric; parameters as `as_operator`.
 
-    A solve whose condition number promises a few iterations, or whose fill predicted by
-    `volmar.operators.fill` is above 15 (graphs of high dimension, whose eigenvalues are far from
-    zero but for a few), is done by conjugate gradients. Where these do not end soon, and in low
-    dimension, it is done by LU where n is below 30,000 and the fill is small, and by conjugate
-    gradients with the two-level preconditioner of `volmar.operators.two_level` otherwise.
-    Eigenpairs follow the same split: LAPACK for the small, Lanczos where the fill is large,
-    shift-invert below 30,000 and two-level LOBPCG beyond where it is small. From 100,000 rows on
-    the work is done on a copy with neighbours close to each other (reverse Cuthill-McKee), where
-    products are up to four times as fast; graphs of high dimension have no such order.
+    A solve whose condition number promises a few iterations, or on a graph of high dimension
+    (`volmar.operators.fill.is_expander`), is done by conjugate gradients. Where these do not end
+    soon, and otherwise, it is done by LU where n is below 30,000 and the predicted fill at most 15
+    (graphs of low dimension), and by conjugate gradients with the two-level preconditioner of
+    `volmar.operators.two_level` else. Eigenpairs follow the same split: LAPACK for the small;
+    Lanczos in high dimension, and below 30,000 where the fill is large; shift-invert below 30,000
+    and two-level LOBPCG beyond otherwise. From 100,000 rows on the work is done on a copy with
+    neighbours close to each other (reverse Cuthill-McKee), where products are up to four times as
+    fast; graphs of high dimension have no such order.
     """
 
     _two_level: tuple[float, TwoLevel] | None = None
@@ -87,9 +87,16 @@ class SparseOperator(MatrixOperator):
         """Predicted nnz(L + U) / nnz(Q) of a factorisation, at least where it is above 15."""
         return predicted_fill(self.matrix, enough=MAX_FILL)
 
+    @cached_property
+    def is_expander(self) -> bool:
+        """Whether plain iterations are short: see `volmar.operators.fill`."""
+        return is_expander(self.matrix)
+
     @property
     def lu_is_cheap(self) -> bool:
-        """Whether the factors of Q are not much fuller than Q, and fit the memory."""
+        """Whether Q is small, or its factors are not much fuller than Q and fit the memory."""
+        if self.n < DENSE_BELOW:
+            return True
         # 12 bytes an entry for the factors, as much again while they are built.
         n_bytes = 24 * self.fill * self.matrix.nnz
         return self.fill <= MAX_FILL and n_bytes < _memory.available_memory()
@@ -97,7 +104,7 @@ class SparseOperator(MatrixOperator):
     @property
     def local(self) -> tuple[np.ndarray, SparseOperator] | None:
         """An order of rows with neighbours close to each other, and Q in it, where that pays."""
-        if self._local is None and self.n >= REORDERED_FROM and self.fill <= MAX_FILL:
+        if self._local is None and self.n >= REORDERED_FROM and not self.is_expander:
             order = reverse_cuthill_mckee(self.matrix, symmetric_mode=True)
             rank = np.empty_like(order)
             rank[order] = np.arange(self.n, dtype=order.dtype)
@@ -122,7 +129,7 @@ class SparseOperator(MatrixOperator):
         if shift < 0 and self.bounds[0] + shift <= 0:
             return self.factorised(shift).solve(B), 0, "lu"
         short = expected_iterations(self.bounds, shift, rtol) <= SHORT_RUN
-        if short or self.fill > MAX_FILL:
+        if short or self.is_expander:
             diagonal = self.matrix.diagonal()[:, None] + self.shift + shift
             X, n_iter, done = self._iterate(shift, B, rtol, lambda r: r / diagonal, 2 * SHORT_RUN)
             if done:
@@ -158,11 +165,13 @@ class SparseOperator(MatrixOperator):
         """Return the LU factors of Q + shift I."""
         if self._factor is not None and self._factor[0] == shift:
             return self._factor[1]
-        _memory.require_memory(
-            24 * self.fill * self.matrix.nnz,
-            f"factorising the sparse {self.n} x {self.n} matrix (predicted fill {self.fill:.0f})",
-            "Use a sparser graph (fewer neighbours) or a nonnegative shift.",
-        )
+        if self.n >= DENSE_BELOW:
+            _memory.require_memory(
+                24 * self.fill * self.matrix.nnz,
+                f"factorising the sparse {self.n} x {self.n} matrix (predicted fill "
+                f"{self.fill:.0f})",
+                "Use a sparser graph (fewer neighbours) or a nonnegative shift.",
+            )
         with _refusing_singular(shift):
             self._factor = (shift, factorise(sparse.csc_matrix(self._shifted(shift))))
         return self._factor[1]
@@ -221,7 +230,7 @@ class _LocalOperator(SparseOperator):
         self.matrix, self.shift, self.n = matrix, given.shift, given.n
         self.random_state, self._given_bounds = given.random_state, given._given_bounds
         self._known, self._factor = given._known[order], None
-        self.fill = given.fill
+        self.is_expander = given.is_expander
 
 
 @contextmanager
@@ -243,10 +252,10 @@ Eigensolver = Callable[[SparseOperator, FloatArray, float, int], Found]
 
 def _eigensolvers(Q: SparseOperator) -> list[Eigensolver]:
     """Return what to try, in turn: see the class for why."""
-    if Q.fill > MAX_FILL:
-        return [_by_lanczos, _by_lobpcg]
-    if Q.n >= TWO_LEVEL_FROM:
+    if Q.n >= TWO_LEVEL_FROM and not Q.is_expander:
         return [_by_lobpcg, _by_shift_invert, _by_lanczos]
+    if Q.is_expander or Q.fill > MAX_FILL:
+        return [_by_lanczos, _by_lobpcg]
     return [_by_shift_invert, _by_lobpcg, _by_lanczos]
 
 

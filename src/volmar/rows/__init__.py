@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from volmar.rows.by_row import sums_by_label as sums_by_label
     from volmar.rows.by_row import weighted_quantile as weighted_quantile
     from volmar.rows.cells import Plane as Plane
-    from volmar.rows.cells import Side as Side
     from volmar.rows.cluster_sums import ClusterSums as ClusterSums
     from volmar.rows.cluster_sums import cluster_sums as cluster_sums
     from volmar.rows.cluster_sums import discriminant_labels as discriminant_labels
     from volmar.rows.cluster_sums import sums_by_discriminants as sums_by_discriminants
+    from volmar.rows.collections import count_labels as count_labels
+    from volmar.rows.collections import draw_from_collection as draw_from_collection
     from volmar.rows.convert import as_rows as as_rows
     from volmar.rows.convert import features_of as features_of
     from volmar.rows.convert import mapped_rows as mapped_rows
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Split as Split
     from volmar.rows.parts import pool_rows as pool_rows
     from volmar.rows.protocol import RowSource as RowSource
+    from volmar.rows.row_space import RowSpace as RowSpace
+    from volmar.rows.row_space import is_wide as is_wide
+    from volmar.rows.row_space import row_space as row_space
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled

@@ -67,9 +67,14 @@ def weighted_quantile(values: Any, weights: Any, level: float) -> float:
     level *= 1.0 - ROUNDING
     if isinstance(values, RowVector):
         return block_quantile(values, weights, level)
+    if weights is None or (weights[0] > 0.0 and np.ptp(weights) == 0.0):
+        # No order is needed where all rows weigh the same.
+        each = 1.0 if weights is None else float(weights[0])
+        rank = int(np.clip(np.ceil(level / each), 1, values.size)) - 1
+        return float(np.partition(values, rank)[rank])
     order = np.argsort(values)
-    total = np.arange(1, order.size + 1) if weights is None else np.cumsum(weights[order])
-    return float(values[order[min(int(np.searchsorted(total, level)), order.size - 1)]])
+    at = int(np.searchsorted(np.cumsum(weights[order]), level))
+    return float(values[order[min(at, order.size - 1)]])
 
 
 def chosen_entries(vector: Any, mask: Any) -> np.ndarray:

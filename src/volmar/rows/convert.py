@@ -11,7 +11,7 @@ from volmar._memory import require_memory
 from volmar.rows.blocks.convert import as_beside, as_table, is_dask
 from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.table import BlockTable
-from volmar.rows.protocol import FeatureMap, RowSource
+from volmar.rows.protocol import FeatureMap, RowSource, ScoringMap
 from volmar.rows.sparse import SparseRows
 from volmar.rows.tiled import DenseRows, MappedRows
 
@@ -90,6 +90,8 @@ def mapped_scores(feature_map: FeatureMap, X: Any, w: np.ndarray) -> Any:
     """
     if isinstance(X, BlockTable):
         return as_rows(X.mapped(feature_map)).scores(w)
+    if isinstance(feature_map, ScoringMap):
+        return feature_map.scores(X, w)
     return MappedRows(X, feature_map).scores(w)
 
 

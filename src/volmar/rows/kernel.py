@@ -10,6 +10,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import kernel_metrics
 
+from volmar.rows.gaussian import gaussian_sums
+
+# Kernel values held at a time when rows are scored.
+KERNEL_BLOCK = 2**23
+
 
 class Kernel:
     """A kernel k(x, y), evaluated between two sets of rows.
@@ -114,3 +119,30 @@ class Kernel:
                 f"kernel's parameters {self._arguments}."
             )
         return matrix
+
+    def sums(
+        self, X: Any, points: Any, coefficients: np.ndarray, offset: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return sum_j c_j k(x - offset, p_j) for every row x of X.
+
+        Kernel values are never held all at once. Those of "rbf" between dense rows are computed by
+        `gaussian_sums`, in float32 where it describes that.
+        """
+        is_dense = not (sparse.issparse(X) or sparse.issparse(points))
+        if self.kernel == "rbf" and is_dense:
+            gamma = self._arguments.get("gamma", 1.0 / X.shape[1])
+            return gaussian_sums(X, points, gamma, coefficients, offset)
+        step = max(1, KERNEL_BLOCK // max(points.shape))
+        blocks = [
+            self(shifted(X[i : i + step], offset), points) @ coefficients
+            for i in range(0, X.shape[0], step)
+        ]
+        return np.concatenate(blocks)
+
+
+def shifted(X: Any, offset: np.ndarray | None) -> Any:
+    """Rows less `offset`, in their own dtype; dense where there is an offset."""
+    if offset is None:
+        return X
+    rows = X.toarray() if sparse.issparse(X) else X
+    return (rows - offset).astype(X.dtype, copy=False)

@@ -101,3 +101,16 @@ class KernelPCAMap(KernelMap):
         values = X if self._points is None else self._cross_kernel(X, self._points)
         features = (values - self._column_means) @ self._projection
         return features.astype(X.dtype, copy=False)
+
+    def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
+        """Return z(x)'w of every row, in the dtype of X, without features.
+
+        See `gaussian_sums` for the precision of "rbf".
+        """
+        X = self._check_new(X)
+        coefficients = self._projection @ w
+        if self._points is None:
+            sums = X @ coefficients
+        else:
+            sums = self._kernel.sums(X, self._points, coefficients)
+        return (sums - self._column_means @ coefficients).astype(X.dtype, copy=False)

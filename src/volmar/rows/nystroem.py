@@ -127,6 +127,15 @@ class NystroemMap(KernelMap):
         features = self._cross_kernel(X, self.landmarks_) @ self.normalizer_
         return features.astype(X.dtype, copy=False)
 
+    def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
+        """Return z(x)'w of every row, in the dtype of X, without features: k(x, L) (U Λ^{-1/2} w).
+
+        See `gaussian_sums` for the precision of "rbf".
+        """
+        X = self._check_new(X)
+        coefficients = self.normalizer_.astype(np.float64) @ w
+        return self._kernel.sums(X, self.landmarks_, coefficients).astype(X.dtype, copy=False)
+
     def _choose(self, X: Any) -> Any:
         if isinstance(self.landmarks, numbers.Integral) and not isinstance(self.landmarks, bool):
             return self._choose_some(X, int(self.landmarks))

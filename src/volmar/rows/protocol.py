@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -129,3 +129,11 @@ class FeatureMap(Protocol):
 
     def transform(self, X: Any) -> np.ndarray:
         """Map rows of X, shape (m, d), to features, shape (m, D)."""
+
+
+@runtime_checkable
+class ScoringMap(FeatureMap, Protocol):
+    """A feature map that has a way to scores of rows which is faster than by their features."""
+
+    def scores(self, X: Any, w: np.ndarray) -> np.ndarray:
+        """Return z(x)'w of every row x of X for w of shape (D,) or (D, k), in the dtype of X."""

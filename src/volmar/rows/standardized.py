@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from volmar._memory import available_memory
 from volmar.rows.anywhere import centered_with_moments
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
+from volmar.rows.sparse import SparseRows
+from volmar.rows.tiled import DenseRows
 
+# Matrices of up to so many columns fit in memory, which need not be looked at.
+FITTING_COLUMNS = 2000
 # A feature whose standard deviation is below this share of its largest magnitude is constant.
 CONSTANT = 1e-12
 
@@ -42,6 +47,16 @@ class Standardized:
     kept: NDArray
     correlation: NDArray
 
+    @property
+    def kept_variance(self) -> float:
+        """Share of the variance that is seen: all of it."""
+        return 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of z."""
+        return self.correlation.shape[0]
+
     def coefficients(self, w: NDArray) -> NDArray:
         """Return a direction w of z as one of x, shape (d,); constant features get 0.
 
@@ -51,13 +66,29 @@ class Standardized:
         full[self.kept] = (w.T / self.scale[self.kept]).T
         return full
 
+    def direction(self, normal: NDArray) -> NDArray:
+        """Return a direction (d,) or (d, k) of x as one of z."""
+        return (normal.T * self.scale).T[self.kept]
+
+    def of_rows(self, w: NDArray) -> NDArray:
+        """Return a direction w of z as one of `rows`."""
+        return self.coefficients(w)
+
+    def from_rows(self, sums: NDArray) -> NDArray:
+        """Return a combination of `rows`, (d,) or (d, k), as one of z."""
+        return ((sums.T / self.scale).T)[self.kept]
+
+    def own_units_direction(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i (x_i - mean), in the features' own units, as a direction of z."""
+        return (self.combine(v).T * self.scale[self.kept] ** 2).T
+
     def scores(self, w: NDArray) -> NDArray:
         """Return z'w of every row: one pass."""
-        return self.rows.scores(self.coefficients(w))
+        return self.rows.scores(self.of_rows(w))
 
     def combine(self, v: NDArray) -> NDArray:
         """Return sum_i v_i z_i, shape (p,), or (p, k) of v of shape (n, k): one pass."""
-        return ((self.rows.combine(v).T / self.scale).T)[self.kept]
+        return self.from_rows(self.rows.combine(v))
 
     def transform(self, X: Any) -> NDArray:
         """Return z of some rows, dense or CSR, in their dtype."""
@@ -73,7 +104,7 @@ class Standardized:
         With the whole centred, it is sum total / (weight (total - weight)).
         """
         total, weight = self.moments.weight, part.weight
-        return (part.sum / self.scale)[self.kept] * (total / (weight * (total - weight)))
+        return self.from_rows(part.sum) * (total / (weight * (total - weight)))
 
     def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
         """Return the mean and covariance in z of a part's moments about the same centre."""
@@ -86,8 +117,18 @@ class Standardized:
         return part.mean[self.kept] / scale, covariance
 
 
+def is_varying(deviations: NDArray, mean: NDArray, constant: float = CONSTANT) -> NDArray:
+    """Return which features are not constant."""
+    return deviations > constant * (np.abs(mean) + deviations)
+
+
 def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None) -> Standardized:
     """Return `rows` in standard deviations, from `centered_with_moments`.
+
+    Rows in memory with more columns than rows are seen in a basis of their span (`row_space`):
+    the Gram matrix of the rows takes the place of the moments of the columns. Of more than 2000
+    such rows (500 sparse ones), and where a d × d matrix does not fit in memory, it is a basis of
+    the 100 leading principal directions (`leading_space`).
 
     Parameters
     ----------
@@ -111,11 +152,26 @@ def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
+    from volmar.rows.row_space import is_wide, leading_space, span_of_rows
+
+    if known is None and is_wide(rows):
+        return span_of_rows(rows)
+    d = rows.n_features
+    is_large = d > FITTING_COLUMNS and 4 * 8 * d**2 > available_memory()
+    if known is None and is_large and isinstance(rows, (DenseRows, SparseRows)):
+        return leading_space(rows)
+    return standardized_columns(rows, known)
+
+
+def standardized_columns(
+    rows: RowSource, known: tuple[RowSource, Moments] | None = None
+) -> Standardized:
+    """Return `rows` in standard deviations by the moments of their columns, a d × d matrix."""
     centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-    kept = np.flatnonzero(deviations > CONSTANT * (np.abs(mean) + deviations))
+    kept = np.flatnonzero(is_varying(deviations, mean))
     scale = np.where(np.isin(np.arange(mean.size), kept), deviations, 1.0)
     correlation = covariance[np.ix_(kept, kept)] / np.outer(deviations[kept], deviations[kept])
     return Standardized(centred, moments, mean, scale, kept, correlation)

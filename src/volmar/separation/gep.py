@@ -129,7 +129,7 @@ def histogram_scan(
         return ScanCut(labels, 0.0, -np.inf, 0.0)
     # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
     low, high = -high - high / N_BINS, high - high / N_BINS
-    bins = bin_sums(z.rows, z.coefficients(w), low, high, N_BINS, labels)
+    bins = bin_sums(z.rows, z.of_rows(w), low, high, N_BINS, labels)
     edges = np.linspace(low, high, N_BINS + 1)
     found = edge_split(bins, edges, variance, min_weight)
     above = edges[:-1] >= found.threshold
@@ -138,8 +138,8 @@ def histogram_scan(
     weight, total = float(bins.weight[above].sum()), z.rows.total_weight
     difference = None
     if 0 < weight < total:
-        sums = bins.vectors[above].sum(axis=0) / z.scale
-        difference = sums[z.kept] * (total / (weight * (total - weight)))
+        sums = z.from_rows(bins.vectors[above].sum(axis=0))
+        difference = sums * (total / (weight * (total - weight)))
     proposed = z.scores(w) > found.threshold
     return ScanCut(proposed, *found, float(moved) / z.rows.n_rows, difference)
 

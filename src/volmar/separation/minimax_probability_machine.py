@@ -29,7 +29,6 @@ from volmar.base.validation import check_count, check_magnitude, check_number
 from volmar.rows import (
     BlockTable,
     Kernel,
-    MappedRows,
     RowSource,
     RowVector,
     Standardized,
@@ -40,6 +39,7 @@ from volmar.rows import (
     in_one_pass,
     is_dask,
     mapped_rows,
+    mapped_scores,
     standardized,
 )
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
@@ -56,7 +56,7 @@ def class_moments(z: Standardized, positive: Any) -> list[tuple[NDArray, NDArray
     They are summed about the class's own mean: about that of all rows, classes far apart would
     leave no digits for the spread within.
     """
-    zero, classes = np.zeros(z.scale.size), (positive, ~positive)
+    zero, classes = np.zeros(z.rows.n_features), (positive, ~positive)
     means = z.rows.in_one_pass(
         lambda: [z.rows.moments(c, center=zero, second=False).mean for c in classes]
     )
@@ -200,7 +200,9 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
     precomputed linear kernel by its regulariser. Weights count in the moments, not in the choice
     of landmarks, except that rows of weight 0 are none.
 
-    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. A dask array
+    Time is O(n d^2 + d^3), memory O(d^2) beside X; with landmarks, d is their number. With more
+    features than rows it is O(n^2 d + n^3) and O(n^2), by the Gram matrix of the rows (beyond 2000
+    of them the plane is found among 100 principal directions, as in `MSPC`). A dask array
     or DataFrame is read block by block, in a few passes whose number does not depend on n.
 
     References
@@ -285,6 +287,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         _warn_of(result)
         return self
 
+    @one_thread()
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
 
@@ -307,7 +310,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         if self._is_linear():
             # In float64: X may lie far from 0, where float32 has no digits for the distance.
             return rows @ self.coef_[0] + self.intercept_[0]
-        return MappedRows(rows, self.feature_map_).scores(self._w) + self.intercept_[0]
+        return mapped_scores(self.feature_map_, rows, self._w) + self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the class of the side of the plane that each row lies on.

@@ -75,7 +75,7 @@ def separation_mpm(
     seen = {key}
     history: list[float] = []
     status, n_iter, moves, t = Status.MAX_ITER, 0, 1.0, 0.5
-    w, threshold = np.zeros(z.kept.size), 0.0
+    w, threshold = np.zeros(z.size), 0.0
     precision = ROUGH
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
         found, mean1, _ = separation_machine(z, part, reg, t, precision)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volmar._memory import require_memory
 from volmar.base.blocks import refuse_blocks
 from volmar.base.numbering import cluster_order
 from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
+from volmar.base.warn import warn_user
 from volmar.rows import (
     RowSource,
+    RowSpace,
+    Standardized,
     as_rows,
     centered_with_moments,
     evenly_scaled,
@@ -137,6 +139,9 @@ class MSPC(SeparationTree):
         that cluster 0 and cluster 1 lie on their sides of the hyperplane (Chebyshev's bound along
         `coef_`, not regularised). It speaks about the moments of the labels found, not about the
         truth.
+    kept_variance_ : float
+        Share of the variance of the standardised features in the directions that were searched: 1
+        but for very many features (see Notes).
     min_cluster_weight_ : float
         Minimum weight of a cluster (number of rows without `sample_weight`). NaN where clusters
         were found by splitting again without a `min_cluster_size`: then each split has its own.
@@ -170,6 +175,14 @@ class MSPC(SeparationTree):
     Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.
+
+    *More features than rows.* Directions lie in the span of the standardised rows: with d > n a
+    fit works with their Gram matrix, in O(n² d + n³) and without a d × d matrix, and has the same
+    answer. Of more than 2000 such rows (500 sparse ones), and where a d × d matrix does not fit in
+    memory, the hyperplane is searched among the 100 leading principal directions of the
+    standardised rows, with coefficients for all features. `kept_variance_` is the share of their
+    variance, and a warning is given where the next directions are more than noise. What is in
+    single features of little correlation with others is lost then.
 
     Examples
     --------
@@ -291,13 +304,7 @@ class MSPC(SeparationTree):
         solver = self._solver()
         if k is None:
             solver.check_rows(X)
-        if self._is_linear():
-            require_memory(
-                4 * 8.0 * X.shape[1] ** 2,
-                f"the covariance matrix of {X.shape[1]} features",
-                "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
-            )
-        else:
+        if not self._is_linear():
             feature_map = feature_map or self._feature_map(X, weights)
             X = features_of(feature_map, X)
         rows = as_rows(X, sample_weight=weights)
@@ -338,6 +345,7 @@ class MSPC(SeparationTree):
         self._set_result(result)
         sides = sides if order[0] == 1 else sides[::-1]
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
+        self._state_loss(z)
         self.reg_ = result.reg
         self.msp_, self.msp_lower_bound_ = found.msp, found.msp_lower_bound
         self.side_probability_ = found.side_probability
@@ -381,6 +389,7 @@ class MSPC(SeparationTree):
     def _publish_clusters(
         self, rows: SeparationRows, result: MultiwaySeparationResult, reg: float
     ) -> None:
+        self._state_loss(rows.z)
         self.reg_ = reg
         self.min_cluster_weight_ = rows.min_weight
         pairs = result.pairs if result.pairs.size else None
@@ -388,6 +397,17 @@ class MSPC(SeparationTree):
         if rows.feature_map is None and pairs is None:
             self.coef_ = np.ascontiguousarray(self._planes.coefficients.T)
             self.intercept_ = result.offsets - self.coef_ @ rows.z.mean
+
+    def _state_loss(self, z: Standardized) -> None:
+        """Set the share of the variance that was searched, and warn where structure is left."""
+        self.kept_variance_ = z.kept_variance
+        if isinstance(z, RowSpace) and z.leaves_structure:
+            warn_user(
+                f"clusters were searched in {z.lift.shape[1]} principal directions, which have "
+                f"{z.kept_variance:.0%} of the variance of the {z.kept.size} standardised "
+                "features, and the next ones are more than noise. Reduce the features first if "
+                "these may matter, with sklearn.decomposition.TruncatedSVD(300) say."
+            )
 
     def _scores(self, X: Any) -> NDArray:
         return self._planes(X)

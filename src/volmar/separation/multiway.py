@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -32,21 +32,8 @@ from volmar.separation.starts import has_one_unit
 MEANS_ROWS, MEANS_STARTS = 4000, 3
 # Share of its rows that each cluster of "auto" keeps where all compete for all rows.
 KEPT = 0.8
-# With more columns than this, and than rows, clusters of "auto" are those of the tree.
-WIDE = 500
 # Regularisation with which starts are compared: that of `volmar.metrics.separation_score`.
 JUDGED_REG = 0.1
-
-
-def is_wide(X: Any) -> bool:
-    """Return whether the covariance matrix of the columns is much larger than the rows."""
-    return bool(X.shape[1] > max(X.shape[0], WIDE))
-
-
-def scaled(X: Any, scale: NDArray) -> Any:
-    """Return rows in other units, not moved: k-means does not depend on the origin."""
-    rows = X.multiply(scale).tocsr() if sparse.issparse(X) else X * scale
-    return rows.astype(X.dtype, copy=False)
 
 
 def k_means_labels(
@@ -66,22 +53,22 @@ def k_means_labels(
         return model.fit(X[chosen], sample_weight=few).predict(X)
 
 
-def k_means_starts(X: Any, z: Standardized, k: int, seed: int) -> list[NDArray]:
-    """Return the labels of k-means on X as it is given, and on standardised rows.
+def k_means_starts(rows: SeparationRows, k: int, seed: int) -> list[NDArray]:
+    """Return the labels of k-means on the rows as they are given, and on standardised rows.
 
     Centres are those of a sample. A start with fewer than k clusters is left out, and so is the
     second where all features have one unit.
     """
-    weights = z.rows.weights
+    z, weights = rows.z, rows.z.rows.weights
     rng = np.random.default_rng(seed)
-    chosen = drawn_rows(X.shape[0], weights, MEANS_ROWS, rng)
+    chosen = drawn_rows(z.rows.n_rows, weights, MEANS_ROWS, rng)
     seed = int(rng.integers(2**31 - 1))
     starts: list[NDArray] = []
     for own_units in (True, False):
         if starts and has_one_unit(z):
             break
-        rows = X if own_units else scaled(X, 1.0 / z.scale)
-        labels = k_means_labels(rows, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
+        seen = rows.given if own_units else rows.scaled
+        labels = k_means_labels(seen, k, weights, n_init=MEANS_STARTS, seed=seed, chosen=chosen)
         if np.count_nonzero(np.bincount(labels, weights, k)) == k:
             starts.append(labels.astype(np.int64))
     return starts
@@ -135,7 +122,7 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
     The bound prefers clusters of equal size, and would leave a small one.
     """
     normal = split.coef_[0]
-    w = (normal * z.scale)[z.kept]
+    w = z.direction(normal)
     labels = split.labels_.astype(bool)
     return SeparationResult(
         objective=-separation_along(z.scores(w), labels, z.rows.weights),
@@ -148,8 +135,8 @@ def hyperplane_in_valley(z: Standardized, split: CellSplit, reg: float) -> Separ
 
 def _means(z: Standardized, found: ClusterSums) -> tuple[NDArray, NDArray]:
     """Return shares (k,) and means (p, k) of clusters in z."""
-    means = (found.vectors / found.weight[:, None] / z.scale)[:, z.kept]
-    return found.weight / z.rows.total_weight, means.T
+    means = z.from_rows((found.vectors / found.weight[:, None]).T)
+    return found.weight / z.rows.total_weight, means
 
 
 def refine_clusters(
@@ -185,7 +172,7 @@ def refine_from(
         shares, means = _means(z, found[-1])
         directions, separation = _discriminants(regularized, shares, means)
         offsets = -0.5 * np.einsum("pj,pj->j", means, directions)
-        new = sums_by_discriminants(z.rows, z.coefficients(directions), offsets, labels)
+        new = sums_by_discriminants(z.rows, z.of_rows(directions), offsets, labels)
         found[:] = [found[-1], new]
         moves = new.moved / z.rows.n_rows
         return Step(directions, offsets, separation, new.labels, new.weight, moves, new.key)
@@ -204,13 +191,13 @@ def refine_on_all(
     """Go on with discriminants of a sample on all rows: one pass for the start, and one a step."""
     coefficients = sampled.z.coefficients(best.directions)
     offsets = best.offsets + (rows.z.mean - sampled.z.mean) @ coefficients
-    start = sums_by_discriminants(rows.z.rows, coefficients, offsets, None)
+    directions = rows.z.direction(coefficients)
+    start = sums_by_discriminants(rows.z.rows, rows.z.of_rows(directions), offsets, None)
     matrix = RegularizedCorrelation(rows.z.correlation, reg)
     result, sums = refine_from(rows.z, matrix, start, min_weight=rows.min_weight, **ends)
     if result.history:
         return result, sums
     # No step holds: the discriminants of the sample, in z of all rows.
-    directions = coefficients[rows.z.kept] * rows.z.scale[rows.z.kept, None]
     return replace(best, labels=start.labels, directions=directions, offsets=offsets), start
 
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from volmar.rows import (
     DenseRows,
     Moments,
     RowSource,
+    RowSpace,
     SparseRows,
     Standardized,
+    mapped_scores,
     moments_of_sides,
 )
 from volmar.separation.gep import RegularizedCorrelation
@@ -48,6 +51,20 @@ class SeparationRows:
     def regularized(self) -> RegularizedCorrelation:
         """R + reg I."""
         return RegularizedCorrelation(self.z.correlation, self.reg)
+
+    @property
+    def given(self) -> Any:
+        """Rows in the units of the user, for k-means: only distances count."""
+        return self.z.own_units if isinstance(self.z, RowSpace) else self.X
+
+    @property
+    def scaled(self) -> Any:
+        """Rows in standard deviations, for k-means."""
+        if isinstance(self.z, RowSpace):
+            return self.z.T
+        scale = 1.0 / self.z.scale
+        rows = self.X.multiply(scale).tocsr() if sparse.issparse(self.X) else self.X * scale
+        return rows.astype(self.X.dtype, copy=False)
 
     @property
     def min_share(self) -> float:
@@ -123,11 +140,13 @@ class SeparatingPlanes:
     def __call__(self, X: Any) -> NDArray:
         """Return the scores of rows, dense or CSR: (n,), or (n, k) of more than two clusters."""
         if self.feature_map is not None:
-            X = self.feature_map.transform(X)
-        kind = DenseRows if isinstance(X, np.ndarray) else SparseRows
-        rows = kind(X, offset=self.mean)
-        scores = rows.scores(self.coefficients) - np.asarray(self.threshold, dtype=rows.dtype)
-        scores /= rows.dtype.type(self.unit)
+            scores = mapped_scores(self.feature_map, X, self.coefficients)
+            scores = scores - (self.mean @ self.coefficients).astype(scores.dtype)
+        else:
+            kind = DenseRows if isinstance(X, np.ndarray) else SparseRows
+            scores = kind(X, offset=self.mean).scores(self.coefficients)
+        scores = scores - np.asarray(self.threshold, dtype=scores.dtype)
+        scores /= scores.dtype.type(self.unit)
         if self.pairs is None:
             return scores
         return least_scores(scores, self.pairs, int(self.pairs.max()) + 1)

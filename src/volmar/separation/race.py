@@ -40,7 +40,7 @@ AS_IT_IS = 3.0
 CLEAR = 0.5
 # Where there is none: steps of EM with this regularisation, then alternations with `SMALL_REG`.
 # Both need rows that are not few for their features.
-EM_REG, EM_STEPS = 0.03, 12
+EM_REG, EM_STEPS = 0.03, 20
 # The regularisations to choose from where none is given, and how much better the smaller one must
 # be: it also fits more of the noise.
 REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
@@ -67,10 +67,10 @@ class Winner(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """Rows to learn from, those of the other half (dithered), and where the first may start."""
+    """Rows to learn from, those of the other half, and where the first may start."""
 
     rows: StartRows
-    held_out: NDArray
+    held_out: StartRows
     regularized: RegularizedCorrelation
     starts: Starts
 
@@ -105,7 +105,7 @@ def race(
         correlation = np.asarray(learn.Z.T @ learn.Z, dtype=np.float64) / len(learn.Z)
         regularized = RegularizedCorrelation(correlation, first)
         starts = start_directions(learn, regularized, n_starts, rng, min_share)
-        halves.append(_Half(learn, judge.dithered, regularized, starts))
+        halves.append(_Half(learn, judge, regularized, starts))
         for candidate in (partial(_best, W=starts.directions), _as_they_are):
             one = candidate(halves[-1], reg=first, min_share=min_share)
             if one is not None and one.depth >= CLEAR:
@@ -168,7 +168,7 @@ def is_lost(
     products = W.T @ (correlation @ W)
     if products[0, 1] ** 2 >= SAME**2 * products[0, 0] * products[1, 1]:
         return False
-    ridge = REG * (rows.dithered.var(axis=0) @ W**2)
+    ridge = REG * rows.variances(W)
     score = held_out_scores(rows.dithered @ W.astype(rows.Z.dtype), min_share, ridge).score
     return bool(score[1] < KEPT * score[0])
 
@@ -206,7 +206,8 @@ def _taken(rows: StartRows, numbers: NDArray) -> StartRows:
     Z = rows.Z.take(numbers, axis=0)
     Z -= Z.mean(axis=0)
     dithered = Z if rows.dithered is rows.Z else rows.dithered.take(numbers, axis=0)
-    return StartRows(Z, dithered, rows.scale)
+    wide = None if rows.wide is None else rows.wide.taken(numbers)
+    return StartRows(Z, dithered, rows.scale, wide)
 
 
 def _best(half: _Half, W: NDArray, reg: float, min_share: float) -> Winner | None:
@@ -252,9 +253,9 @@ def _ranked(
     """Rank directions on the held-out rows, or some of them: the best, and the order of all."""
     if W.shape[1] == 0:
         return None, np.empty(0, dtype=np.int64)
-    held_out = half.held_out[some]
+    held_out = half.held_out.dithered[some]
     # The paper's Lambda is the variance of each feature; one reg for all that are compared.
-    ridge = REG * (held_out.var(axis=0) @ W**2)
+    ridge = REG * half.held_out.variances(W, some)
     judged = held_out_scores(held_out @ W.astype(held_out.dtype), min_share, ridge)
     order = np.argsort(-judged.score, kind="stable")
     if not np.isfinite(judged.score[order[0]]):

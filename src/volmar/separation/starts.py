@@ -10,10 +10,11 @@ from scipy import linalg
 
 from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.modes.valleys import valleys_at
-from volmar.rows import Standardized, drawn_by_weight, take_rows
+from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
+from volmar.separation.wide_columns import WideColumns, wide_columns
 
 # Fewer rows for a feature are few.
 ROWS_PER_FEATURE = 10
@@ -30,6 +31,8 @@ N_PRINCIPAL, N_PAIRS = 3, 2
 # Mass of the valleys that a flat density has by chance, of any number of rows: simulated means are
 # 0.001 to 0.005 from 50 to 8,000 rows.
 FLAT = 0.003
+# Of more columns than rows, so many for each one that is taken are looked at closely.
+CANDIDATES = 16
 # Weight of the regularised bound, which decides where there is no valley.
 REGULARIZED = 0.1
 
@@ -38,12 +41,25 @@ class StartRows(NamedTuple):
     """Centred rows to find starts in, in units of the features' standard deviations `scale`.
 
     `dithered` are the same with noise of the width of each column's resolution; `scale` is in the
-    units of the user, and None where all are the same.
+    units of the user, and None where all are the same. Of more columns than rows, Z are the rows
+    in a basis of their span, and `wide` has the columns.
     """
 
     Z: NDArray
     dithered: NDArray
     scale: NDArray | None
+    wide: WideColumns | None = None
+
+    def variances(self, W: NDArray, some: slice = slice(None)) -> NDArray:
+        """Return w' diag(S) w for each column of W, S the covariance of the dithered features.
+
+        Estimated from some of the rows.
+        """
+        noisy = self.dithered[some]
+        if self.wide is None:
+            return noisy.var(axis=0) @ W**2
+        noise = 0.0 if self.dithered is self.Z else ((noisy - self.Z[some]) @ W).var(axis=0)
+        return (W**2).sum(axis=0) + noise
 
     @property
     def are_few(self) -> bool:
@@ -58,12 +74,17 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
     """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
+    scale = None if has_one_unit(z) else z.scale[z.kept]
+    if isinstance(z, RowSpace):
+        wide = wide_columns(z, chosen)
+        Z = z.T[chosen]
+        return StartRows(Z, wide.dithered(Z, rng), scale, wide), chosen
     # Of weighted rows some are drawn twice, of others all may be.
     Z = z.transform(take_rows(X, chosen) if z.rows.weights is None else X[chosen])
     if len(Z) >= 2 * ROWS_PER_FEATURE * Z.shape[1]:
         Z = Z.astype(np.float32, copy=False)
     noisy = dithered(Z, column_resolutions(Z), rng)
-    return StartRows(Z, noisy, None if has_one_unit(z) else z.scale[z.kept]), chosen
+    return StartRows(Z, noisy, scale), chosen
 
 
 def has_one_unit(z: Standardized) -> bool:
@@ -144,20 +165,29 @@ def start_directions(
     quarter = max(1, n_starts // 4)
     n_few = int(np.clip(MOST_ENTRIES // p, FEWEST_ROWS, MOST_ROWS))
     few = slice(None, None, max(1, len(rows.Z) // n_few))
-    noisy = rows.dithered[few]
+    values, noisy = rows.Z, rows.dithered[few]
+    if rows.wide is not None:
+        columns, values, noisy = rows.wide.candidates(CANDIDATES * quarter, few, rng)
     alone = held_out_scores(noisy, min_share, regularized.reg * noisy.var(axis=0)).score
     best = np.argsort(-alone, kind="stable")[:quarter]
-    features = np.eye(p)[:, best]
-    ordered = np.sort(rows.Z[:, best], axis=0)
+    features = np.eye(p)[:, best] if rows.wide is None else rows.wide.directions(columns[best])
+    ordered = np.sort(values[:, best], axis=0)
     is_continuous = (ordered[1:] > ordered[:-1]).mean(axis=0) > CONTINUOUS
     principal = _leading(regularized.correlation, min(p, 2 * quarter), rng)
     Z = rows.Z[few]
     means = regularized.solve(mean_differences(Z, _means_labels(Z, principal, rng)))
     if rows.scale is not None:
-        given = Z * rows.scale.astype(Z.dtype)
-        leading = _leading(given.T @ given / len(given), min(p, N_PRINCIPAL), rng)
+        if rows.wide is None:
+            given = Z * rows.scale.astype(Z.dtype)
+        else:
+            given = rows.wide.in_own_units()[few]
+        n_leading = min(given.shape[1], N_PRINCIPAL)
+        leading = _leading(given.T @ given / len(given), n_leading, rng)
         labels = _means_labels(given, leading, rng)
-        between = (mean_differences(given, labels).T * rows.scale).T
+        if rows.wide is None:
+            between = (mean_differences(given, labels).T * rows.scale).T
+        else:
+            between = rows.wide.between(labels, few)
         means = np.hstack([means, regularized.solve(mean_differences(Z, labels)), between])
     n_random = max(0, n_starts - features.shape[1] - principal.shape[1] - means.shape[1])
     random = regularized.solve(rng.standard_normal((p, n_random)))

@@ -26,7 +26,6 @@ from volmar.rows.tiled import TILE_ROWS
 from volmar.separation.multiway import (
     LargestDiscriminant,
     hyperplane_in_valley,
-    is_wide,
     k_means_starts,
     refine_leaves,
     refine_on_all,
@@ -38,7 +37,15 @@ from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
 # Rows on which halves are cross-fitted at most: the probability is known to a hundredth or two.
 CROSS_FIT_ROWS = 4000
 # What is known of a split into two, for a tree that has no other.
-OF_A_SPLIT = ("coef_", "intercept_", "reg_", "msp_", "msp_lower_bound_", "side_probability_")
+OF_A_SPLIT = (
+    "coef_",
+    "intercept_",
+    "reg_",
+    "msp_",
+    "msp_lower_bound_",
+    "side_probability_",
+    "kept_variance_",
+)
 
 
 class SeparationTree(KernelMixin, WeightedClusterer):
@@ -93,7 +100,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
                 if hasattr(self.tree_.root.model, name):
                     setattr(self, name, getattr(self.tree_.root.model, name))
         is_tested = self.n_clusters == "auto"
-        if k <= 2 or (is_tested and is_wide(X)):
+        if k <= 2:
             return grown
         rows = self._problem(sample.X, sample.weights, k, n_rows=n)
         models = [node.model for node in self.tree_.splits()]
@@ -102,7 +109,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         starts, solver = [grown.sample_labels()], self._solver()
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-            starts += k_means_starts(rows.X, rows.z, k, seed)
+            starts += k_means_starts(rows, k, seed)
         best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
         if best is None:
             return grown
@@ -134,7 +141,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         model.n_features_in_ = X.shape[1]
         rows = model._problem(X, weights, 2, feature_map=planes.feature_map)
         z = rows.z
-        w = (planes.coefficients * z.scale)[z.kept]
+        w = z.direction(planes.coefficients)
         cut = float(planes.threshold + planes.coefficients @ (planes.mean - z.mean))
         if sampled.result_.history:
             result = solver.solve_from(rows, w, cut, sampled.reg_)
@@ -184,9 +191,6 @@ class SeparationTree(KernelMixin, WeightedClusterer):
     def _fit_part(self, part: PartRows, **params: Any) -> Any:
         return super()._fit_part(part, min_cluster_size=self._minimum_in_part(part), **params)
 
-    def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
-        return None if is_wide(part.X) else super()._fit_from(part, sides)
-
     def _make_split(self, part: PartRows, outcome: HeldOutTest) -> Any:
         split = super()._make_split(part, outcome)
         if not isinstance(split, CellSplit):
@@ -195,7 +199,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         sizes = np.bincount(split.labels_, weights, 2)
         if sizes.min() / sizes.sum() < (self._minimum_in_part(part) or 0.0):
             return None
-        if not hasattr(split, "coef_") or is_wide(X):
+        if not hasattr(split, "coef_"):
             return split
         model = silent_clone(self).set_params(n_clusters=2, random_state=part.seed)
         model.n_features_in_ = X.shape[1]

@@ -14,7 +14,7 @@ MAX_STEPS, SETTLED = 8, 0.002
 LEAST_SHARE, LEAST_WITHIN = 1e-6, 1e-6
 LARGEST_LOGIT = 30.0
 # After so many steps of EM only the starts that explain most go on, so many of them.
-FIRST_STEPS, MOST_KEPT = 4, 6
+FIRST_STEPS, MOST_KEPT = 6, 8
 
 
 def two_means(Z: NDArray, masks: NDArray) -> NDArray:

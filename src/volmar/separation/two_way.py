@@ -15,7 +15,7 @@ from volmar._checks import fix_signs
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
 from volmar.metrics.separation_bound import probability
-from volmar.rows import DenseRows, Moments, Standardized, drawn_by_weight, is_in_memory
+from volmar.rows import DenseRows, Moments, Standardized, drawn_by_weight, is_in_memory, is_wide
 from volmar.separation.bound import bound
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -26,7 +26,7 @@ from volmar.separation.gep import (
     separation_gep,
 )
 from volmar.separation.mpm import separation_machine, separation_mpm
-from volmar.separation.multiway import k_means_labels, scaled
+from volmar.separation.multiway import k_means_labels
 from volmar.separation.problem import SeparatingPlanes, SeparationRows, planes_of
 from volmar.separation.race import REG, separation_by_race
 from volmar.separation.starts import sample_size
@@ -120,7 +120,7 @@ class TwoWaySolver:
         """
         n, d = rows.X.shape
         size = sample_size(n, d)
-        if not isinstance(rows.source, DenseRows) or n < LONG * size:
+        if not isinstance(rows.source, DenseRows) or is_wide(rows.source) or n < LONG * size:
             return None
         rng = np.random.default_rng(seed)
         chosen = drawn_by_weight(n, rows.source.weights, max(size, n // COARSE), rng)
@@ -151,7 +151,7 @@ class TwoWaySolver:
         """Return the labels of k clusters to start from: those given, or of k-means."""
         if not isinstance(self.init, str):
             return given_start("init", self.init, rows.X, k)
-        X = scaled(rows.X, 1.0 / rows.z.scale) if self.races else rows.X
+        X = rows.scaled if self.races else rows.given
         return k_means_labels(X, k, rows.z.rows.weights, n_init=self.n_init, seed=seed)
 
     def _mpm(self, rows: SeparationRows, labels: Any, reg: float) -> SeparationResult:
@@ -218,15 +218,13 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     matrix. `unscaled` thresholds XX'q as the paper did instead of q: the paper takes it for the
     same; it is not, and it depends on the features' scales.
     """
-    p = z.kept.size
+    p = z.size
     values, vectors = linalg.eigh(z.correlation, subset_by_index=(max(p - 2, 0), p - 1))
     w: NDArray = fix_signs(vectors[:, -1])
     if unscaled:
         q = z.scores(w)
         v = q if z.rows.weights is None else z.rows.weights * q
-        scale = z.scale[z.kept]
-        # X'q in the features' own units, as a direction of z.
-        w = z.combine(v) * scale**2
+        w = z.own_units_direction(v)
         w /= np.linalg.norm(w)
     residual = float(np.linalg.norm(z.correlation @ vectors[:, -1] - values[-1] * vectors[:, -1]))
     tied = p > 1 and values[-1] - values[0] < 1e-10 * values[-1]

@@ -8,17 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.linalg import lapack
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
+from volmar.solvers.sphere_solve import solve_on_sphere
+
 MAX_SETS = 12
 MAX_NEWTON = 60
-# Changes of one row at a time, after which L-BFGS is cheaper.
-MAX_CHANGES = 300
+# Multiples of the largest diagonal entry, added to the diagonal of a nearly singular H in turn.
+PATH = (1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12)
+# Changes of one row at a time: from a solution nearby, with at most this share of the rows free,
+# and before L-BFGS is cheaper.
+FEW_CHANGES, NEAR, MAX_CHANGES = 100, 0.25, 300
 # Of the largest diagonal entry, what makes a singular block definite.
 RIDGE = 1e-13
-# Below this size a Cholesky factorisation is cheaper than conjugate gradients.
-DIRECT_BELOW = 300
+# Rows up to which a block is factorised: of a dense H, whose blocks are often nearly singular, and
+# of a sparse one.
+DIRECT_UP_TO, DIRECT_UP_TO_SPARSE = 3000, 300
+# Share of the entries of a vector that are not zero, below which a product takes these alone.
+FEW = 0.25
 
 
 @dataclass(frozen=True)
@@ -50,14 +59,49 @@ class BoxQP:
         self._eta = -np.sqrt(n) if unit_norm else 0.0
 
     def solve(self, H: Any, *, tol: float = 1e-12) -> BoxPoint:
-        """Maximise for the symmetric positive semi-definite H, dense or sparse."""
+        """Maximise for the symmetric positive semi-definite H, dense or sparse.
+
+        `tol` is the relative residual of systems with a free eta.
+        """
         if not self.unit_norm:
             self._a = self._maximise(H, 0.0)
-        else:
+        elif not self._on_sphere(H, tol):
             self._find_eta(H, tol)
         return self._certified(H)
 
     # ------------------------------------------------------------------ the multiplier
+
+    def _on_sphere(self, H: Any, tol: float) -> bool:
+        """Guess which ends hold, solve for the rest and eta at once, and guess again.
+
+        Say whether that ended in the maximiser; it does not where eta would not be negative, and
+        where guesses do not settle.
+        """
+        a, eta = self._a, min(self._eta, 0.0)
+        shifted = a + 1 - _product(H, a) + eta * a
+        lower, upper = shifted <= 0, shifted >= self.C
+        for _ in range(MAX_SETS):
+            free = ~(lower | upper)
+            square = 1.0 - self.C**2 * np.count_nonzero(upper)
+            if square <= 0.0 or not free.any():
+                return False
+            a = np.where(upper, self.C, 0.0)
+            right = (1 - _product(H, a))[free]
+            block = H if free.all() else _block(H, free)
+            found = solve_on_sphere(block.__matmul__, right, float(np.sqrt(square)), tol=tol)
+            if found is None:
+                return False
+            a[free], eta = found
+            before = lower, upper
+            lower, upper = a < 0, a > self.C
+            if not free.all():
+                gradient = 1 - _product(H, a) + eta * a
+                lower |= before[0] & (gradient <= 0)
+                upper |= before[1] & (gradient >= 0)
+            if np.array_equal(before, (lower, upper)):
+                self._a, self._eta = a, eta
+                return True
+        return False
 
     def _find_eta(self, H: Any, tol: float) -> None:
         """Newton's method on 1/|a(eta)| = 1, which is nearly linear in eta, with a bracket.
@@ -102,79 +146,104 @@ class BoxQP:
     # ------------------------------------------------------------------ the box
 
     def _maximise(self, H: Any, eta: float) -> NDArray:
+        """Guess which ends hold, and where guesses do not settle, change them one at a time.
+
+        Guesses wander where H is nearly singular, as that of a wide kernel is. Far from the
+        solution single changes are too many. With a multiple of the identity added to H guesses
+        settle, and the sets change little from one multiple to the next.
+        """
+        a = self._by_active_sets(H, eta, self._a)
+        if a is None and np.count_nonzero((self._a > 0) & (self._a < self.C)) <= NEAR * self.n:
+            a = self._by_single_changes(H, eta, FEW_CHANGES)
+        if a is None:
+            largest = float(H.diagonal().max())
+            for ridge in PATH:
+                settled = self._by_active_sets(H, eta - ridge * largest, self._a)
+                if settled is not None:
+                    self._a = settled
+            a = self._by_single_changes(H, eta, MAX_CHANGES)
+        return self._by_projection(H, eta) if a is None else a
+
+    def _by_active_sets(self, H: Any, eta: float, start: NDArray) -> NDArray | None:
         """Primal-dual active set: guess which ends hold, solve for the rest, guess again."""
-        a = self._a
+        a, unit = start, float(H.diagonal().max()) - eta or 1.0
         n_seen: set[bytes] = set()
-        gradient = 1 - H @ a + eta * a
+        gradient = 1 - _product(H, a) + eta * a
         for _ in range(MAX_SETS):
-            lower, upper = a + gradient <= 0, a + gradient >= self.C
+            guess = a + gradient / unit
+            lower, upper = guess <= 0, guess >= self.C
             key = np.packbits([lower, upper]).tobytes()
             if key in n_seen:
-                break  # a cycle: nothing forbids it
+                return None  # a cycle: nothing forbids it
             n_seen.add(key)
             free = ~(lower | upper)
             a = np.where(upper, self.C, 0.0)
             if free.any():
-                right = (1 - H @ a + eta * a)[free]
+                right = (1 - _product(H, a))[free]
                 try:
-                    a[free] = self._solve_free(H, eta, free, right, self._a[free])
+                    a[free] = self._solve_free(H, eta, free, right, start[free])
                 except linalg.LinAlgError:  # H is singular there
-                    break
-            gradient = 1 - H @ a + eta * a
+                    return None
+            gradient = 1 - _product(H, a) + eta * a
             gradient[free] = 0.0
             feasible = np.all(a[free] >= 0) and np.all(a[free] <= self.C)
             if feasible and np.all(gradient[lower] <= 0) and np.all(gradient[upper] >= 0):
                 return a
-        return self._by_single_changes(H, eta)
+        return None
 
-    def _by_single_changes(self, H: Any, eta: float) -> NDArray:
-        """Primal active set, one row at a time, where the guesses above do not settle.
+    def _by_single_changes(self, H: Any, eta: float, n_changes: int) -> NDArray | None:
+        """Primal active set, one row at a time; None if that takes more changes.
 
-        They wander where H is nearly singular, as that of a wide kernel is. Here the value never
-        falls: free rows go to their maximum, or as far as the box lets the first of them; there,
-        the row that would gain most by leaving its end is let go.
+        The value never falls: free rows go to their maximum, or as far as the box lets the first
+        of them; there, the row that would gain most by leaving its end is let go.
         """
         a = np.clip(self._a, 0.0, self.C)
         free = (a > 0) & (a < self.C)
         largest = float(H.diagonal().max())
-        gradient = 1 - H @ a + eta * a
-        for _ in range(MAX_CHANGES):
+        gradient = 1 - _product(H, a) + eta * a
+        for _ in range(n_changes):
             try:
-                a, blocked = self._towards_maximum(H, eta - RIDGE * largest, a, gradient, free)
+                change, blocked = self._towards_maximum(
+                    H, eta - RIDGE * largest, a, gradient, free
+                )
             except linalg.LinAlgError:
                 break
-            gradient = 1 - H @ a + eta * a
+            a = a + change
             if blocked is not None:
+                a[blocked] = round(a[blocked] / self.C) * self.C
                 free[blocked] = False
+                gradient += eta * change - _product(H, change)
                 continue
+            gradient = 1 - _product(H, a) + eta * a
             gain = np.where(free, 0.0, np.where(a > 0, -gradient, gradient))
             best = int(gain.argmax())
-            # No entry of H is beyond the largest of its diagonal: what is below is rounding.
-            if gain[best] <= max(1e-13, np.finfo(np.float64).eps * largest * a.sum()):
+            if gain[best] <= _rounding(largest, a):
                 return a
             free[best] = True
         self._a = np.clip(a, 0.0, self.C)
-        return self._by_projection(H, eta)
+        return None
 
     def _towards_maximum(
         self, H: Any, eta: float, a: NDArray, gradient: NDArray, free: NDArray
     ) -> tuple[NDArray, int | None]:
-        """Move the free rows to their maximum or to the end of the first that meets one."""
-        if not free.any():
-            return a, None
+        """Return how to move the free rows to their maximum, or to the first end that one meets.
+
+        With the number of that row.
+        """
+        change = np.zeros(self.n)
         rows = np.flatnonzero(free)
-        step = self._solve_free(H, eta, free, gradient[free])
+        if not rows.size:
+            return change, None
+        step = self._solve_free(H, eta, free, gradient[rows])
         room = np.where(step > 0, self.C - a[rows], a[rows])
         size = np.abs(step)
-        a = a.copy()
         if np.all(size <= room):
-            a[rows] += step
-            return a, None
+            change[rows] = step
+            return change, None
         ratios = np.divide(room, size, out=np.full(rows.size, np.inf), where=size > room)
         first = int(ratios.argmin())
-        a[rows] += ratios[first] * step
-        a[rows[first]] = self.C if step[first] > 0 else 0.0
-        return a, int(rows[first])
+        change[rows] = ratios[first] * step
+        return change, int(rows[first])
 
     def _by_projection(self, H: Any, eta: float) -> NDArray:
         """L-BFGS on the box, where no active set settles."""
@@ -197,13 +266,17 @@ class BoxQP:
     def _solve_free(
         self, H: Any, eta: float, free: NDArray, right: NDArray, start: NDArray | None = None
     ) -> NDArray:
-        A = H if free.all() else H[np.ix_(free, free)]
-        if right.size < DIRECT_BELOW:
-            A = A.toarray() if sparse.issparse(A) else A.copy()
-            A[np.diag_indices(right.size)] -= eta
-            return linalg.cho_solve(
-                linalg.cho_factor(A, lower=True, check_finite=False), right, check_finite=False
-            )
+        A = H if free.all() else _block(H, free)
+        if right.size <= (DIRECT_UP_TO_SPARSE if sparse.issparse(H) else DIRECT_UP_TO):
+            if not isinstance(A, np.ndarray):
+                A = A.toarray()
+            elif A is H:
+                A = A.copy()
+            A.flat[:: right.size + 1] -= eta
+            _, x, failed = lapack.dposv(A.T, right, lower=1, overwrite_a=1)
+            if failed:
+                raise linalg.LinAlgError("a block is not positive definite")
+            return x
         shifted = LinearOperator(A.shape, matvec=lambda x: A @ x - eta * x, dtype=np.float64)
         diagonal = A.diagonal() - eta
         if diagonal.min() <= 0:
@@ -216,7 +289,28 @@ class BoxQP:
 
     def _certified(self, H: Any) -> BoxPoint:
         a = np.clip(self._a, 0.0, self.C)
-        image = H @ a - self._eta * a
+        image = _product(H, a) - self._eta * a
         gradient = 2 * (1 - image)
         slack = float(np.maximum(gradient * (self.C - a), -gradient * a).sum())
         return BoxPoint(a, self._eta, float(2 * a.sum() - a @ image - self._eta), max(slack, 0.0))
+
+
+def _rounding(largest: float, a: NDArray) -> float:
+    """Return the rounding of a gradient: no entry of H is beyond the largest of its diagonal."""
+    return max(1e-13, float(np.finfo(np.float64).eps * largest * a.sum()))
+
+
+def _product(H: Any, x: NDArray) -> NDArray:
+    """Return H x, from the rows of H where x is not zero if these are few."""
+    if not sparse.issparse(H):
+        rows = np.flatnonzero(x)
+        if rows.size < FEW * x.size:
+            return x[rows] @ H[rows]
+    return H @ x
+
+
+def _block(H: Any, free: NDArray) -> Any:
+    rows = np.flatnonzero(free)
+    if sparse.issparse(H):
+        return H[rows][:, rows]
+    return H[np.ix_(rows, rows)] if isinstance(H, np.ndarray) else H.block(rows)

@@ -51,6 +51,9 @@ IDLE = 10
 PATIENCE = 5
 # Share of the iterations that the problem without its balance may take.
 FREE_SHARE = 0.2
+# Relative residual of the inner maximum during a descent, which errs by its square in the value,
+# and for certificates.
+DESCENT_TOL, EXACT_TOL = 1e-10, 1e-12
 # Iterations that tighten a bound, on a linear objective.
 POLISH = 200
 
@@ -333,18 +336,18 @@ class _Saddle(ElliptopeProblem):
 
     # ------------------------------------------------------------------ the primal
 
-    def _inner(self, V: NDArray) -> BoxPoint:
+    def _inner(self, V: NDArray, tol: float = EXACT_TOL) -> BoxPoint:
         """Solve for the inner maximum with smoothing times |a|^2 taken off it."""
         H = self.weighted(V)
         if self.smoothing and self.is_sparse:
             H = H + self.smoothing * sparse.identity(self.n, format="csr")
         elif self.smoothing:
-            H.flat[:: self.n + 1] += self.smoothing
-        return self.inner.solve(H)
+            H.ridge = self.smoothing
+        return self.inner.solve(H, tol=tol)
 
     def value_and_gradient(self, V: NDArray) -> tuple[float, NDArray]:
-        point = self._inner(V)
-        gradient = -2 * self.reg * (point.a[:, None] * (self.Q @ (point.a[:, None] * V)))
+        point = self._inner(V, DESCENT_TOL)
+        gradient = self._gradient(V, point.a)
         value = (point.value - self.offset) / self.scale
         gradient /= self.scale
         if self.holds_balance:
@@ -356,6 +359,21 @@ class _Saddle(ElliptopeProblem):
             t = plus - minus
             gradient += t[:, None] * V.sum(axis=0) + (V.T @ t)[None, :]
         return value, gradient
+
+    def _gradient(self, V: NDArray, a: NDArray) -> NDArray:
+        """Return -2 reg (Q o aa') V, from the rows where a is not zero."""
+        rows = np.flatnonzero(a)
+        if self.is_sparse:
+            return -2 * self.reg * a[:, None] * (self.Q @ (a[:, None] * V))
+        if 2 * rows.size > self.n:
+            # Q is symmetric, and a wide product is faster than a tall one.
+            image = np.ascontiguousarray((a[:, None] * V).T) @ self.Q
+            image *= -2 * self.reg * a
+            return image.T
+        gradient, some = np.zeros_like(V), a[rows, None]
+        block = self.Q.take(rows, axis=0).take(rows, axis=1)
+        gradient[rows] = -2 * self.reg * some * (block @ (some * V[rows]))
+        return gradient
 
     def _pull(self, sums: NDArray) -> tuple[NDArray, NDArray]:
         """Multipliers that the augmented Lagrangian would take at these row sums of M."""

@@ -6,6 +6,7 @@ The problem and its dual are stated in `volmar.solvers.elliptope`, which solves 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from volmar.solvers.result import Certificate
 
 # Above this size the largest eigenvalue of the certificate is found by Lanczos.
 DENSE_UP_TO = 2000
+# Share of the rows of a weighted matrix that are cheaper than all of it.
+FEW_ROWS = 0.4
 # Entries of a sparse Q that are worked on together.
 CHUNK = 50_000
 # A value is known to a share of itself: below it no change of M is told from rounding.
@@ -31,6 +34,54 @@ class DualPoint(NamedTuple):
     a: NDArray
     s: NDArray
     y: NDArray
+
+
+class WeightedMatrix:
+    """Q o VV' of a dense Q, plus a multiple of the identity: rows are computed when asked for."""
+
+    def __init__(self, Q: NDArray, V: NDArray):
+        self.Q, self.V, self.shape = Q, V, Q.shape
+        self.ridge = 0.0
+
+    def diagonal(self) -> NDArray:
+        """Return the diagonal."""
+        return self.Q.diagonal() * np.einsum("ij,ij->i", self.V, self.V) + self.ridge
+
+    def __getitem__(self, rows: NDArray) -> NDArray:
+        """Return some rows."""
+        if "whole" in vars(self) or rows.size > FEW_ROWS * len(self.V):
+            return self.whole[rows]
+        some = self.V[rows] @ self.V.T
+        some *= self.Q[rows]
+        some[np.arange(rows.size), rows] += self.ridge
+        return some
+
+    def block(self, rows: NDArray) -> NDArray:
+        """Return some rows and the same columns."""
+        both = np.ix_(rows, rows)
+        if "whole" in vars(self):
+            return self.whole[both]
+        some = self.V[rows] @ self.V[rows].T
+        some *= self.Q[both]
+        some.flat[:: rows.size + 1] += self.ridge
+        return some
+
+    def __matmul__(self, x: NDArray) -> NDArray:
+        """Return the product with a vector."""
+        return self.whole @ x
+
+    def toarray(self) -> NDArray:
+        """Return a copy of all of it."""
+        return self.whole.copy()
+
+    @cached_property
+    def whole(self) -> NDArray:
+        """The matrix."""
+        # By a copy: numpy's symmetric product, of so few columns, is slower.
+        H = self.V @ np.ascontiguousarray(self.V.T)
+        H *= self.Q
+        H.flat[:: len(H) + 1] += self.ridge
+        return H
 
 
 class ElliptopeProblem:
@@ -70,9 +121,9 @@ class ElliptopeProblem:
         return self.reg * float(a @ (abs(self.Q) @ a))
 
     def weighted(self, V: NDArray) -> Any:
-        """Reg Q o VV', on the pattern of Q."""
+        """Return reg Q o VV', on the pattern of Q, as a matrix or a `WeightedMatrix`."""
         if not self.is_sparse:
-            return self.reg * (self.Q * (V @ V.T))
+            return WeightedMatrix(self.Q, np.sqrt(self.reg) * V)
         data = np.empty(self.Q.nnz)
         for begin in range(0, data.size, CHUNK):
             part = slice(begin, begin + CHUNK)
@@ -95,6 +146,15 @@ class ElliptopeProblem:
         if self.balance is not None:
             image -= (np.outer(s, x.sum(axis=0)) + (s @ x)[None, :]) / 2
         return image
+
+    def _dual_matrix(self, a: NDArray, s: NDArray) -> NDArray:
+        Q = self.Q.toarray() if self.is_sparse else self.Q
+        G = Q * (self.reg * a)
+        G *= a[:, None]
+        if self.balance is not None:
+            G -= s / 2
+            G -= s[:, None] / 2
+        return G
 
     def dual_point(self, V: NDArray, a: NDArray, s: NDArray) -> DualPoint:
         """Return y = diag(G VV'), raised by the largest eigenvalue of G - Diag(y), with a and s.
@@ -130,8 +190,8 @@ class ElliptopeProblem:
         """Largest eigenvalue of G - Diag(y)."""
         n = self.n
         if n <= DENSE_UP_TO:
-            G = self.product(np.eye(n), a, s)
-            G[np.diag_indices(n)] -= y
+            G = self._dual_matrix(a, s)
+            G.flat[:: n + 1] -= y
             return largest_eigenvalue(G)
 
         def product(x: NDArray) -> NDArray:

@@ -207,6 +207,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self._warn_of(result)
         return self
 
+    @one_thread()
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the mean of h over the training rows, weighted by their similarity to each row.
 

@@ -19,6 +19,7 @@ from volmar.evidence.labels.label_views import Discriminants, SplitView, split_v
 from volmar.evidence.modes.humps import N_DRAWS
 from volmar.evidence.splits.held_out import LARGE
 from volmar.metrics.contingency import encode_labels, is_missing, labels_of_rows
+from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["label_test"]
 
@@ -61,7 +62,8 @@ def label_test(
     Parameters
     ----------
     X : array of shape (n, d)
-        The rows that were clustered, dense or CSR.
+        The rows that were clustered, dense or CSR. Of a dask array or DataFrame 20,000 rows are
+        drawn at random and tested.
     labels : array of shape (n,)
         Cluster of each row: integers, strings, or any one kind that can be sorted.
     alpha : float, default=0.05
@@ -136,6 +138,9 @@ def label_test(
     if n_splits is not None:
         check_count("n_splits", n_splits)
     check_count("min_cluster_size", min_cluster_size, low=10)
+    if is_dask(X):
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        X, (labels,), *_ = draw_from_collection(X, labels, seed=seed)
     rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     check_magnitude(rows)
     given = _Clusters(labels, rows.shape[0], min_cluster_size, noise_label)

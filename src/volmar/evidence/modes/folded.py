@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from volmar.evidence.modes.densities import grid_shares
 
-__all__ = ["FoldedSample", "folded_sample"]
+__all__ = [
+    "FEWEST",
+    "OVERHANG",
+    "FoldedSample",
+    "bandwidth_of",
+    "folded_sample",
+    "is_far_group",
+    "middle_nine_tenths",
+]
 
 # The grid covers the middle nine tenths and this much of their width on either side ...
 OVERHANG = 0.6
@@ -91,8 +99,8 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     """
     if x.size < FEWEST:
         return None
-    low, high = _middle_nine_tenths(x)
-    bandwidth = BANDWIDTH * (300.0 / x.size) ** (1.0 / 7.0) * (high - low)
+    low, high = (float(ends[0]) for ends in middle_nine_tenths(x[None, :]))
+    bandwidth = float(bandwidth_of(x.size, high - low))
     if not bandwidth > 0:
         return None
     with np.errstate(over="ignore"):
@@ -121,16 +129,41 @@ def folded_sample(x: NDArray) -> FoldedSample | None:
     )
 
 
-def _middle_nine_tenths(x: NDArray) -> tuple[float, float]:
-    """Return the 5th and the 95th percentile; `numpy.quantile` takes longer for few points."""
-    places = 0.05 * (x.size - 1), 0.95 * (x.size - 1)
-    ranks = [min(int(place) + step, x.size - 1) for place in places for step in (0, 1)]
-    ordered = np.partition(x, ranks)
-    low, above_low, high, above_high = (float(ordered[rank]) for rank in ranks)
-    return (
-        low + (places[0] - ranks[0]) * (above_low - low),
-        high + (places[1] - ranks[2]) * (above_high - high),
-    )
+def bandwidth_of(n: NDArray | int, width: NDArray | float) -> NDArray | float:
+    """Return the bandwidth of n values, the middle nine tenths of which have this width."""
+    return BANDWIDTH * (300.0 / np.maximum(n, 1)) ** (1.0 / 7.0) * width
+
+
+def middle_nine_tenths(
+    values: NDArray, sizes: NDArray | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the 5th and the 95th percentile of each of m samples.
+
+    Of a table (m, n), or of samples of these sizes one after the other. `numpy.quantile` takes
+    longer for few values.
+    """
+    m = values.shape[0] if sizes is None else sizes.size
+    n = np.full(m, values.shape[1]) if sizes is None else sizes
+    places = np.array([[0.05], [0.95]]) * (n - 1)
+    below = places.astype(np.int64)
+    above = np.minimum(below + 1, n - 1)
+    starts = np.cumsum(n) - n
+    if sizes is None:
+        ranks = np.unique([below[:, :1], above[:, :1]])
+        ordered = np.partition(values, ranks, axis=1).ravel() if values.size else values.ravel()
+    else:
+        ordered = values.copy()
+        ranks = np.concatenate([below, above]).T.tolist()
+        for start, size, at in zip(starts.tolist(), n.tolist(), ranks, strict=True):
+            ordered[start : start + size].partition(at)
+    lower, upper = ordered[starts + below], ordered[starts + above]
+    found = lower + (places - below) * (upper - lower)
+    return found[0], found[1]
+
+
+def is_far_group(n_far: NDArray | int, n: NDArray | int) -> NDArray | bool:
+    """Whether so many of n values beyond one end of the grid may be a group."""
+    return n_far >= np.maximum(FEWEST_BEYOND, SHARE_BEYOND * n)
 
 
 def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray]:
@@ -140,8 +173,7 @@ def _tail(z: NDArray, top: float, width: float) -> tuple[NDArray, float, NDArray
     """
     end = top + OVERHANG * width
     far = z > end
-    n_far = int(np.count_nonzero(far))
-    if n_far < max(FEWEST_BEYOND, SHARE_BEYOND * z.size):
+    if not is_far_group(int(np.count_nonzero(far)), z.size):
         return np.empty(0), end, np.empty(0)
     beyond = np.sort(z[far])
     last = z[~far].max()

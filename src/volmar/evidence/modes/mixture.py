@@ -11,7 +11,8 @@ __all__ = ["two_group_index"]
 
 # Quantiles at which the components are separated at the start.
 STARTS = (0.1, 0.3, 0.5, 0.7, 0.9)
-N_STEPS = 25
+# Steps of each start, and those that the best of them makes after that.
+N_STEPS, N_MORE = 6, 19
 # Least standard deviation of a component, in units of the grid's width.
 NARROWEST = 0.03
 # Added to the mass of the valley, so that a likelihood without one still ranks.
@@ -26,49 +27,85 @@ def two_group_index(shares: NDArray) -> NDArray:
     likelihood finds small groups; the valley keeps it from skewed or heavy-tailed densities, which
     two components fit better than one as well, without a valley. A flat top is not kept out: its
     two components have a valley that the sample has not.
+
+    The components are those of 25 steps of the EM algorithm, in single precision, from the best of
+    five starts after 6 steps.
     """
-    grid = np.linspace(0.0, 1.0, shares.shape[1])
-    squares = grid**2
-    mean, square = shares @ grid, shares @ squares
-    variance = np.maximum(square - mean**2, NARROWEST**2)
-    one = -0.5 * np.log(variance) - 0.5 * (square - mean**2) / variance
-    below = np.cumsum(shares, axis=1)
+    m = len(shares)
+    if m == 0:
+        return np.zeros(0)
+    _, mean, square = _powers(shares.shape[1]) @ shares.T
+    square = square - mean**2
+    variance = np.maximum(square, NARROWEST**2)
+    one = -0.5 * np.log(variance) - 0.5 * square / variance
     # All starts at once: a block of samples each.
-    m, n_starts = len(shares), len(STARTS)
+    below = np.cumsum(shares, axis=1)
     second = np.concatenate([np.where(below > share, 0.98, 0.02) for share in STARTS])
-    tiled = np.tile(shares, (n_starts, 1))
-    moments = np.tile(mean, n_starts), np.tile(square, n_starts)
-    for _ in range(N_STEPS):
-        first_log, second_log = _components(tiled, second, grid, squares, *moments)
-        second = 1.0 / (1.0 + np.exp(np.clip(first_log - second_log, -50.0, 50.0)))
-    together = np.logaddexp(first_log, second_log)
-    likelihood = np.einsum("ij,ij->i", tiled, together).reshape(n_starts, m)
-    best = np.argmax(likelihood, axis=0) * m + np.arange(m)
-    density = np.exp(together[best] - together[best].max(axis=1, keepdims=True))
+    tiled = np.tile(shares, (len(STARTS), 1))
+    second = _after_steps(tiled, second, N_STEPS)
+    likelihood, _ = _likelihoods(tiled, second)
+    best = np.argmax(likelihood.reshape(len(STARTS), m), axis=0) * m + np.arange(m)
+    second = _after_steps(shares, second[best], N_MORE)
+    likelihood, together = _likelihoods(shares, second)
+    density = np.exp(together - together.max(axis=1, keepdims=True))
     valley = fill(density / density.sum(axis=1, keepdims=True))
-    gain = np.maximum(likelihood.max(axis=0) - one, 0.0) if m else one
-    return np.sqrt(valley + FLOOR) * gain
+    return np.sqrt(valley + FLOOR) * np.maximum(likelihood - one, 0.0)
 
 
-def _components(
-    shares: NDArray,
-    second: NDArray,
-    grid: NDArray,
-    squares: NDArray,
-    mean: NDArray,
-    square: NDArray,
-) -> tuple[NDArray, NDArray]:
-    """Return the logarithms of both weighted densities (m, G), less a common constant."""
-    part = shares * second
-    weight2 = np.clip(part.sum(axis=1), 1e-12, 1.0 - 1e-12)
-    logs = []
-    sums, square_sums = part @ grid, part @ squares
-    for weight, total, total_square in (
-        (1.0 - weight2, mean - sums, square - square_sums),
-        (weight2, sums, square_sums),
-    ):
-        center = total / weight
-        variance = np.maximum(total_square / weight - center**2, NARROWEST**2)
-        height = np.log(weight) - 0.5 * np.log(variance)
-        logs.append(height[:, None] - (grid - center[:, None]) ** 2 / (2.0 * variance[:, None]))
-    return logs[0], logs[1]
+def _after_steps(shares: NDArray, second: NDArray, n_steps: int) -> NDArray:
+    """Return by how much each place (m, G) belongs to the second component, after EM steps."""
+    shares, second = shares.astype(np.float32), second.astype(np.float32)
+    powers = _powers(shares.shape[1]).astype(np.float32)
+    totals = powers @ shares.T
+    with np.errstate(over="ignore"):  # exp is inf there, and its reciprocal 0
+        for _ in range(n_steps):
+            second *= shares
+            first, other = _logarithms(totals, powers @ second.T)
+            np.matmul((first - other).T, powers, out=second)
+            np.exp(second, out=second)
+            second += 1.0
+            np.reciprocal(second, out=second)
+    return second
+
+
+def _likelihoods(shares: NDArray, second: NDArray) -> tuple[NDArray, NDArray]:
+    """Return log-likelihoods (m,) a point of both components, and log-densities (m, G).
+
+    All less the same constant.
+    """
+    powers = _powers(shares.shape[1])
+    first, other = _logarithms(powers @ shares.T, powers @ (shares * second).T)
+    together = np.logaddexp(first.T @ powers, other.T @ powers)
+    return np.einsum("ij,ij->i", shares, together), together
+
+
+def _powers(size: int) -> NDArray[np.float64]:
+    """Return the powers 0 to 2 (3, G) of the places of a grid from 0 to 1."""
+    return np.linspace(0.0, 1.0, size) ** np.arange(3)[:, None]
+
+
+def _logarithms(totals: NDArray, moments: NDArray) -> NDArray:
+    r"""Return the logarithms of both weighted normal densities, (2, 3, m) coefficients of powers.
+
+    With weight w, mean :math:`\mu` and variance v, :math:`\log w - \frac12 \log v -
+    (g - \mu)^2 / 2v` is a polynomial in the place g, less a common constant.
+
+    Parameters
+    ----------
+    totals, moments : ndarray of shape (3, m)
+        Sums of the shares, of their places and of the squares of these: of the samples, and of
+        their second components.
+    """
+    both = np.empty((2, *totals.shape), totals.dtype)
+    np.subtract(totals, moments, out=both[0])
+    both[1] = moments
+    weight = np.maximum(both[:, 0], 1e-12)
+    center, square = both[:, 1] / weight, both[:, 2] / weight
+    variance = np.maximum(square - center * center, NARROWEST**2)
+    linear = center / variance
+    both[:, 0] = np.log(weight * weight / variance)
+    both[:, 0] -= center * linear
+    both[:, 0] *= 0.5
+    both[:, 1] = linear
+    np.divide(-0.5, variance, out=both[:, 2])
+    return both

@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.evidence.modes.binned import BinnedSamples, binned
 from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
-from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
-__all__ = ["Valley", "Valleys", "binned", "deepest_valleys", "valleys_at", "valleys_of"]
+__all__ = ["Valley", "Valleys", "deepest_valleys", "valleys_at", "valleys_of"]
 
-# Bins of a projection: about three in a bandwidth.
-N_BINS = 64
 # Valleys below this share of the mode are rounding.
 NO_VALLEY = 1e-6
 # Integral of the squared Gaussian kernel, in bandwidths: the variance of a density estimate f of n
@@ -38,54 +36,25 @@ class Valley(NamedTuple):
     significance: float
 
 
-NO = Valley(float("nan"), 0.0, 0.0)
-
-
-def binned(samples: Sequence[NDArray]) -> tuple[list[FoldedSample | None], NDArray, NDArray]:
-    """Return samples on their grids, their shares in `N_BINS` bins, and smoothed densities.
-
-    Samples without width are None, and have no row in shares and densities. Densities are shares
-    of a sample in a bandwidth.
-    """
-    found = [folded_sample(np.asarray(x, dtype=np.float64)) for x in samples]
-    folded = [sample for sample in found if sample is not None]
-    if not folded:
-        return found, np.empty((0, N_BINS)), np.empty((0, N_BINS))
-    shares = np.array([_rebinned(sample.shares) for sample in folded])
-    bandwidths = np.array([[N_BINS / (sample.shares.size * sample.step)] for sample in folded])
-    return found, shares, smoothed(shares, bandwidths) * bandwidths
-
-
-def _rebinned(shares: NDArray) -> NDArray:
-    size = shares.size
-    return np.bincount(np.arange(size) * N_BINS // size, shares, N_BINS)
-
-
 def deepest_valleys(samples: Sequence[NDArray]) -> list[Valley]:
     """Return the valley of each sample that is deepest; see `Valley`."""
-    found, _, densities = binned(samples)
-    return valleys_of(found, densities)
+    return [
+        Valley(*map(float, valley)) for valley in zip(*valleys_of(binned(samples)), strict=True)
+    ]
 
 
-def valleys_of(found: list[FoldedSample | None], densities: NDArray) -> list[Valley]:
-    """Return the deepest valleys of what `binned` returns."""
+def valleys_of(samples: BinnedSamples) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the places, depths and significances (m,) of the deepest valleys of samples."""
+    densities = samples.densities
     missing = missing_mass(densities)
-    rows = iter(zip(missing, densities, strict=True))
-    valleys = []
-    for sample in found:
-        if sample is None:
-            valleys.append(NO)
-            continue
-        lack, density = next(rows)
-        at = int(np.argmax(lack))
-        if lack[at] <= NO_VALLEY * density.max():
-            valleys.append(NO)
-            continue
-        place = sample.value_at((at + 0.5) * sample.shares.size / N_BINS - 0.5)
-        lower = lack[at] + density[at]
-        error = np.sqrt(KERNEL_SQUARE * (lower + density[at]) / sample.n)
-        valleys.append(Valley(place, float(lack[at] / lower), float(lack[at] / error)))
-    return valleys
+    at = np.argmax(missing, axis=1)
+    each = np.arange(at.size)
+    lack, there = missing[each, at], densities[each, at]
+    exists = lack > NO_VALLEY * densities.max(axis=1, initial=0.0)
+    places = np.where(exists, samples.values_at(at + 0.5), np.nan)
+    lower = np.where(exists, lack + there, 1.0)
+    error = np.sqrt(KERNEL_SQUARE * (lower + there) / np.maximum(samples.n, 1))
+    return places, np.where(exists, lack / lower, 0.0), np.where(exists, lack / error, 0.0)
 
 
 class Valleys(NamedTuple):

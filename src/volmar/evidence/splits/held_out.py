@@ -15,7 +15,7 @@ from volmar.evidence.combine import combine_p_values
 from volmar.evidence.dither import column_resolutions, dithered, dithered_scores
 from volmar.evidence.modes.humps import deepest_valley, hump_test
 from volmar.evidence.splits.pairs import CellPair, clearest_pairs
-from volmar.evidence.splits.searched import SearchedRows, searched_rows
+from volmar.evidence.splits.searched import SearchedRows, n_searched, searched_rows
 from volmar.evidence.splits.two_groups import two_group_direction
 from volmar.evidence.way_around import has_way_around
 from volmar.metrics.separation_bound import separation_along
@@ -47,16 +47,20 @@ SMALL = 0.05
 HOPELESS = 0.5
 # Rows of which the agreement is found, and rows that are asked for a way around a valley.
 AGREEMENT_ROWS, WAY_ROWS = 2000, 2000
+# The latter are chosen, at even steps in the order of their scores, from about so many.
+MOST_SORTED = 10_000
 
 
 class Scorer(NamedTuple):
     """A border that a candidate has learnt from the seen rows.
 
     `scores` maps rows to scores (n,) that grow across the border; `most_rows` of them are scored.
+    `direction` (d,) is the normal of a hyperplane.
     """
 
     scores: Callable[[Any], NDArray]
     most_rows: int | None = None
+    direction: NDArray | None = None
 
 
 class SeenRows:
@@ -64,19 +68,30 @@ class SeenRows:
 
     Parameters
     ----------
-    rows : matrix of shape (n, d)
-        Rows.
+    X : matrix of shape (n, d)
+        All rows.
+    numbers : ndarray of shape (m,)
+        Which of them are seen.
     seed : int
         Of the search.
     """
 
-    def __init__(self, rows: Any, seed: int):
-        self.rows, self.seed = rows, seed
+    def __init__(self, X: Any, numbers: NDArray, seed: int):
+        self.X, self.numbers, self.seed = X, numbers, seed
+
+    @cached_property
+    def rows(self) -> Any:
+        """The rows."""
+        return self.X[self.numbers]
 
     @cached_property
     def searched(self) -> SearchedRows:
-        """The rows in the coordinates of the search."""
-        return searched_rows(self.rows, np.random.default_rng(self.seed))
+        """The rows in the coordinates of the search, or a sample of them."""
+        rng, numbers = np.random.default_rng(self.seed), self.numbers
+        most = n_searched(self.X.shape[1])
+        if numbers.size > most:
+            numbers = np.sort(rng.choice(numbers, most, replace=False))
+        return searched_rows(self.X[numbers], rng)
 
 
 @dataclass(frozen=True)
@@ -120,6 +135,8 @@ class HeldOutTest:
     p_minimum : float
         Smallest p-value that the tests could have given: they make a limited number of draws. 0
         where it is not known.
+    directions : tuple of ndarray of shape (d,)
+        Normals of the hyperplanes that the last two halves have learnt, if they have.
     """
 
     p_value: float
@@ -129,6 +146,7 @@ class HeldOutTest:
     sides: NDArray = field(repr=False)
     has_way_around: bool = False
     p_minimum: float = 0.0
+    directions: tuple[NDArray, ...] = field(default=(), repr=False)
 
     @property
     def separation(self) -> float:
@@ -138,7 +156,7 @@ class HeldOutTest:
 
 def _learn_direction(seen: SeenRows, rng: np.random.Generator) -> Scorer | None:
     w = two_group_direction(seen.searched, rng)
-    return Scorer(lambda rows: np.asarray(rows @ w).ravel()) if w.any() else None
+    return Scorer(lambda rows: np.asarray(rows @ w).ravel(), direction=w) if w.any() else None
 
 
 def _learn_pair(seen: SeenRows, rng: np.random.Generator) -> CellPair | None:
@@ -198,10 +216,11 @@ def held_out_test(
     resolutions = column_resolutions(X)
     judged = [_Judged(one, n_splits, level, test) for one in candidates]
     made: list[float] = []
+    directions: tuple[NDArray, ...] = ()
     for split in range(n_splits):
         order = rng.permutation(n)
         halves = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
-        seen = [SeenRows(X[half], int(rng.integers(2**31 - 1))) for half in halves]
+        seen = [SeenRows(X, half, int(rng.integers(2**31 - 1))) for half in halves]
         latest: list[float] = []
         for number, one in enumerate(judged):
             learnt = [one.candidate.learn(half, rng) for half in seen]
@@ -209,6 +228,7 @@ def held_out_test(
             if one.candidate.has_one_border:
                 scored = _Scored(*rows.some(halves, learnt), learnt)
                 latest += one.test_border(scored)
+                directions = scored.directions or directions
                 if split == 0 and number == 0:
                     scores_and_sides = scored.held_out, scored.sides
             else:
@@ -225,7 +245,9 @@ def held_out_test(
     best = min(range(len(judged)), key=lambda i: judged[i].p_value)
     around = any(one.has_way_around for one in judged)
     p_value, p_minimum = judged[best].p_value, judged[best].p_minimum
-    return HeldOutTest(p_value, best, tuple(made), *scores_and_sides, around, p_minimum)
+    return HeldOutTest(
+        p_value, best, tuple(made), *scores_and_sides, around, p_minimum, directions
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +276,8 @@ class _Rows:
 
     def are_connected(self, scores: NDArray, rows: NDArray) -> bool:
         """Whether there is a way around the valley of scores of rows."""
+        step = max(1, scores.size // MOST_SORTED)
+        scores, rows = scores[::step], rows[::step]
         if scores.size > WAY_ROWS:
             kept = np.argsort(scores)[np.linspace(0, scores.size - 1, WAY_ROWS).astype(np.int64)]
             scores, rows = scores[kept], rows[kept]
@@ -267,6 +291,7 @@ class _Scored:
         self.rows, self.unseen = rows, halves[::-1]
         n = rows.X.shape[0]
         self.held_out, self.sides = np.zeros(n), np.zeros((2, n))
+        has_noise = rows.resolutions.any()
         for number, (scorer, unseen) in enumerate(zip(learnt, self.unseen, strict=True)):
             if scorer is None:
                 continue
@@ -274,7 +299,11 @@ class _Scored:
             centre, unit = float(everywhere.mean()), float(everywhere.std())
             unit = unit if unit > 0 else 1.0
             self.sides[number] = (everywhere - centre) / unit
-            self.held_out[unseen] = (rows.scores(scorer.scores, unseen) - centre) / unit
+            again = rows.scores(scorer.scores, unseen) if has_noise else everywhere[unseen]
+            self.held_out[unseen] = (again - centre) / unit
+        self.directions = tuple(
+            one.direction for one in learnt if one is not None and one.direction is not None
+        )
         self.agreement = _correlation(*self.sides)
         if self.agreement < 0:  # the second half calls the other side positive
             self.sides[1] *= -1.0

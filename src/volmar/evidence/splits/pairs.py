@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
-from sklearn import config_context
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
-from volmar._threads import one_thread
 from volmar.evidence.modes.valleys import Valley, deepest_valleys
 from volmar.evidence.splits.cells import LinearCells
+from volmar.evidence.splits.partitions import Discriminants, discriminants, partitions
 from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["CellPair", "clearest_pairs", "in_region", "pairwise_valleys"]
 
-# Numbers of clusters that are tried, as long as the mean cluster has so many rows.
-NUMBERS, ROWS_A_CLUSTER = (2, 3, 4, 5, 6, 7, 8, 10), 20
-# Restarts and iterations of k-means, rounds of discriminants that follow it.
-N_INIT, MAX_ITER, N_ROUNDS = 1, 30, 3
-# Regularisation of the covariance within clusters, in units of its mean variance.
-REG = 0.1
-# Minimum share of a cluster; rounds that fall below it are not taken.
-LEAST_SHARE = 0.01
 # Fewer rows in a region say nothing.
 FEWEST = 20
 # Pairs that are tested together: those with this share of the largest significance.
@@ -94,9 +81,8 @@ def in_region(values: NDArray, i: int, j: int) -> NDArray[np.bool_]:
 def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPair]:
     r"""Find, for several partitions, the two clusters that are most clearly apart.
 
-    Rows are clustered by k-means with several numbers of clusters, each followed by rounds of
-    linear discriminants with one covariance S within clusters, :math:`f_l(z) = \mu_l' S^{-1} (z -
-    \mu_l / 2)`. Each pair of cells is projected on :math:`f_j - f_i` inside its region
+    Rows are clustered into several numbers of clusters (`partitions`). Each pair of cells is
+    projected on the difference of their discriminants :math:`f_j - f_i` inside its region
     (`in_region`). Of the valleys that no way by other cells avoids, the one with the largest
     depth, in standard errors, is taken.
 
@@ -105,59 +91,22 @@ def clearest_pairs(rows: SearchedRows, rng: np.random.Generator) -> list[CellPai
     rows : SearchedRows
         The rows.
     rng : Generator
-        Seeds of k-means.
+        Draws the starts of k-means.
 
     Returns
     -------
     list of CellPair
         One for each number of clusters with a valley that no way avoids.
     """
-    n = len(rows.T)
-    found = []
-    for k in NUMBERS:
-        if n < ROWS_A_CLUSTER * k or rows.T.shape[1] == 0:
-            break
-        partition = _partition(rows.T, k, int(rng.integers(2**31 - 1)))
-        if partition is None:
-            continue
-        directions, offsets = partition
-        pairs, samples, _ = _regions(rows.noisy @ directions + offsets)
-        valleys = deepest_valleys(samples)
-        if pairs:
-            pair = _clearest(rows, directions, offsets, pairs, valleys)
-            found += [pair] if pair.significance > 0 else []
-    return found
-
-
-def _partition(T: NDArray, k: int, seed: int) -> tuple[NDArray, NDArray] | None:
-    """Return discriminants (r, k) and their offsets (k,); None where k-means finds fewer."""
-    with warnings.catch_warnings(), config_context(assume_finite=True), one_thread():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-        labels = KMeans(k, n_init=N_INIT, max_iter=MAX_ITER, random_state=seed).fit_predict(T)
-    if np.bincount(labels, minlength=k).min() == 0:
-        return None
-    found = _discriminants(T, labels, k)
-    fewest = max(5, LEAST_SHARE * len(T))
-    for _ in range(N_ROUNDS):
-        again = np.argmax(T @ found[0] + found[1], axis=1)
-        if (again == labels).all() or np.bincount(again, minlength=k).min() < fewest:
-            break
-        labels = again
-        found = _discriminants(T, labels, k)
-    return found
-
-
-def _discriminants(T: NDArray, labels: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    n, r = T.shape
-    members = np.zeros((n, k))
-    members[np.arange(n), labels] = 1.0
-    means = (members / members.sum(axis=0)).T @ T
-    within = T - means[labels]
-    S = within.T @ within / n
-    mean_variance = np.trace(S) / r
-    S[np.diag_indices(r)] += REG * mean_variance if mean_variance > 0 else 1.0
-    directions = linalg.solve(S, means.T, assume_a="pos")
-    return directions, -0.5 * np.einsum("kr,rk->k", means, directions)
+    found = partitions(rows.T, rng)
+    regions = [_regions(rows.noisy @ one.directions + one.offsets) for one in found]
+    valleys = iter(deepest_valleys([scores for _, samples, _ in regions for scores in samples]))
+    clearest = [
+        _clearest(rows, one, pairs, [next(valleys) for _ in pairs])
+        for one, (pairs, _, _) in zip(found, regions, strict=True)
+        if pairs
+    ]
+    return [pair for pair in clearest if pair.significance > 0]
 
 
 def pairwise_valleys(
@@ -168,31 +117,44 @@ def pairwise_valleys(
     Discriminants of the clusters 0 to k - 1, none empty, are learnt from the rows T; the dithered
     rows `noisy` are scored.
     """
-    directions, offsets = _discriminants(T, labels, k)
+    directions, offsets = discriminants(T, labels, k)
     pairs, samples, insides = _regions(noisy @ directions + offsets)
     return list(zip(pairs, insides, deepest_valleys(samples), strict=True))
 
 
 def _regions(values: NDArray) -> tuple[list[tuple[int, int]], list[NDArray], list[NDArray]]:
-    """Return the pairs of cells that have rows in their region, their scores, and these rows."""
-    pairs, samples, insides = [], [], []
-    for i, j in combinations(range(values.shape[1]), 2):
-        inside = np.flatnonzero(in_region(values, i, j))
-        if inside.size >= FEWEST:
-            pairs.append((i, j))
-            samples.append(values[inside, j] - values[inside, i])
-            insides.append(inside)
-    return pairs, samples, insides
+    r"""Return the pairs of cells that have rows in their region, their scores, and these rows.
+
+    A row in the region of two cells has its largest function :math:`f_i` among the two, since
+    :math:`f_i + f_j \ge 2 f_l` for all others l. With :math:`f_m` the second largest it is in
+    the regions of i and the cells j with :math:`f_j \ge 2 f_m - f_i`, m among them.
+    """
+    n, k = values.shape
+    each, top = np.arange(n), np.argmax(values, axis=1)
+    largest = values[each, top]
+    others = values.copy()
+    others[each, top] = -np.inf
+    rows, seconds = np.nonzero(others >= (2.0 * others.max(axis=1) - largest)[:, None])
+    low, high = np.minimum(top[rows], seconds), np.maximum(top[rows], seconds)
+    pair = k * low + high
+    order = np.argsort(pair, kind="stable")
+    scores = (values[rows, high] - values[rows, low])[order]
+    sizes = np.bincount(pair, minlength=k * k)
+    ends = np.cumsum(sizes)
+    kept = np.flatnonzero(sizes >= FEWEST)
+    parts = [slice(ends[one] - sizes[one], ends[one]) for one in kept]
+    pairs = [(int(one) // k, int(one) % k) for one in kept]
+    return pairs, [scores[part] for part in parts], [rows[order[part]] for part in parts]
 
 
 def _clearest(
     rows: SearchedRows,
-    directions: NDArray,
-    offsets: NDArray,
+    partition: Discriminants,
     pairs: list[tuple[int, int]],
     valleys: list[Valley],
 ) -> CellPair:
     """Return the pair of a partition that is most clearly apart, with the sides around it."""
+    directions, offsets = partition
     tree, sides = _bottleneck(offsets.size, dict(zip(pairs, valleys, strict=True)))
     pair, *others = _disjoint(tree)
     known = zip(pairs, valleys, strict=True)

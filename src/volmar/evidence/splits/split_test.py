@@ -31,6 +31,7 @@ from volmar.evidence.splits.held_out import (
 )
 from volmar.evidence.wording import HINT, p_value_text
 from volmar.metrics import clustering_error
+from volmar.rows import draw_from_collection, is_dask
 
 __all__ = ["UNSETTLED", "SplitTestResult", "split_test"]
 
@@ -157,7 +158,8 @@ def split_test(
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows, dense or CSR, at least 80.
+        Rows, dense or CSR, at least 80. Of a dask array or DataFrame 20,000 rows are drawn at
+        random and tested.
     estimator : clusterer, optional
         Finds the split: any clusterer for two clusters, or a pipeline that ends in one. Not given,
         two splits are learnt, and share the level: the direction in which the half looks most like
@@ -217,6 +219,9 @@ def split_test(
         check_count("n_splits", n_splits)
     if estimator is not None:
         _check_estimator(estimator)
+    if is_dask(X):
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        X = draw_from_collection(X, seed=seed).rows
     rows: Any = _checked_rows(X)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     wanted = n_splits or (1 if rows.shape[0] >= LARGE else N_SPLITS)

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar.evidence.modes.binned import N_BINS, binned
 from volmar.evidence.modes.mixture import two_group_index
-from volmar.evidence.modes.valleys import binned, valleys_of
+from volmar.evidence.modes.valleys import valleys_of
 from volmar.evidence.splits.searched import SearchedRows
 
 __all__ = ["two_group_direction"]
@@ -44,12 +45,12 @@ def two_group_direction(rows: SearchedRows, rng: np.random.Generator) -> NDArray
     if p == 0:
         return np.zeros(rows.scale.size)
     columns = _columns_to_look_at(rows, rng)
-    found = _Found(rows, columns)
     R = rows.T.T @ rows.T / len(rows.T)
     _, vectors = linalg.eigh(R)
     random = rng.standard_normal((r, N_RANDOM))
     factors = [linalg.cho_factor(R + reg * np.eye(r)) for reg in REGS]
-    found.add(np.hstack([vectors[:, ::-1][:, :N_PRINCIPAL], linalg.cho_solve(factors[0], random)]))
+    principal = vectors[:, ::-1][:, :N_PRINCIPAL]
+    found = _Found(rows, columns, np.hstack([principal, linalg.cho_solve(factors[0], random)]))
     for _ in range(N_ROUNDS):
         sides = found.sides_of_best(N_IMPROVED)
         counts = sides.sum(axis=0)
@@ -65,22 +66,22 @@ def _columns_to_look_at(rows: SearchedRows, rng: np.random.Generator) -> NDArray
         return np.arange(p)
     # Not the first ones: rows may come group by group.
     few = rng.choice(n, min(n, COLUMN_ROWS), replace=False)
-    explained = _two_means(rows.columns[few])[1]
+    ordered = np.sort(rows.columns[few].T, axis=1)
+    _, explained = _two_means(ordered, np.full(ordered.shape, 1.0 / few.size))
     return np.sort(np.argsort(-explained, kind="stable")[:MOST_COLUMNS])
 
 
 class _Found:
     """Directions that were looked at, with their indices and cuts."""
 
-    def __init__(self, rows: SearchedRows, columns: NDArray):
+    def __init__(self, rows: SearchedRows, columns: NDArray, directions: NDArray):
         self.rows, self.columns = rows, columns
-        self.directions = np.empty((rows.T.shape[1], 0))
-        self.projections = rows.columns[:, columns]
+        self.directions = _of_unit_length(directions)
+        self.projections = np.hstack([rows.columns[:, columns], rows.noisy @ self.directions])
         self.index, self.cuts = _indices(self.projections)
 
     def add(self, directions: NDArray) -> None:
-        norms = np.linalg.norm(directions, axis=0)
-        directions = directions[:, norms > 0] / norms[norms > 0]
+        directions = _of_unit_length(directions)
         projections = self.rows.noisy @ directions
         index, cuts = _indices(projections)
         self.directions = np.hstack([self.directions, directions])
@@ -102,27 +103,35 @@ class _Found:
         return self.rows.of_columns(w)
 
 
+def _of_unit_length(directions: NDArray) -> NDArray:
+    """Return directions (r, m) without those that are 0."""
+    norms = np.linalg.norm(directions, axis=0)
+    return directions[:, norms > 0] / norms[norms > 0]
+
+
 def _indices(projections: NDArray) -> tuple[NDArray, NDArray]:
     """Return the two-group index of each column, and where to cut it."""
-    cuts, _ = _two_means(projections)
-    found, shares, densities = binned(list(np.ascontiguousarray(projections.T)))
-    places = np.array([valley.place for valley in valleys_of(found, densities)])
-    index = np.zeros(cuts.size)
-    index[[sample is not None for sample in found]] = two_group_index(shares)
-    return index, np.where(np.isnan(places), cuts, places)
+    samples = binned(list(projections.T))
+    places, _, _ = valleys_of(samples)
+    cuts, _ = _two_means(np.broadcast_to(np.arange(N_BINS), samples.shares.shape), samples.shares)
+    return two_group_index(samples.shares), np.where(
+        np.isnan(places), samples.values_at(cuts + 0.5), places
+    )
 
 
-def _two_means(projections: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the cuts of each column that leave the least squares, and the share they explain."""
-    n, m = projections.shape
-    ordered = np.sort(projections, axis=0)
-    total = ordered.sum(axis=0)
-    below = np.cumsum(ordered, axis=0)[:-1]
-    sizes = np.arange(1, n)[:, None]
-    between = (below - sizes * (total / n)) ** 2 / (sizes * (n - sizes))
-    at = np.argmax(between, axis=0)
-    each = np.arange(m)
-    cuts = 0.5 * (ordered[at, each] + ordered[at + 1, each])
-    varies = ordered[-1] > ordered[0]  # the variance of equal values may be rounding
-    explained = between[at, each] / np.where(varies, ordered.var(axis=0), 1.0)
+def _two_means(ordered: NDArray, shares: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the cuts (m,) that leave the least squares, and the shares of the variance explained.
+
+    Of m samples: values (m, n), in order, and the share of each in its sample, (m, n).
+    """
+    sizes = np.cumsum(shares, axis=1)
+    sums = np.cumsum(shares * ordered, axis=1)
+    mean = sums[:, -1]
+    below, size = sums[:, :-1], np.clip(sizes[:, :-1], 1e-12, 1.0 - 1e-12)
+    between = (below - size * mean[:, None]) ** 2 / (size * (1.0 - size))
+    each, at = np.arange(len(shares)), np.argmax(between, axis=1)
+    cuts = 0.5 * (ordered[each, at] + ordered[each, at + 1])
+    variance = np.einsum("mn,mn->m", shares, (ordered - mean[:, None]) ** 2)
+    varies = ordered[:, -1] > ordered[:, 0]  # the variance of equal values may be rounding
+    explained = between[each, at] / np.where(varies & (variance > 0), variance, 1.0)
     return cuts, np.where(varies, explained, 0.0)

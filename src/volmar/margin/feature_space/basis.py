@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -21,13 +21,13 @@ from volmar.margin.feature_space.basis_search import (
     drawn,
     far_mean,
     rbf,
-    shifted,
     squares,
 )
 from volmar.margin.feature_space.block_images import BlockImages, KernelFeatures
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane
-from volmar.rows import is_in_memory, mapped_scores
+from volmar.rows import RowSpace, is_in_memory, mapped_scores
 from volmar.rows.blocks.held import HeldRows
+from volmar.rows.kernel import shifted
 
 # Squared distance to the span of the basis that a vector of length 1 must have. Its inverse root
 # magnifies the rounding of kernel values: float32 keeps three digits.
@@ -270,8 +270,11 @@ class BasisSpace(FeatureSpace):
         return self._anew(self.X[chosen], None if self.weights is None else self.weights[chosen])
 
     def _anew(self, X: Any, weights: Any) -> BasisSpace:
+        return BasisSpace(X, weights, **self._parameters())
+
+    def _parameters(self) -> dict[str, Any]:
         names = ("gamma", "basis", "n_basis", "max_basis", "min_gain", "random_state")
-        return BasisSpace(X, weights, **{name: getattr(self, name) for name in names})
+        return {name: getattr(self, name) for name in names}
 
     # ------------------------------------------------------------------ the basis
 
@@ -341,6 +344,28 @@ class BasisSpace(FeatureSpace):
         self._pilot.images = np.vstack([self._pilot.images, image])
         self._images.append(b, image, self._pilot.shares)
         self.n_passes += 1
+
+
+class SpannedBasisSpace(BasisSpace):
+    """The same for few rows of many columns, in a basis of their span.
+
+    Distances are those of the rows, and so are basis vectors: mean shift does not leave their
+    span.
+    """
+
+    def __init__(self, span: RowSpace, weights: Any = None, **parameters: Any):
+        super().__init__(span.T, weights, **parameters)
+        self.span = span
+
+    def reweighted(self, weights: Any) -> SpannedBasisSpace:
+        """Return the same rows with other weights, and a basis of their own."""
+        return SpannedBasisSpace(self.span, weights, **self._parameters())
+
+    def expansion(self, w: Projection) -> BasisExpansion:
+        """Return the function that gives the scores of w, for any rows."""
+        found, mean = super().expansion(w), self.span.mean
+        vectors = self.span.coefficients(found.vectors.T).T + mean
+        return replace(found, vectors=vectors, offset=mean)
 
 
 class _Basis:

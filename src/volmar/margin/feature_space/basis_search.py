@@ -229,11 +229,6 @@ def far_mean(X: Any) -> NDArray | None:
     return mean if mean @ mean > FAR * spread else None
 
 
-def shifted(X: Any, offset: NDArray | None) -> Any:
-    """Rows less `offset`, in their own dtype."""
-    return X if offset is None else (_dense(X) - offset).astype(X.dtype, copy=False)
-
-
 def _dense(X: Any) -> NDArray:
     return X.toarray() if sparse.issparse(X) else X
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from volmar.margin.feature_space.basis_search import rbf, shifted, squares
-from volmar.rows import BlockRows, BlockTable, RowVector, in_one_pass
+from volmar.margin.feature_space.basis_search import rbf, squares
+from volmar.rows import BlockRows, BlockTable, MappedRows, RowVector, in_one_pass
+from volmar.rows.gaussian import gaussian_sums
+from volmar.rows.kernel import shifted
 
 # Basis vectors under one feature map. Scores of several sizes of the basis, which one pass may
 # need, share the maps of all full groups.
@@ -29,6 +32,13 @@ class KernelFeatures:
         k = rbf(rows @ vectors.T, squares(rows)[:, None], squares(vectors), self.gamma)
         # In float64: a mean rounded to float32 would be off in the same way in all rows.
         return np.subtract(k, self.means, out=k, dtype=np.float64, casting="same_kind")
+
+    def scores(self, X: Any, w: NDArray) -> NDArray:
+        """Return the products of w with the features of rows, shape (n,), in their dtype."""
+        if sparse.issparse(X):
+            return MappedRows(X, self).scores(w)
+        sums = gaussian_sums(X, self.vectors, self.gamma, w, self.offset)
+        return (sums - w @ self.means).astype(X.dtype, copy=False)
 
 
 class BlockImages:

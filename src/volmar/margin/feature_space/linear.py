@@ -12,7 +12,15 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
-from volmar.rows import as_rows, constant_vector, features_of, mapped_scores, take_rows
+from volmar.rows import (
+    RowSpace,
+    as_rows,
+    constant_vector,
+    features_of,
+    mapped_scores,
+    row_space,
+    take_rows,
+)
 
 # Float32 rows this many of their own spreads away from zero lose too many digits to it.
 FAR_AWAY = 30.0
@@ -26,6 +34,9 @@ ROUNDINGS, SPREAD_ROUNDINGS = 8.0, 64.0
 DIRECT_UP_TO = 1500
 CG_STEPS = 50
 CG_TOL = 0.05
+# Up to so many rows, of so many times more columns, their Gram matrix costs less than the passes
+# of a fit.
+SPANNED_ROWS, SPANNED_RATIO = 500, 4
 # Rows from which second moments are estimated, for each feature and at least.
 ROWS_PER_FEATURE, MIN_ROWS = 8, 400
 
@@ -112,7 +123,7 @@ class LinearSpace(FeatureSpace):
 
     # ------------------------------------------------------------------ of a fit
 
-    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Hyperplane:
+    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> LinearHyperplane:
         """Return coefficients and intercept."""
         coef = normal / rho
         return LinearHyperplane(coef, plain(t / rho - coef.T @ self._mean))
@@ -187,6 +198,43 @@ class LinearSpace(FeatureSpace):
         return cg(H, g, rtol=CG_TOL, maxiter=CG_STEPS)[0]
 
 
+class SpannedSpace(LinearSpace):
+    """Rows in a basis of their span, for few rows of many columns.
+
+    Margins are those of the rows, and a product with the rows costs n² instead of n d.
+    """
+
+    def __init__(self, span: RowSpace, weights: Any = None):
+        super().__init__(span.T, weights)
+        self.span = span
+
+    def reweighted(self, weights: NDArray) -> SpannedSpace:
+        """Return the same rows with other weights."""
+        return SpannedSpace(self.span, weights)
+
+    def hyperplane(self, normal: NDArray, rho: float, t: Any) -> LinearHyperplane:
+        """Return coefficients of the columns, and the intercept."""
+        found = super().hyperplane(normal, rho, t)
+        coef = self.span.coefficients(found.coef)
+        return LinearHyperplane(coef, plain(found.intercept - coef.T @ self.span.mean))
+
+
+def linear_space(X: Any, weights: Any = None) -> LinearSpace:
+    """Return the rows as they are, or few dense rows of many columns in a basis of their span."""
+    span = span_of(X, weights)
+    return LinearSpace(X, weights) if span is None else SpannedSpace(span, weights)
+
+
+def span_of(X: Any, weights: Any) -> RowSpace | None:
+    """Return few dense rows of many columns in a basis of their span; None for all others."""
+    if not isinstance(X, np.ndarray):
+        return None
+    n, d = X.shape
+    if n > SPANNED_ROWS or SPANNED_RATIO * n > d:
+        return None
+    return row_space(as_rows(X, sample_weight=weights), standardize=False)
+
+
 @dataclass(frozen=True)
 class FeatureHyperplane(Hyperplane):
     """A linear function of features."""
@@ -215,4 +263,4 @@ class LandmarkSpace(LinearSpace):
 
     def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Any:
         """Return the map with coefficients and intercept."""
-        return FeatureHyperplane(self.feature_map, super().hyperplane(normal, rho, t))  # type: ignore[arg-type]
+        return FeatureHyperplane(self.feature_map, super().hyperplane(normal, rho, t))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from volmar._memory import require_memory
-from volmar.base.kernel import KernelMixin
+from volmar.base.kernel import EXACT_KERNEL_UP_TO, KernelMixin
 from volmar.base.validation import check_choice, check_count
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LandmarkSpace, LinearSpace
@@ -21,6 +21,9 @@ class KernelRepresentation(KernelMixin):
     # Rows are centred in the feature space, where the linear kernel does not mind a shift either.
     _kernels_of_differences = ("rbf", "laplacian", "linear")
 
+    #: Values of `method`.
+    _methods: ClassVar[tuple[str, ...]] = ("exact", "nystroem")
+
     random_state: Any
     method: str
     n_landmarks: int
@@ -28,7 +31,7 @@ class KernelRepresentation(KernelMixin):
     def _check_representation(self) -> None:
         """Check the kernel, and whether it can be represented as asked for."""
         self._check_kernel()
-        check_choice("method", self.method, ["exact", "nystroem"])
+        check_choice("method", self.method, self._methods)
         check_count("n_landmarks", self.n_landmarks, low=2)
         if self.method == "nystroem" and self.kernel == "precomputed":
             raise ValueError(
@@ -40,6 +43,12 @@ class KernelRepresentation(KernelMixin):
         """Whether the rows are taken as they are."""
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
+    def _is_exact(self, n: int) -> bool:
+        """Whether n rows are represented by their whole kernel matrix."""
+        if self.method == "auto":
+            return n <= EXACT_KERNEL_UP_TO or self.kernel == "precomputed"
+        return self.method == "exact"
+
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
         """Return the rows under the kernel.
 
@@ -48,7 +57,7 @@ class KernelRepresentation(KernelMixin):
         if self._is_linear():
             return LinearSpace(X, weights)
         n = X.shape[0]
-        if self.method == "exact":
+        if self._is_exact(n):
             require_memory(
                 3.0 * 8 * n**2,
                 f"the kernel matrix of {n} rows",

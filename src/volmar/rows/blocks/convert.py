@@ -34,7 +34,7 @@ def as_table(X: Any) -> BlockTable:
     """
     if isinstance(X, BlockTable):
         return X
-    X = _as_array(X)
+    X = as_dask_array(X)
     if X.ndim != 2:
         raise ValueError(
             f"X must have two dimensions (rows, features), got a dask array with {X.ndim}. "
@@ -47,7 +47,7 @@ def as_table(X: Any) -> BlockTable:
         )
     if len(X.chunks[1]) > 1:
         X = X.rechunk({1: -1})
-    X = _with_sizes(X)
+    X = with_sizes(X)
     if 0 in X.shape:
         raise ValueError(f"X must have a row and a column at least, got {X.shape}.")
     return BlockTable(Blocks(X))
@@ -76,14 +76,14 @@ def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector
         if array.table.rows_of is not table.rows_of:
             raise ValueError(f"{name} is a vector over other rows than those of X.")
         return array
-    array = _as_array(array)
+    array = as_dask_array(array)
     chunks = table.rows_of.X.chunks[:1]
     if not is_dask(array):
         array = np.asarray(array)
         if array.shape == (table.n_rows,):
             array = da.from_array(array, chunks=chunks)
     else:
-        array = _with_sizes(array)
+        array = with_sizes(array)
     if array.shape != (table.n_rows,):
         raise ValueError(
             f"{name} must have one entry for each row, shape ({table.n_rows},), got {array.shape}."
@@ -93,7 +93,7 @@ def as_beside(table: BlockTable | RowVector, array: Any, name: str) -> RowVector
     return table.beside(array)
 
 
-def _as_array(collection: Any) -> Any:
+def as_dask_array(collection: Any) -> Any:
     """Return a dask DataFrame or Series as a dask array, anything else as it is.
 
     Not with ``lengths=True``: dask joins small Parquet files by the columns that are read, so that
@@ -102,7 +102,7 @@ def _as_array(collection: Any) -> Any:
     return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
 
 
-def _with_sizes(array: Any) -> Any:
+def with_sizes(array: Any) -> Any:
     """Return a dask array with known chunk sizes: by a pass where they are not."""
     if any(np.isnan(size) for sizes in array.chunks for size in sizes):
         array = array.copy()

@@ -22,6 +22,9 @@ FAN_IN = 8
 LARGE_PROGRAM, PIECE = 2**16, 2**22
 # Seconds between looks at the cluster while a pass runs, and without any worker before an error.
 GLANCE, PATIENCE = 1.0, 30.0
+# What a look at a future raises that is not there yet: distributed.utils.sync has no result to
+# return where the wait was cancelled, as a busy event loop does when its time is up.
+UNFINISHED = (TimeoutError, UnboundLocalError)
 
 
 class LostBlocksError(RuntimeError):
@@ -344,7 +347,7 @@ def _settle(watch: _Watch, future: Any) -> None:
     while not future.done():
         try:
             future.exception(timeout=GLANCE)
-        except TimeoutError:
+        except UNFINISHED:
             watch.look()
     if future.cancelled():
         future.result()
@@ -356,7 +359,7 @@ def _result(watch: _Watch, future: Any, holders: set[str] | None = None) -> Any:
     while True:
         try:
             return future.result(timeout=seconds)
-        except TimeoutError:
+        except UNFINISHED:
             if future.status == "error":  # it may be the error of a block
                 return future.result()
         if future.status == "finished":  # large, and still on its way to us

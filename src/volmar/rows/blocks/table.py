@@ -33,6 +33,7 @@ class Blocks:
         self.held: dict[int, Any] = {}
         self._passes = Passes(X)
         self._known: OrderedDict[bytes, Any] = OrderedDict()
+        self._kept_bytes = 0
         self._asked: list[Wanted] | None = None
 
     def add(self, array: Any) -> Given:
@@ -104,12 +105,11 @@ class Blocks:
         return self._passes.run(wanted, needed, self.bounds)
 
     def _keep(self, wanted: Wanted, whole: Any) -> None:
+        self._kept_bytes += _size(whole) - _size(self._known.get(wanted.key))
         self._known[wanted.key] = whole
         self._known.move_to_end(wanted.key)
-        size = sum(sum(p.nbytes for p in one) for one in self._known.values() if one is not None)
-        while size > KEPT_BYTES and len(self._known) > 16:
-            _, dropped = self._known.popitem(last=False)
-            size -= 0 if dropped is None else sum(part.nbytes for part in dropped)
+        while self._kept_bytes > KEPT_BYTES and len(self._known) > 16:
+            self._kept_bytes -= _size(self._known.popitem(last=False)[1])
 
     def as_dask(self, recipe: Recipe) -> Any:
         """Return what a recipe computes as a dask array in the same blocks."""
@@ -133,6 +133,10 @@ class Blocks:
         chunks = (self.X.chunks[0], *((size,) for size in recipe.tail))
         meta = np.empty((0,) * (1 + len(recipe.tail)), dtype=recipe.dtype)
         return da.Array(graph, name, chunks, meta=meta)
+
+
+def _size(whole: Any) -> int:
+    return 0 if whole is None else sum(part.nbytes for part in whole)
 
 
 class BlockTable:

@@ -1,0 +1,411 @@
+"""Standardised rows in a basis of their own span: more columns than rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from volmar._checks import fix_signs
+from volmar._memory import require_memory
+from volmar.rows.moments import Moments
+from volmar.rows.protocol import RowSource
+from volmar.rows.sparse import SparseRows
+from volmar.rows.standardized import CONSTANT, Standardized, is_varying
+from volmar.rows.tiled import DenseRows
+
+# Up to so many rows, dense or sparse, their whole span is taken, beyond so many leading principal
+# directions of it.
+EXACT_ROWS, EXACT_SPARSE_ROWS = 2000, 500
+COMPONENTS = 100
+# Further directions of the subspace iteration, and its steps.
+OVERSAMPLING, STEPS = 20, 5
+# Multiple of the largest eigenvalue of pure noise above which a component is more than noise.
+STRUCTURE = 1.5
+# Entries of a tile of columns, in float64, and its least width.
+_TILE_ENTRIES, _MIN_TILE_COLUMNS = 2**19, 64
+
+
+class StandardizedColumns(LinearOperator):  # type: ignore[misc]
+    """The matrix Z (n, p) of standardised rows in memory, made a tile of columns at a time.
+
+    Parameters
+    ----------
+    source : DenseRows or SparseRows
+        The rows x; their offset does not count.
+    mean, scale : ndarray of shape (d,)
+        Of the columns: z = (x - mean) / scale.
+    kept : ndarray of shape (p,)
+        Numbers of the columns that are in z.
+    """
+
+    def __init__(self, source: Any, mean: NDArray, scale: NDArray, kept: NDArray) -> None:
+        super().__init__(np.dtype(np.float64), (source.n_rows, kept.size))
+        self.source, self.mean, self.scale, self.kept = source, mean, scale, kept
+
+    def tiles(
+        self, rows: Any = slice(None), *, as_given: bool = False
+    ) -> Iterator[tuple[slice, NDArray]]:
+        """Yield which of the kept columns, and some rows of these in z, in float64.
+
+        With `as_given` they are the columns of x.
+        """
+        X = self.source.X
+        if sparse.issparse(X):
+            X, rows = X[rows].tocsc(), slice(None)
+        n = X.shape[0] if isinstance(rows, slice) else len(rows)
+        for part in _slices(n, self.kept.size):
+            columns = self.kept[part]
+            tile = X[:, columns[0] : columns[-1] + 1]
+            tile = tile.toarray() if sparse.issparse(tile) else tile[rows]
+            if tile.shape[1] > columns.size:
+                tile = tile[:, columns - columns[0]]
+            tile = tile.astype(np.float64)
+            if not as_given:
+                tile -= self.mean[columns]
+                tile /= self.scale[columns]
+            yield part, tile
+
+    def values(self, numbers: NDArray) -> NDArray:
+        """Return some columns of Z, by their numbers in z, in float64."""
+        columns = self.kept[numbers]
+        X = self.source.X[:, columns]
+        X = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
+        return (X - self.mean[columns]) / self.scale[columns]
+
+    def _matmat(self, u: NDArray) -> NDArray:
+        if isinstance(self.source, SparseRows):
+            coefficients = np.zeros((self.mean.size, u.shape[1]))
+            coefficients[self.kept] = u / self.scale[self.kept][:, None]
+            return self.source.X @ coefficients - self.mean @ coefficients
+        scores = np.zeros((self.shape[0], u.shape[1]))
+        for part, tile in self.tiles():
+            scores += tile @ u[part]
+        return scores
+
+    def _rmatmat(self, v: NDArray) -> NDArray:
+        if isinstance(self.source, SparseRows):
+            sums = self.source.X.T @ v - np.outer(self.mean, v.sum(axis=0))
+            return sums[self.kept] / self.scale[self.kept][:, None]
+        combined = np.empty((self.shape[1], v.shape[1]))
+        for part, tile in self.tiles():
+            combined[part] = tile.T @ v
+        return combined
+
+
+@dataclass(frozen=True)
+class RowSpace(Standardized):
+    r"""Standardised rows Z (n, p) as :math:`T = Z V`, V (p, r) an orthonormal basis of their span.
+
+    Solutions of problems whose regulariser is the identity in z lie in the span of the rows, and
+    no rotation changes the identity: a problem in T has the solution of the one in z, and a
+    direction t of T is the direction V t of z. Nothing has p × p entries. Of many rows V has the
+    leading principal directions only, and `kept_variance` is the share of the variance along them.
+
+    Directions of T have one coordinate more than V has columns, where V is not all of z: the
+    length of the part of a direction in which no row varies. The last column of T is 0.
+
+    Attributes
+    ----------
+    rows : DenseRows
+        T, in float64, about its weighted mean.
+    moments, correlation
+        Of T.
+    mean, scale, kept
+        Of the columns, as in `Standardized`.
+    Z : StandardizedColumns
+        The rows in z, which are not held.
+    lift : ndarray of shape (n, r)
+        L with V = Z'L.
+    """
+
+    Z: StandardizedColumns
+    lift: NDArray
+
+    @property
+    def T(self) -> NDArray:  # noqa: N802 -- the name of the matrix
+        """The rows in the basis, shape (n, size)."""
+        return self.rows.X  # type: ignore[attr-defined]
+
+    @property
+    def kept_variance(self) -> float:
+        """Share of the variance of z that lies in the span of V."""
+        return min(1.0, float(np.trace(self.correlation)) / max(self.kept.size, 1))
+
+    @property
+    def leaves_structure(self) -> bool:
+        """Whether components that are left out may be more than noise.
+
+        The largest eigenvalue of the correlation of n rows of p independent columns is about
+        (1 + sqrt(p / n))²; the last component that was kept is compared with it.
+        """
+        n, r = self.lift.shape
+        p, noise = self.kept.size, (1.0 + np.sqrt(self.kept.size / n)) ** 2
+        is_part = r == COMPONENTS < min(n - 1, p)
+        return bool(is_part and self.correlation[r - 1, r - 1] > STRUCTURE * noise)
+
+    @property
+    def basis(self) -> Any:
+        """V, a LinearOperator of shape (p, r)."""
+        return self.Z.T @ aslinearoperator(self.lift)
+
+    def basis_tiles(self) -> Iterator[tuple[slice, NDArray]]:
+        """Yield which of the kept columns, and the rows of V that belong to them."""
+        if isinstance(self.Z.source, SparseRows):
+            yield slice(0, self.kept.size), self.Z.T @ self.lift
+            return
+        for part, tile in self.Z.tiles():
+            yield part, tile.T @ self.lift
+
+    def coefficients(self, w: NDArray) -> NDArray:
+        """Return a direction w of T as one of the columns, shape (d,) or (d, k): one pass."""
+        return super().coefficients(self.basis @ w[: self.lift.shape[1]])
+
+    def of_rows(self, w: NDArray) -> NDArray:
+        """Return w: T is not scaled."""
+        return w
+
+    def from_rows(self, sums: NDArray) -> NDArray:
+        """Return the combination: T is not scaled."""
+        return sums
+
+    def transform(self, X: Any) -> NDArray:
+        """Return T of new rows, dense or CSR, in their dtype."""
+        T = (self.basis.T @ super().transform(X).T).T
+        return np.pad(T, ((0, 0), (0, self.size - T.shape[1]))).astype(X.dtype, copy=False)
+
+    def mean_and_covariance(self, part: Moments) -> tuple[NDArray, NDArray]:
+        """Return the mean and covariance of a part's moments."""
+        return part.mean, part.covariance()
+
+    def direction(self, normal: NDArray) -> NDArray:
+        """Return a direction (d,) or (d, k) of the columns as one of T: one pass."""
+        return self._with_rest(super().direction(normal))
+
+    def own_units_direction(self, v: NDArray) -> NDArray:
+        """Return sum_i v_i (x_i - mean), in the columns' own units, as a direction of T."""
+        return self._with_rest(((self.Z.T @ v).T * self.scale[self.kept] ** 2).T)
+
+    def column_directions(self, columns: NDArray) -> NDArray:
+        """Return single columns, by their numbers in z, as directions (size, k) of T."""
+        return self._long(self.lift.T @ self.Z.values(columns), 1.0)
+
+    @cached_property
+    def own_units(self) -> NDArray:
+        """The rows in the columns' own units, about their mean, in a basis of their span."""
+        return span_of_rows(self.Z.source, standardize=False).T
+
+    def _with_rest(self, w: NDArray) -> NDArray:
+        """Return directions (p,) or (p, k) of z as directions of T of the same length."""
+        return self._long(self.basis.T @ w, (w**2).sum(axis=0))
+
+    def _long(self, t: NDArray, square: Any) -> NDArray:
+        """Return directions of T that are as long as z's, by the squares of their lengths."""
+        if self.size == t.shape[0]:
+            return t
+        rest = np.maximum(square - (t**2).sum(axis=0), 0.0)
+        return np.concatenate([t, np.sqrt(rest)[None]])
+
+
+def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTANT) -> RowSpace:
+    r"""Return rows in memory in the basis of their span, from their Gram matrix.
+
+    With the eigenvectors U and eigenvalues :math:`\Lambda` of :math:`Z Z'`, :math:`T = U
+    \Lambda^{1/2}` and :math:`V = Z' U \Lambda^{-1/2}`. Eigenvalues below n times the rounding of
+    the largest (of sparse rows also of their squares about 0) are left out. The Gram matrix is
+    summed over tiles of columns, in float64. Rows of weight 0 have no part in U; they are seen by
+    their projections.
+
+    Parameters
+    ----------
+    source : DenseRows or SparseRows
+        Rows in memory; their sample weights count.
+    standardize : bool, default=True
+        Whether z is in units of the standard deviations of the columns. Otherwise it is x - mean,
+        and T has no column of zeros.
+    constant : float, default=1e-12
+        Share of its mean below which the standard deviation of a column is rounding.
+
+    Returns
+    -------
+    RowSpace
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.rows import as_rows, row_space
+    >>> X = np.random.default_rng(0).normal(size=(4, 100))
+    >>> z = row_space(as_rows(X), standardize=False)
+    >>> T = z.T
+    >>> T.shape, np.allclose(T @ T.T, (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T)
+    ((4, 3), True)
+    """
+    n = source.n_rows
+    require_memory(
+        6 * 8.0 * n**2,
+        f"the Gram matrix of {n} rows",
+        "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
+    )
+    weights = source.weights
+    of = _sparse_gram if isinstance(source, SparseRows) else _dense_gram
+    gram, size, mean, scale, kept = of(source, standardize, constant)
+    Z = StandardizedColumns(source, mean, scale, kept)
+    counted = np.arange(n) if weights is None else np.flatnonzero(weights)
+    inner = gram if counted.size == n else gram[np.ix_(counted, counted)]
+    values, vectors = linalg.eigh(inner, driver="evd", check_finite=False)
+    large = values > np.finfo(np.float64).eps * n * max(values[-1], size)
+    if not large.any():  # all rows are the same
+        large[-1], values[-1] = True, 1.0
+        vectors[:, -1] = 0.0
+    roots, U = np.sqrt(values[large][::-1]), fix_signs(vectors[:, large][:, ::-1])
+    lift = np.zeros((n, roots.size))
+    lift[counted] = U / roots
+    T = np.empty((n, roots.size))
+    T[counted] = U * roots
+    if counted.size < n:
+        others = np.flatnonzero(weights == 0)
+        T[others] = gram[np.ix_(others, counted)] @ lift[counted]
+    return _spanned(Z, T, lift, standardize)
+
+
+def _spanned(Z: StandardizedColumns, T: NDArray, lift: NDArray, standardize: bool) -> RowSpace:
+    if standardize and lift.shape[1] < Z.shape[1]:
+        T = np.hstack([T, np.zeros((len(T), 1))])
+    rows = DenseRows(T, sample_weight=Z.source.weights)
+    moments = rows.moments(center=np.zeros(T.shape[1]))
+    return RowSpace(rows, moments, Z.mean, Z.scale, Z.kept, moments.covariance(), Z=Z, lift=lift)
+
+
+def leading_space(
+    source: Any, *, standardize: bool = True, constant: float = CONSTANT
+) -> RowSpace:
+    r"""Return rows in memory in the basis of their 100 leading principal directions, about.
+
+    For rows too many for their Gram matrix, of columns too many for their covariance. By subspace
+    iteration: 12 products of the (weighted) standardised rows, centred implicitly, with 120
+    vectors. The rest of the variance is left out (`RowSpace.kept_variance`), and with it what
+    groups differ by in directions of little variance, single columns above all.
+
+    Parameters
+    ----------
+    source, standardize, constant
+        As for `row_space`.
+
+    Returns
+    -------
+    RowSpace
+    """
+    n = source.n_rows
+    mean, scale, kept = _column_units(source, standardize, constant)
+    Z = StandardizedColumns(source, mean, scale, kept)
+    size = min(COMPONENTS + OVERSAMPLING, n, max(kept.size, 1))
+    require_memory(
+        4 * 8.0 * size * (n + kept.size),
+        f"{size} principal directions of {n} rows of {kept.size} features",
+        "Cluster a sample of the rows, and use predict for the rest.",
+    )
+    roots = np.ones((n, 1)) if source.weights is None else np.sqrt(source.weights)[:, None]
+    B = np.random.default_rng(0).standard_normal((kept.size, size))
+    for _ in range(STEPS + 1):
+        Q = linalg.qr(roots * (Z @ B), mode="economic", check_finite=False)[0]
+        B = Z.T @ (roots * Q)
+    values, vectors = linalg.eigh(B.T @ B)
+    large = np.flatnonzero(values > np.finfo(np.float64).eps * n * values[-1])[::-1][:COMPONENTS]
+    V = (B @ vectors[:, large]) / np.sqrt(values[large])
+    signs = np.sign((V * fix_signs(V)).sum(axis=0))
+    lift = roots * (Q @ vectors[:, large]) * (signs / np.sqrt(values[large]))
+    return _spanned(Z, Z @ (V * signs), lift, standardize)
+
+
+def span_of_rows(source: Any, *, standardize: bool = True) -> RowSpace:
+    """Return the whole span of up to 2000 dense or 500 sparse rows, of more its leading part."""
+    limit = EXACT_SPARSE_ROWS if isinstance(source, SparseRows) else EXACT_ROWS
+    span = row_space if source.n_rows <= limit else leading_space
+    return span(source, standardize=standardize)
+
+
+def is_wide(rows: RowSource) -> bool:
+    """Return whether rows in memory have more columns than there are rows."""
+    return isinstance(rows, (DenseRows, SparseRows)) and rows.n_features > rows.n_rows
+
+
+def _slices(n_rows: int, n_columns: int) -> Iterator[slice]:
+    width = max(_MIN_TILE_COLUMNS, _TILE_ENTRIES // n_rows)
+    for start in range(0, n_columns, width):
+        yield slice(start, min(start + width, n_columns))
+
+
+def _dense_gram(source: DenseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
+    """Return the Gram matrix of z, the size of what it was summed from, and mean, scale and kept.
+
+    One pass.
+    """
+    n, d = source.X.shape
+    shares = None if source.weights is None else source.weights / source.total_weight
+    gram, mean, scale = np.zeros((n, n)), np.empty(d), np.ones(d)
+    kept = np.ones(d, dtype=bool)
+    for part in _slices(n, d):
+        tile = source.X[:, part].astype(np.float64)
+        mean[part] = tile.mean(axis=0) if shares is None else shares @ tile
+        tile -= mean[part]
+        weighted = tile / n if shares is None else tile * shares[:, None]
+        deviations = np.sqrt(np.einsum("ij,ij->j", tile, weighted))
+        varies = kept[part] = is_varying(deviations, mean[part], constant)
+        if not varies.all():
+            tile = tile[:, varies]
+        if standardize:
+            scale[part][varies] = deviations[varies]
+            tile /= deviations[varies]
+        gram += tile @ tile.T
+    return gram, np.finfo(np.float64).tiny, mean, scale, np.flatnonzero(kept)
+
+
+def _sparse_gram(source: SparseRows, standardize: bool, constant: float) -> tuple[Any, ...]:
+    """Return the same of sparse rows, which are centred afterwards."""
+    X = source.X.astype(np.float64)
+    mean, scale, kept = _column_units(source, standardize, constant)
+    X = sparse.csr_array(X.multiply(1.0 / scale))[:, kept]
+    center = mean[kept] / scale[kept]
+    across = X @ center
+    gram = (X @ X.T).toarray()
+    size = 8.0 * float(gram.diagonal().max())  # sums and differences of numbers of this size
+    gram -= across[:, None] + across - float(center @ center)
+    return gram, size, mean, scale, kept
+
+
+def _column_units(
+    source: Any, standardize: bool, constant: float
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return mean and scale of the columns, and the numbers of those that vary."""
+    mean = source.mean()
+    of = _sparse_deviations if isinstance(source, SparseRows) else _dense_deviations
+    deviations, scale = of(source, mean), np.ones(mean.size)
+    kept = np.flatnonzero(is_varying(deviations, mean, constant))
+    if standardize:
+        scale[kept] = deviations[kept]
+    return mean, scale, kept
+
+
+def _sparse_deviations(source: SparseRows, mean: NDArray) -> NDArray:
+    """Return standard deviations of columns; stored entries and zeros are summed apart."""
+    X = source.X.tocsc()
+    weights = np.ones(source.n_rows) if source.weights is None else source.weights
+    of_entry = weights[X.indices]
+    columns = np.repeat(np.arange(mean.size), np.diff(X.indptr))
+    present = np.bincount(columns, of_entry, mean.size)
+    squares = np.bincount(columns, of_entry * (X.data - mean[columns]) ** 2, mean.size)
+    absent = np.maximum(source.total_weight - present, 0.0)
+    return np.sqrt((squares + absent * mean**2) / source.total_weight)
+
+
+def _dense_deviations(source: DenseRows, mean: NDArray) -> NDArray:
+    every = StandardizedColumns(source, mean, np.ones(mean.size), np.arange(mean.size))
+    weights = np.ones(source.n_rows) if source.weights is None else source.weights
+    squares = [np.einsum("ij,ij,i->j", tile, tile, weights) for _, tile in every.tiles()]
+    return np.sqrt(np.concatenate(squares) / source.total_weight)
