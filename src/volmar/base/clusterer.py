@@ -85,6 +85,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
+    #: Whether the fit of a part may raise `PostponedSplitError`, where its `_hurdle` is above 0.
+    _postpones: ClassVar[bool] = False
+    _hurdle: float = 0.0
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
@@ -283,6 +286,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if is_tested else None,
+            postpones=self._postpones and not is_tested,
         )
         self.tree_ = grown.tree
         if is_tested and self._splits_by_hyperplanes():
