@@ -24,8 +24,8 @@ CONTINUOUS = 0.99
 ONE_UNIT = 1e-3
 # Rows to rank features by, and for a rough 2-means: so many entries, within these limits.
 FEWEST_ROWS, MOST_ROWS, MOST_ENTRIES = 125, 400, 16_000
-# Up to so many features their principal directions are computed exactly; of few features all.
-EXACT_UP_TO, WHOLE_UP_TO = 256, 64
+# Up to so many features their principal directions are computed exactly.
+EXACT_UP_TO = 64
 # Starts of 2-means: sides of principal directions, and pairs of rows.
 N_PRINCIPAL, N_PAIRS = 3, 2
 # Mass of the valleys that a flat density has by chance, of any number of rows: simulated means are
@@ -216,10 +216,8 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     Their signs are left as they come: a cut has the same rows on its two sides.
     """
     p = correlation.shape[0]
-    if p <= WHOLE_UP_TO:
-        return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
     if p <= EXACT_UP_TO:
-        return linalg.eigh(correlation, subset_by_index=(p - k, p - 1))[1][:, ::-1]
+        return np.linalg.eigh(correlation)[1][:, ::-1][:, :k]
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
