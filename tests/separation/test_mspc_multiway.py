@@ -9,9 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from volmar import MSPC
-from volmar.base.recursion import RecursiveResult
+from volmar.base.recursion import PostponedSplitError, RecursiveResult
 from volmar.datasets import make_blobs
 from volmar.rows import as_rows, standardized
+from volmar.separation import race
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.multiway import refine_clusters
 from volmar.separation.pairwise_machines import pairwise_machines
@@ -314,3 +315,40 @@ def test_the_least_cluster_size_is_of_all_weight():
     np.testing.assert_array_equal(np.bincount(model.labels_, weights), [90.0, 90.0])
     least = MSPC(3, min_cluster_size=0.15, random_state=0).fit(X, sample_weight=weights)
     assert sorted(np.bincount(least.labels_, weights)) == [45.0, 45.0, 90.0]
+
+
+@pytest.fixture(scope="module")
+def six_groups():
+    rng = np.random.default_rng(0)
+    sizes = [400, 300, 200, 150, 120, 80]
+    centres = np.repeat(4.0 * rng.standard_normal((6, 6)), sizes, axis=0)
+    return centres + rng.standard_normal(centres.shape)
+
+
+def test_postponed_splits_leave_the_tree_as_it_is(six_groups, monkeypatch):
+    n_postponed = 0
+
+    def counted(found, hurdle):
+        nonlocal n_postponed
+        try:
+            check(found, hurdle)
+        except PostponedSplitError:
+            n_postponed += 1
+            raise
+
+    check = race._check_promise
+    monkeypatch.setattr(race, "_check_promise", counted)
+    lazy = MSPC(6, random_state=0).fit(six_groups)
+    assert n_postponed > 1
+    monkeypatch.setattr(race, "_check_promise", lambda found, hurdle: None)
+    eager = MSPC(6, random_state=0).fit(six_groups)
+    sizes = [[node.n_rows for node in model.tree_.nodes()] for model in (lazy, eager)]
+    assert sizes[0] == sizes[1]
+    np.testing.assert_array_equal(lazy.labels_, eager.labels_)
+
+
+def test_postponed_splits_are_made_where_no_others_are_left(six_groups, monkeypatch):
+    monkeypatch.setattr(race, "MOST_GAIN", 1e-9)  # all wait that may
+    model = MSPC(9, random_state=0).fit(six_groups)
+    assert len(model.tree_.leaves()) == 9
+    assert all("_hurdle" not in vars(node.model) for node in model.tree_.splits())

@@ -47,15 +47,8 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import (
-    Parts,
-    RowSource,
-    as_rows,
-    constant_vector,
-    is_dask,
-    is_in_memory,
-    pool_rows,
-)
+from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
+from volmar.rows.parts import pool_rows
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
@@ -93,6 +86,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _row_parameters: ClassVar[tuple[str, ...]] = ("init", "Q")
     #: Whether rows in blocks (dask) are taken: the method needs sums over rows only.
     _takes_blocks: ClassVar[bool] = False
+    #: Whether the fit of a part may raise `PostponedSplitError`, where its `_hurdle` is above 0.
+    _postpones: ClassVar[bool] = False
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
@@ -291,6 +286,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             pairwise=self._is_pairwise(),
             feature_names=getattr(self, "feature_names_in_", None),
             tell=self._tell if is_tested else None,
+            postpones=self._postpones and not is_tested,
         )
         self.tree_ = grown.tree
         if is_tested and self._splits_by_hyperplanes():

@@ -66,18 +66,32 @@ class PartRows(NamedTuple):
         Random seed of the split.
     scale : float
         Weight of the part in units of that of these rows, 1 where they are all of it.
+    hurdle : float
+        What the split must be worth to be the next: one that does not promise it may wait.
     """
 
     X: Any
     weights: NDArray | None
     seed: int
     scale: float = 1.0
+    hurdle: float = 0.0
 
     @property
     def weight(self) -> float:
         """Weight of the whole part."""
         own = self.X.shape[0] if self.weights is None else self.weights.sum()
         return self.scale * float(own)
+
+
+class PostponedSplitError(Exception):
+    """Raised by a fit that was left early, because the split is no candidate for the next one.
+
+    `promise` is more than the split will be worth, most likely.
+    """
+
+    def __init__(self, promise: float):
+        super().__init__(promise)
+        self.promise = promise
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,7 @@ class _Leaf:
     seed: int
     tried: bool = False
     worth: float = float("nan")
+    promise: float = -np.inf
     caught: tuple[str, ...] = ()
 
     @property
@@ -152,6 +167,16 @@ class _Leaf:
         if self.node.model is None or np.isnan(self.node.probability):
             return -np.inf
         return float(np.sqrt(self.node.weight) * self.worth)
+
+    @property
+    def promised(self) -> float:
+        """The most that the importance may be, where the search for a split was postponed."""
+        return float(np.sqrt(self.node.weight) * self.promise)
+
+    def hurdle(self, others: list[_Leaf]) -> float:
+        """Return what a split must be worth to come before those of the other leaves."""
+        best = max((other.importance for other in others), default=0.0)
+        return float(max(best, 0.0) / np.sqrt(self.node.weight))
 
 
 @dataclass(frozen=True)
@@ -163,6 +188,7 @@ class _Trial:
     level: float
     may_fail: bool
     worth: float = float("nan")
+    promise: float = -np.inf
     caught: tuple[str, ...] = ()
 
 
@@ -193,6 +219,8 @@ class _Way:
                     return trial
                 if self.test is None:
                     node.probability = self.probability(model, rows.X, rows.weights)
+            except PostponedSplitError as postponed:
+                return replace(trial, promise=postponed.promise)
             except ValueError as error:
                 if not trial.may_fail:
                     raise
@@ -242,6 +270,7 @@ def grow_tree(
     pairwise: bool = False,
     feature_names: Any = None,
     tell: Callable[[int, int], None] | None = None,
+    postpones: bool = False,
 ) -> tuple[GrownTree, RecursiveResult]:
     r"""Split the part whose split is the best, until there are enough.
 
@@ -265,26 +294,31 @@ def grow_tree(
     of processes that ``joblib.parallel_config`` asks for: how a part is split does not depend on
     the others.
 
+    With `postpones` new parts are looked at one after the other, the larger first, and `fit` may
+    raise `PostponedSplitError` where a split does not promise to be worth `PartRows.hurdle`. It is
+    fitted again when it may be the next.
+
     The result has no labels yet: leaves may still be merged.
     """
     n = parts.root.n_rows
+    way = _Way(fit, probability, worth, test, make)
 
     def leaf_of(part: Part) -> _Leaf:
         node = SplitNode(part.n_rows, part.weight, columns=part.all_numbers if pairwise else None)
         return _Leaf(node, part, int(seeds.randint(2**31 - 1)))
 
-    way = _Way(fit, probability, worth, test, make)
-    leaves = [leaf_of(parts.root)]
-    root = leaves[0].node
-    stuck = False
-    for step in steps:
-        if stuck:
-            continue
-        new = [leaf for leaf in leaves if not leaf.tried]
+    def look_at(new: list[_Leaf]) -> None:
         parts.draw([leaf.part for leaf in new])
+        others = [leaf for leaf in leaves if leaf not in new] if postpones else []
         trials = [
             _Trial(
-                PartRows(leaf.part.X, leaf.part.weights, leaf.seed, leaf.part.scale),
+                PartRows(
+                    leaf.part.X,
+                    leaf.part.weights,
+                    leaf.seed,
+                    leaf.part.scale,
+                    leaf.hurdle(others),
+                ),
                 leaf.node,
                 alpha * leaf.part.n_rows / n,
                 may_fail=leaf.part is not parts.root,
@@ -293,16 +327,36 @@ def grow_tree(
         ]
         for leaf, trial in zip(new, in_jobs(way.tried, trials), strict=True):
             leaf.tried, leaf.worth, leaf.caught = True, trial.worth, trial.caught
+            leaf.promise = trial.promise
             vars(leaf.node).update(vars(trial.node))
             if leaf.part is not parts.root:
                 leaf.part.forget()
             if tell is not None:
                 settled = [one for one in leaves if one.tried and one.importance < 0.0]
                 tell(sum(one.node.n_rows for one in settled), n)
+
+    leaves = [leaf_of(parts.root)]
+    root = leaves[0].node
+    stuck = False
+    for step in steps:
+        if stuck:
+            continue
+        new = [leaf for leaf in leaves if not leaf.tried]
+        if postpones:
+            parts.draw([leaf.part for leaf in new])  # one pass for all of them
+            for leaf in sorted(new, key=lambda leaf: -leaf.node.weight):
+                look_at([leaf])
+        else:
+            look_at(new)
         if len(leaves) == max_leaves:
             stuck = True
             continue
         best = max(leaves, key=lambda leaf: leaf.importance)
+        waiting = max(leaves, key=lambda leaf: leaf.promised)
+        while waiting.promised > best.importance:
+            look_at([waiting])
+            best = max(leaves, key=lambda leaf: leaf.importance)
+            waiting = max(leaves, key=lambda leaf: leaf.promised)
         if not best.importance >= 0.0:
             stuck = True
             continue

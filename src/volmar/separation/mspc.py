@@ -322,7 +322,7 @@ class MSPC(SeparationTree):
     def _run(self, rows: SeparationRows, seed: int) -> Any:
         if self.n_clusters > 2:
             return self._run_pairs(rows, seed)
-        return self._solver().solve(rows, seed)
+        return self._solver().solve(rows, seed, hurdle=self._hurdle)
 
     def _finish(self, rows: SeparationRows, result: Any, weights: Any) -> None:
         if isinstance(result, MultiwaySeparationResult):

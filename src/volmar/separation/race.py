@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.base.recursion import PostponedSplitError
 from volmar.evidence.modes.valleys import valleys_at
 from volmar.metrics.separation_bound import probability
 from volmar.separation.bound import coarse_splits
@@ -48,6 +49,8 @@ REG, SMALL_REG, HANDICAP = 1.0, 0.1, 1.5
 KEPT = 0.5
 # It has not where the projections on the two are correlated by at least this.
 SAME = 0.99
+# The whole race finds at most so many times the score of its first half, most likely.
+MOST_GAIN = 10.0
 # Halves may have a singular correlation where the whole has not.
 LEAST_REG = 1e-3
 
@@ -82,6 +85,7 @@ def race(
     min_share: float,
     seed: int,
     numbers: NDArray | None = None,
+    hurdle: float = 0.0,
 ) -> Winner:
     """Alternate from many directions on each half of the rows; return what the other prefers.
 
@@ -96,7 +100,8 @@ def race(
     other in strongly correlated features are hidden from the others.
 
     Without a `reg` it is 1, or 0.1 where only that finds a valley. `numbers` (n,) tells which row
-    each row of the sample is; copies of a row go to the same half.
+    each row of the sample is; copies of a row go to the same half. Raises `PostponedSplitError`
+    after the first half, where the race is unlikely to have a score of `hurdle`.
     """
     rng = np.random.default_rng(seed)
     first = REG if reg is None else max(reg, LEAST_REG)
@@ -111,6 +116,8 @@ def race(
             if one is not None and one.depth >= CLEAR:
                 return one
             found.append(one)
+        if len(halves) == 1:
+            _check_promise(found, hurdle)
     second, handicap = (SMALL_REG, HANDICAP) if reg is None else (first, 1.0)
     for half in halves:
         if not half.rows.are_few:
@@ -124,6 +131,13 @@ def race(
     return max(winners, key=lambda one: one.score, default=none)
 
 
+def _check_promise(found: list[Winner | None], hurdle: float) -> None:
+    """Raise `PostponedSplitError` where the race is unlikely to have a score of `hurdle`."""
+    promise = MOST_GAIN * max((one.score for one in found if one is not None), default=np.inf)
+    if promise < hurdle:
+        raise PostponedSplitError(promise)
+
+
 def separation_by_race(
     rows: SeparationRows,
     gep: Callable[[RegularizedCorrelation, NDArray], SeparationResult],
@@ -131,11 +145,12 @@ def separation_by_race(
     n_starts: int,
     seed: int,
     numbers: NDArray | None = None,
+    hurdle: float = 0.0,
 ) -> SeparationResult:
     """Race directions on a sample of the rows; the best goes on with all of them.
 
     `gep` is `separation_gep` of all rows, from R + reg I and a direction. `numbers` tells which
-    rows are copies of one row, as in `race`.
+    rows are copies of one row, and `hurdle` when it is left early, as in `race`.
     """
     sample, chosen = start_rows(rows.X, rows.z, np.random.default_rng(seed))
     share, R = rows.min_share, rows.z.correlation
@@ -143,7 +158,7 @@ def separation_by_race(
         numbers = chosen if numbers is None else numbers[chosen]
     elif numbers is not None:
         numbers = numbers[chosen]
-    winner = race(sample, reg, n_starts, share, seed, numbers)
+    winner = race(sample, reg, n_starts, share, seed, numbers, hurdle)
     result = gep(rows.with_reg(winner.reg) if reg is None else rows.regularized, winner.w)
     if reg is None and winner.reg > SMALL_REG and is_lost(sample, R, winner.w, result.w, share):
         looser = gep(rows.with_reg(SMALL_REG), winner.w)

@@ -51,6 +51,8 @@ OF_A_SPLIT = (
 class SeparationTree(KernelMixin, WeightedClusterer):
     """What `MSPC` does to find more than two clusters, or their number."""
 
+    _postpones = True
+    _hurdle: float = 0.0
     min_cluster_size: float | None
     min_cluster_weight_: float
     _planes: SeparatingPlanes

@@ -30,9 +30,9 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
         D, between, share = _means_of(Z, masks)
         middle = (0.5 * (1.0 - 2.0 * share) * between).astype(Z.dtype)
         nearer = middle < Z @ D.astype(Z.dtype, copy=False)
-        nearer = nearer[:, both_sides(nearer)]
-        is_same_shape = nearer.shape == masks.shape
-        n_changed = np.count_nonzero(nearer != masks) if is_same_shape else masks.size
+        has_both = both_sides(nearer)
+        n_changed = np.count_nonzero(nearer != masks) if has_both.all() else masks.size
+        nearer = nearer if has_both.all() else nearer[:, has_both]
         masks = nearer
         if n_changed <= SETTLED * masks.size:
             break
@@ -44,13 +44,17 @@ def two_means(Z: NDArray, masks: NDArray) -> NDArray:
 
 def _means_of(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return the differences of the means, their squared lengths, and the shares."""
-    D = mean_differences(Z, masks)
-    return D, (D * D).sum(axis=0), np.count_nonzero(masks, axis=0) / len(Z)
+    D, share = _differences_and_shares(Z, masks)
+    return D, np.einsum("ij,ij->j", D, D), share
 
 
 def both_sides(masks: NDArray) -> NDArray:
-    """Return which columns have rows on both sides."""
-    return np.asarray(masks.any(axis=0) & ~masks.all(axis=0))
+    """Return which columns have rows on both sides.
+
+    Counted by a product, several times as fast as a reduction of such narrow arrays.
+    """
+    sizes = np.ones(len(masks)) @ masks
+    return np.asarray((sizes > 0) & (sizes < len(masks)))
 
 
 def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
@@ -58,12 +62,16 @@ def mean_differences(Z: NDArray, masks: NDArray) -> NDArray:
 
     Masks may be memberships between 0 and 1.
     """
+    return _differences_and_shares(Z, masks)[0]
+
+
+def _differences_and_shares(Z: NDArray, masks: NDArray) -> tuple[NDArray, NDArray]:
     memberships = masks.astype(Z.dtype, copy=False)
     ones = np.ones(len(Z), dtype=Z.dtype)
     sizes = (ones @ memberships).astype(np.float64)
     shares = sizes / len(Z)
     sums = Z.T @ memberships - np.multiply.outer(ones @ Z, shares)
-    return sums / (sizes * (1.0 - shares))
+    return sums / (sizes * (1.0 - shares)), shares
 
 
 def normal_group_directions(
@@ -83,10 +91,9 @@ def normal_group_directions(
     """
     w = np.empty((Z.shape[1], memberships.shape[1]))
     q = memberships.astype(Z.dtype)
-    ones = np.ones(len(Z), dtype=Z.dtype)
     for step in range(n_steps):
-        share = np.clip((ones @ q) / len(Z), LEAST_SHARE, 1.0 - LEAST_SHARE).astype(np.float64)
-        D = mean_differences(Z, q)
+        D, share = _differences_and_shares(Z, q)
+        share = np.clip(share, LEAST_SHARE, 1.0 - LEAST_SHARE)
         w = regularized.solve(D)
         explained = share * (1.0 - share) * np.einsum("ij,ij->j", D, w)
         if step == FIRST_STEPS and w.shape[1] > MOST_KEPT:

@@ -80,8 +80,8 @@ class TwoWaySolver:
             why = "k-means takes rows in memory"
             require_in_memory(X, "MSPC with a start by k-means", why)
 
-    def solve(self, rows: SeparationRows, seed: int) -> SeparationResult:
-        """Return the hyperplane and its labels."""
+    def solve(self, rows: SeparationRows, seed: int, *, hurdle: float = 0.0) -> SeparationResult:
+        """Return the hyperplane and its labels; a race may be left early (see `race`)."""
         if self.solver == "eig":
             found = separation_eig(rows.z, unscaled=self.mode == "paper")
             return replace(found, reg=self.usual_reg)
@@ -91,7 +91,7 @@ class TwoWaySolver:
                 return self._mpm(rows, labels, self.usual_reg)
             start = rows.regularized.solve(mean_difference(rows.z, labels))
             return self._gep(rows, rows.regularized, start)
-        raced = self._raced(rows, seed)
+        raced = self._raced(rows, seed, hurdle)
         if self.solver == "gep":
             return raced
         return replace(
@@ -100,17 +100,17 @@ class TwoWaySolver:
             held_out_score=raced.held_out_score,
         )
 
-    def _raced(self, rows: SeparationRows, seed: int) -> SeparationResult:
+    def _raced(self, rows: SeparationRows, seed: int, hurdle: float) -> SeparationResult:
         """Race starts; the best goes on with all rows.
 
         Of many rows it goes on with a twentieth of them first. What is left to do with all is the
         pass that the moments take, which in memory sums those of the two sides, and a scan or a
         few.
         """
-        first = self._first_of_sample(rows, seed)
+        first = self._first_of_sample(rows, seed, hurdle)
         if first is None:
             gep = partial(self._gep, rows)
-            return separation_by_race(rows, gep, self.reg, self.n_init, seed)
+            return separation_by_race(rows, gep, self.reg, self.n_init, seed, hurdle=hurdle)
         found, planes = first
         start, difference = rows.cut_first(planes)
         regularized = rows.with_reg(found.reg)
@@ -120,7 +120,7 @@ class TwoWaySolver:
         )
 
     def _first_of_sample(
-        self, rows: SeparationRows, seed: int
+        self, rows: SeparationRows, seed: int, hurdle: float
     ) -> tuple[SeparationResult, SeparatingPlanes] | None:
         """Return what is found in a sample of many rows, or None.
 
@@ -138,7 +138,13 @@ class TwoWaySolver:
         coarse = self if self.scan == "exact" else replace(self, scan="histogram")
         try:
             found = separation_by_race(
-                few, partial(coarse._gep, few), self.reg, self.n_init, seed, chosen
+                few,
+                partial(coarse._gep, few),
+                self.reg,
+                self.n_init,
+                seed,
+                chosen,
+                hurdle=hurdle,
             )
         except ValueError:  # all rows of the sample are the same, say
             return None
