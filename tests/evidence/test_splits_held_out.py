@@ -419,6 +419,12 @@ def test_power_at_four_standard_deviations():
     assert found >= 8
 
 
+def test_power_at_three_standard_deviations():
+    """Where about half of the groups are found a worse search shows; the minimum is .4."""
+    found = sum(outcome(groups(600, 3.0, d=10, seed=s), seed=s).p_value <= 0.05 for s in range(30))
+    assert found >= 12
+
+
 def test_a_small_group_is_found():
     found = sum(
         outcome(groups(600, 5.0, share=0.1, d=10, seed=s), seed=s).p_value <= 0.05
