@@ -326,6 +326,16 @@ def test_real_clusters_are_not_merged(k, seed):
     assert merged_labels(X, y, np.random.default_rng(seed)).tolist() == list(range(k))
 
 
+def test_tails_of_far_clusters_are_no_reason_to_merge():
+    """A large cluster, and four small ones far from it, of which it sees one only."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(2000) < 0.6, 0, rng.integers(1, 5, 2000))
+    corners = np.array([[0, 0, 0], [12, 0, 0], [12, 7, 0], [12, 0, 7], [12, 7, 7]], dtype=float)
+    X = rng.normal(size=(2000, 10))
+    X[:, :3] += corners[y]
+    assert merged_labels(X, y, rng).tolist() == list(range(5))
+
+
 def test_two_clusters_are_left(rng):
     """The last split was tested on held-out rows."""
     X = rng.normal(size=(200, 2))

@@ -47,14 +47,22 @@ from volmar.base.validation import (
 )
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
-from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
+from volmar.rows import (
+    Parts,
+    RowSource,
+    as_rows,
+    constant_vector,
+    is_dask,
+    is_in_memory,
+    pool_rows,
+)
 from volmar.solvers import Result, Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
 # Levels of the tests: the number of draws is proportional to the reciprocal.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
-# Rows of a part that are looked at to split it: beyond, a valley is as clear.
+# Rows of a part that are looked at to split it; tests look at as many as one draw brings.
 SAMPLED_ROWS = 20_000
 
 
@@ -260,14 +268,14 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 )
         is_tested = self.n_clusters == "auto"
         seeds = check_random_state(self.random_state)
+        most = max(SAMPLED_ROWS, pool_rows(X)) if is_tested else SAMPLED_ROWS
         parts = Parts(
             X,
             weights,
-            most=SAMPLED_ROWS if self._samples_parts() else None,
+            most=most if self._samples_parts() else None,
             seed=int(copy.deepcopy(seeds).randint(2**31 - 1)),
             pairwise=self._is_pairwise(),
         )
-        max_leaves = self.max_clusters if is_tested else None
         grown, result = grow_tree(
             parts,
             fit=self._fit_part,
@@ -277,7 +285,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             make=self._make_split,
             side=side_of,
             alpha=float(self.alpha),
-            max_leaves=max_leaves,
+            max_leaves=self.max_clusters if is_tested else None,
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),
@@ -286,11 +294,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         )
         self.tree_ = grown.tree
         if is_tested and self._splits_by_hyperplanes():
-            sample = grown.sample
-            merge_leaves(self.tree_, sample.X, sample.weights, grown.sample_labels())
+            rows = grown.sample
+            merge_leaves(self.tree_, rows.X, rows.weights, grown.sample_labels())
         grown.number_by_size()
-        result = replace(result, labels=grown.labels())
-        self._set_result(result)
+        self._set_result(replace(result, labels=grown.labels()))
         warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
         return grown
 

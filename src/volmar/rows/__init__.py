@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from volmar.rows.parts import Part as Part
     from volmar.rows.parts import Parts as Parts
     from volmar.rows.parts import Split as Split
+    from volmar.rows.parts import pool_rows as pool_rows
     from volmar.rows.protocol import RowSource as RowSource
     from volmar.rows.row_space import RowSpace as RowSpace
     from volmar.rows.row_space import is_wide as is_wide

@@ -172,10 +172,9 @@ class Parts:
         self, X: Any, weights: Any, *, most: int | None, seed: int, pairwise: bool = False
     ):
         self._X, self._pairwise = X, pairwise
-        n, d = X.shape
+        n = X.shape[0]
         self._most = n if most is None else most
-        fitting = POOL_BYTES // (d * X.dtype.itemsize)
-        size = min(n, max(self._most, fitting))
+        size = min(n, max(self._most, pool_rows(X)))
         is_here = is_in_memory(X)
         self._drawer: Drawer = (_InMemory if is_here else _InBlocks)(X, weights, seed)
         counted = n if weights is None else int(np.count_nonzero(weights))
@@ -271,6 +270,11 @@ class Parts:
             weight *= pool.weight / float(drawn)
             n = round(n * pool.n_rows / pool.numbers.size)
         return Part(pool, inside, (*part.path, last), n, weight)
+
+
+def pool_rows(X: Any) -> int:
+    """Return how many rows of the width and dtype of X a pool of all rows has room for."""
+    return int(POOL_BYTES // (X.shape[1] * X.dtype.itemsize))
 
 
 def row_ranks(numbers: np.ndarray, seed: int, weights: Any) -> np.ndarray:

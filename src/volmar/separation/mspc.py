@@ -50,8 +50,8 @@ class MSPC(SeparationTree):
     n_clusters : int or "auto", default=2
         Number of clusters. "auto" splits a part only where held-out rows confirm that there is
         more than one group; pure noise stays a single cluster with probability at least 1 -
-        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). A part of more than
-        20,000 rows is tested and split by as many of them.
+        `alpha` (see `volmar.evidence.split_test` and the tree's `p_value`). Beyond 64 MB (a
+        million rows of 8 columns) parts are tested and split by a sample of that size.
     multiway : {"recursive", "pairwise"}, default="recursive"
         How more than two clusters are found. "recursive": the part whose split separates best is
         split next, each split judged on held-out rows (see `tree_`); then all clusters compete for

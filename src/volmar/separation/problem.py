@@ -21,7 +21,7 @@ from volmar.rows import (
     mapped_scores,
     moments_of_sides,
 )
-from volmar.separation.gep import RegularizedCorrelation
+from volmar.separation.gep import RegularizedCorrelation, mean_difference
 
 
 @dataclass(eq=False)
@@ -83,16 +83,21 @@ class SeparationRows:
         min_weight = self.min_share * numbers.size
         return replace(self, X=source.X, source=source, min_weight=min_weight, _first_cut=None)
 
-    def cut_first(self, planes: SeparatingPlanes) -> tuple[NDArray, NDArray]:
-        """Sum the moments of the two sides of a hyperplane instead of those of all rows.
+    def cut_first(self, planes: SeparatingPlanes) -> tuple[Any, NDArray]:
+        """Return labels by a hyperplane, and the difference of the means of its sides in z.
 
-        One pass over rows in memory, which brings the units of the rows, too. Returns the labels,
-        and the difference of the means in z. Those of other labels later (`sides`) then take
-        the rows that differ only.
+        Of dense rows in memory it takes one pass that sums the moments of both sides, which brings
+        the units of the rows, too; moments of other labels later (`sides`) then take the rows that
+        differ only.
         """
-        threshold = float(planes.coefficients @ planes.mean) + planes.threshold
-        source: Any = self.source
-        *known, labels, part = source.centered_with_cut(planes.coefficients, threshold)
+        normal = planes.coefficients
+        threshold = float(normal @ planes.mean) + planes.threshold
+        if not isinstance(self.source, DenseRows):
+            z = self.z
+            scores = z.scores((normal * z.scale)[z.kept])
+            labels = scores > threshold - float(normal @ z.mean)
+            return labels, mean_difference(z, labels)
+        *known, labels, part = self.source.centered_with_cut(normal, threshold)
         self.z = self._standardized(tuple(known))
         self._first_cut = labels, part
         return labels, self.z.difference_of_means(part)

@@ -15,7 +15,14 @@ from volmar._checks import fix_signs
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
 from volmar.metrics.separation_bound import probability
-from volmar.rows import DenseRows, Moments, Standardized, drawn_by_weight, is_in_memory, is_wide
+from volmar.rows import (
+    Moments,
+    Standardized,
+    drawn_by_weight,
+    has_sparse_rows,
+    is_in_memory,
+    is_wide,
+)
 from volmar.separation.bound import bound
 from volmar.separation.gep import (
     RegularizedCorrelation,
@@ -32,8 +39,9 @@ from volmar.separation.race import REG, separation_by_race
 from volmar.separation.starts import sample_size
 from volmar.solvers import Status
 
-# From `LONG` times the rows of the race on, a share 1 / `COARSE` of the rows is clustered first.
-LONG, COARSE = 5, 20
+# From `LONG` times the rows of the race on, a share 1 / `COARSE` of the rows is clustered first,
+# with at most so many entries: rows in blocks are brought together for it.
+LONG, COARSE, MOST_ENTRIES = 5, 20, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,8 @@ class TwoWaySolver:
     def _raced(self, rows: SeparationRows, seed: int) -> SeparationResult:
         """Race starts; the best goes on with all rows.
 
-        Of many rows in memory it goes on with a twentieth of them first. What is left to do with
-        all is the pass that the moments take, which sums those of the two sides, and a scan or a
+        Of many rows it goes on with a twentieth of them first. What is left to do with all is the
+        pass that the moments take, which in memory sums those of the two sides, and a scan or a
         few.
         """
         first = self._first_of_sample(rows, seed)
@@ -114,20 +122,23 @@ class TwoWaySolver:
     def _first_of_sample(
         self, rows: SeparationRows, seed: int
     ) -> tuple[SeparationResult, SeparatingPlanes] | None:
-        """Return what is found in a sample of many rows in memory, or None.
+        """Return what is found in a sample of many rows, or None.
 
         There is none of few rows, nor where no cut of the sample is allowed.
         """
         n, d = rows.X.shape
         size = sample_size(n, d)
-        if not isinstance(rows.source, DenseRows) or is_wide(rows.source) or n < LONG * size:
+        if has_sparse_rows(rows.source) or is_wide(rows.source) or n < LONG * size:
             return None
         rng = np.random.default_rng(seed)
-        chosen = drawn_by_weight(n, rows.source.weights, max(size, n // COARSE), rng)
+        size = max(size, min(n // COARSE, MOST_ENTRIES // d))
+        chosen = drawn_by_weight(n, rows.source.weights, size, rng)
         few = rows.sampled(chosen)
+        # The same scan for rows in memory and in blocks; the last cut of rows in memory is exact.
+        coarse = self if self.scan == "exact" else replace(self, scan="histogram")
         try:
             found = separation_by_race(
-                few, partial(self._gep, few), self.reg, self.n_init, seed, chosen
+                few, partial(coarse._gep, few), self.reg, self.n_init, seed, chosen
             )
         except ValueError:  # all rows of the sample are the same, say
             return None

@@ -15,8 +15,9 @@ __all__ = ["merged_labels"]
 
 # The density between two halves of one mode is that of the mode, less so much by chance.
 FLAT = 0.05
-# Rows of both clusters between which a valley is looked for.
-FEWEST = 10
+# Rows of both clusters between which a valley is looked for, and their share of each cluster: of
+# a mode that was cut most rows of both halves are in their region, of far clusters only tails.
+FEWEST, SHARE = 10, 0.25
 
 
 def merged_labels(
@@ -79,12 +80,13 @@ def _least_separated(
     """Return the pair of clusters with the shallowest valley, if that is none."""
     names, codes = np.unique(labels, return_inverse=True)
     found = pairwise_valleys(T, noisy, codes, names.size)
+    needed = np.maximum(FEWEST, SHARE * np.bincount(codes))
     for (i, j), inside, valley in sorted(found, key=lambda one: one[2].depth):
         if valley.depth > FLAT:
             return None
         if (int(names[i]), int(names[j])) in apart:
             continue
-        here = codes[inside]
-        if min(np.count_nonzero(here == i), np.count_nonzero(here == j)) >= FEWEST:
+        here = np.bincount(codes[inside], minlength=names.size)
+        if here[i] >= needed[i] and here[j] >= needed[j]:
             return int(names[i]), int(names[j])
     return None
