@@ -14,6 +14,7 @@ from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import _Saddle
 from volmar.solvers.elliptope_problem import ElliptopeProblem, unit_rows
 from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
 
@@ -218,6 +219,20 @@ def test_the_problem_itself_certifies_the_result(rng, unit_norm, balance, row_ba
     assert spoilt.check(ElliptopeProblem(Q, **options)).gap >= found.gap - 1e-9
     elsewhere = replace(found, factor=unit_rows(rng.standard_normal(found.factor.shape)))
     assert elsewhere.check(ElliptopeProblem(Q, **options)).gap > found.gap + 1e-6
+
+
+def test_a_multiplier_that_is_off_does_not_cost_the_bound(rng):
+    Q = gaussian_similarity(rng.standard_normal((60, 5)), sigma="mean/4")
+    found = solve_elliptope_saddle(Q, balance=1.0, tol=1e-5)
+    assert found.status is Status.CONVERGED
+    assert found.balance_multipliers.max() > 1e-5  # the balance binds
+    saddle = _Saddle(Q, balance=1.0)
+    primal = saddle.measured(found.factor)
+    saddle.s_plus += found.balance_multipliers + 1e-3
+    bound, _ = saddle.lower_bound(primal, -np.inf, 1e-5)
+    kept = saddle.bound(saddle.dual_point(found.factor, primal.point.a, saddle.s_plus))
+    assert primal.gap(kept) > 1e-2 * primal.reference
+    assert primal.gap(bound) <= 1e-4 * primal.reference
 
 
 def test_spent_iterations_and_history_are_told():

@@ -131,8 +131,9 @@ def solve_elliptope_saddle(
     :math:`\langle G, M \rangle` over correlation matrices by its dual. With
     :math:`y = diag(G M)`, raised by the largest eigenvalue of G - Diag(y), the bound is tight at
     the optimum; where it is not yet, L-BFGS on :math:`\langle G, M \rangle` alone finds a better
-    y. The best bound of all rounds is kept. The gap adds what the inner maximisation may have
-    missed.
+    y. Where the mean of row sums is bounded, s is the augmented Lagrangian's or the one that
+    leaves the least gradient, whichever bounds better. The best bound of all rounds is kept. The
+    gap adds what the inner maximisation may have missed.
 
     Parameters
     ----------
@@ -409,12 +410,25 @@ class _Saddle(ElliptopeProblem):
         V, a = primal.V, primal.point.a
         if self.smoothing:
             a = self._inner(V).a
-        point = self.dual_point(V, a, s)
-        bound = self.bound(point)
+        points = [self.dual_point(V, a, s)]
+        if self.holds_balance and not self.by_rows:
+            points.append(self.dual_point(V, a, np.full(self.n, self._nearest_multiplier(V, a))))
+        bound, point = max(((self.bound(p), p) for p in points), key=itemgetter(0))
         if self.smoothing and primal.gap(max(bound, so_far)) > tol * primal.reference:
-            tighter = self.dual_point(self._tightened(V, a, s), a, s)
+            tighter = self.dual_point(self._tightened(V, a, point.s), a, point.s)
             bound, point = max((bound, point), (self.bound(tighter), tighter), key=itemgetter(0))
         return bound, point
+
+    def _nearest_multiplier(self, V: NDArray, a: NDArray) -> float:
+        """Return the multiplier of 1'M1 with which V is nearest to stationary.
+
+        That of the augmented Lagrangian errs by the penalty times what the descent still changes
+        of 1'M1, and eigenvalues of G by up to n times as much.
+        """
+        sums = V.sum(axis=0)
+        pull = sums - V * (V @ sums)[:, None]
+        size = float(np.sum(pull**2))
+        return max(-0.5 * float(np.sum(pull * self._gradient(V, a))) / size, 0.0) if size else 0.0
 
     def _tightened(self, V: NDArray, a: NDArray, s: NDArray) -> NDArray:
         """Maximise <G, M> for a fixed a, which gives the best y for it."""

@@ -253,6 +253,8 @@ def minimise_over_unit_rows(
         "maxiter": max_iter,
         "maxfun": 2 * max_iter + 20,
         "maxcor": 20,
+        # An augmented Lagrangian is flat and then steep: 20 trials may end with none accepted.
+        "maxls": 60,
         "ftol": 1e-16,
         "gtol": 1e-10,
     }
