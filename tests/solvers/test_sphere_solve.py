@@ -104,3 +104,9 @@ def test_rows_of_a_weighted_matrix_are_those_of_all_of_it(rng, ridge):
     np.testing.assert_allclose(H[rows], whole[rows], atol=1e-12)
     np.testing.assert_allclose(H.block(rows), whole[np.ix_(rows, rows)], atol=1e-12)
     np.testing.assert_allclose(H.toarray(), whole, atol=1e-12)
+
+
+def test_an_indefinite_matrix_is_refused():
+    """Its negative eigenvalues are no rounding of zero."""
+    H = np.diag(np.r_[-1.0, np.linspace(0.1, 2.0, 29)])
+    assert solve_on_sphere(H.__matmul__, np.ones(30), 1.0) is None

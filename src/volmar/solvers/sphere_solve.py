@@ -13,6 +13,8 @@ from scipy.linalg import eigh_tridiagonal
 MAX_STEPS, LOOK = 200, 4
 # An eigenvalue of a matrix of zeros, whose square can be divided by.
 TINY = 1e-100
+# Share of the largest eigenvalue from which on a negative one is not rounding.
+INDEFINITE = 1e-8
 # Newton steps for the shift.
 MAX_NEWTON = 100
 
@@ -47,7 +49,8 @@ def solve_on_sphere(
     Returns
     -------
     SphereSolution or None
-        None where x is shorter than the radius even at eta = 0, or `tol` was not reached.
+        None where x is shorter than the radius even at eta = 0, `tol` was not reached, or H is
+        not positive semi-definite.
     """
     size = float(np.linalg.norm(right))
     if size == 0.0:
@@ -84,6 +87,8 @@ def _in_basis(
     Newton's method on 1 / |x|, which is concave and nearly linear in eta.
     """
     values, vectors = eigh_tridiagonal(alpha, beta, check_finite=False)
+    if values[0] < -INDEFINITE * np.abs(values).max():
+        return None
     # Below it an eigenvalue is rounding.
     floor = float(np.finfo(np.float64).eps * values[-1])
     values = np.maximum(values, max(floor, TINY))
