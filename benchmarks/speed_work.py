@@ -86,7 +86,8 @@ def _wide_counts(n=20_000, d=50_000):
     common = rng.zipf(1.3, size=(n, length)) % d
     own = 1000 * (1 + topic[:, None]) + rng.integers(200, size=(n, length // 6))
     words = np.hstack([common, own])
-    numbers = np.repeat(np.arange(n), words.shape[1])
+    words = words.astype(np.int32)  # scikit-learn takes no others
+    numbers = np.repeat(np.arange(n, dtype=np.int32), words.shape[1])
     return sparse.csr_array((np.ones(words.size), (numbers, words.ravel())), shape=(n, d))
 
 
