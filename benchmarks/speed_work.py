@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.cluster import KMeans
 
-
 # Seconds after which no further repeat begins.
 BUDGET = 30.0
 
