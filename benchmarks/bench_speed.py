@@ -3,8 +3,8 @@
 One thread, user time, both sides in turns in one process, medians. Rows are normal groups some 8
 standard deviations apart, where k-means needs few iterations. "before" is the same measurement
 with the package of another checkout, given by VOLMAR_BEFORE (its folder); where the rival is the
-method itself before, the ratio is that of both checkouts' times. Threads and dask have benchmarks
-of their own (`threads`, `distributed`).
+method itself before, the ratio is that of both checkouts' times, measured one after the other.
+Seconds are ours. Threads and dask have benchmarks of their own (`threads`, `distributed`).
 """
 
 import json
@@ -52,7 +52,7 @@ TOO_LARGE_BEFORE = ("MSPC k=2, 200 x 20,000", "MSPC k=2, sparse 20,000 x 50,000"
 
 
 def run(*, full: bool) -> Table:
-    table = Table(("work", "rival", "before", "now", "target", "met", "user s", "wall s"))
+    table = Table(("work", "rival", "before", "now", "target", "met", "before s", "now s"))
     before = os.environ.get("VOLMAR_BEFORE")
     repeats = 5 if full else 3
     for work, rival, wanted in ROWS:
@@ -66,7 +66,7 @@ def run(*, full: bool) -> Table:
         bound, met = None, None
         if wanted is not None and ratio is not None:
             _, bound, met = Target(work, "", ratio, wanted, at_most=True).cells
-        seconds = now.get("ours user"), now.get("ours wall")
+        seconds = old.get("ours user"), now.get("ours user")
         table.add(work, rival, former, ratio, bound, met, *seconds)
         print(table.rows[-1], file=sys.stderr, flush=True)
     if not before:

@@ -63,7 +63,7 @@ def sized_labels(
     than they need be lower their prices: labels are best where every price is 0 or that of the
     minimum size.
 
-    The prices of more than 10,000 rows are those of a sample of every so manieth row whose minimum
+    The prices of more than 10,000 rows are those of a sample of evenly spaced rows whose minimum
     size is larger by three standard errors (then six). Clusters at the minimum are therefore a
     little larger than they need be; that all are large enough is always counted on all rows. Where
     the sample does not do, the auction is held among all rows.
