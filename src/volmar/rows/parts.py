@@ -35,7 +35,7 @@ POOL_BYTES, FEWEST = 64 * 2**20, 5000
 
 
 class Split(NamedTuple):
-    """A split of a part: the sides of its sample, and a function that tells those of any rows."""
+    """A split of a part: the sides of its sample, and a function that returns those of any rows."""
 
     sides: np.ndarray
     side: Side
@@ -199,7 +199,8 @@ class Parts:
                 part.n_rows, part.weight = pool.n_rows, pool.weight
         for part in new:
             inside = self._first(part)
-            part.numbers, part.X = part.pool.numbers[inside], self._rows(part.pool, inside)
+            part.numbers = part.pool.numbers[inside]
+            part.X = part.pool.rows(inside, self._pairwise)
             weights = part.pool.weights
             part.weights = None if weights is None else weights[inside]
             part.is_whole = part.pool.is_whole and inside.size == part.inside.size
@@ -257,9 +258,6 @@ class Parts:
         ranks = part.pool.ranks[part.inside]
         chosen = np.argpartition(ranks, self._most)[: self._most]
         return part.inside[np.sort(chosen[ranks[chosen] < LAST])]
-
-    def _rows(self, pool: Pool, inside: np.ndarray) -> Any:
-        return pool.rows(inside, self._pairwise)
 
     def _side(self, part: Part, inside: np.ndarray, last: tuple[Side, bool]) -> Part:
         pool = part.pool
