@@ -290,9 +290,9 @@ def grow_tree(
 
     A large part is looked at by a sample of its rows, and sizes of parts of many rows are
     estimated until the tree is grown (see `volmar.rows.parts`). `side` makes of a fitted split the
-    function that returns the sides of rows. New parts are looked at at the same time, by the number
-    of processes that ``joblib.parallel_config`` asks for: how a part is split does not depend on
-    the others.
+    function that returns the sides of rows. New parts are looked at at the same time, by the
+    number of processes that ``joblib.parallel_config`` asks for: how a part is split does not
+    depend on the others.
 
     With `postpones` new parts are looked at one after the other, the larger first, and `fit` may
     raise `PostponedSplitError` where a split does not promise to be worth `PartRows.hurdle`. It is

@@ -35,7 +35,7 @@ POOL_BYTES, FEWEST = 64 * 2**20, 5000
 
 
 class Split(NamedTuple):
-    """A split of a part: the sides of its sample, and a function that returns those of any rows."""
+    """A split of a part: the sides of its sample, and a function that gives those of any rows."""
 
     sides: np.ndarray
     side: Side
