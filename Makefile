@@ -18,7 +18,7 @@ CHEAP  := $(addprefix tests/, \
   volume/test_sqp.py test_house.py test_map.py test_repository.py) \
   reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
 
-.PHONY: demo test quick coverage oldest lint bench house docs reproduce reproduction clean
+.PHONY: demo test quick fuzz coverage oldest lint bench house docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
@@ -28,6 +28,10 @@ test: $(VENV)/.ready
 
 quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" $(CHEAP)
+
+# Hostile input: make fuzz N=20000 with a fresh seed, make fuzz CASE=estimators:123 for one case again.
+fuzz: $(VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(if $(CASE),--case $(CASE),--cases $(or $(N),2000) $(if $(SEED),--seed $(SEED)) $(if $(DOMAIN),--domain $(DOMAIN)))
 
 coverage: $(VENV)/.ready
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered $(CHEAP)

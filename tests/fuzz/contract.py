@@ -1,0 +1,229 @@
+"""The contract of every public call, as one function: `keep_contract`.
+
+A call either returns a valid value, or raises one exception of the documented types whose message
+names the problem. It leaves its input as it was, gives the same bits for the same seed, and warns
+with volmar's own warnings only.
+"""
+
+import hashlib
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from volmar.models import ModelError
+from volmar.tables import TableError
+
+#: What a public call may raise. Subclasses such as LinAlgError or UnicodeError are not among them.
+DOCUMENTED = (ValueError, TypeError, MemoryError, ImportError, NotFittedError)
+DOCUMENTED_FILES = (TableError, ModelError, FileNotFoundError, FileExistsError, PermissionError)
+#: Categories of volmar's warnings.
+OURS = (UserWarning, ConvergenceWarning)
+#: Beginnings of messages that tell a user nothing: those of NumPy, SciPy and compiled code.
+FOREIGN = (
+    "Internal Error",
+    "array must not contain infs or NaNs",
+    "Buffer dtype mismatch",
+    "buffer source array is read-only",
+    "cannot convert float",
+    "could not convert",
+    "setting an array element",
+    "operands could not be broadcast",
+    "shapes ",
+    "index ",
+    "Unknown format code",
+    "unsupported operand",
+    "negative dimensions",
+    "Unable to allocate",
+    "zero-size array",
+    "attempt to get arg",
+    "cannot reshape",
+    "object of type",
+    "math domain error",
+    "unhashable type",
+    "matmul:",
+    "maximum supported dimension",
+    "array is too big",
+    "high is out of bounds",
+    "low >= high",
+    "p < 0",
+    "probabilities ",
+    "Singular matrix",
+)
+
+
+class BrokenContract(AssertionError):
+    """A call that did what no call may do."""
+
+
+@dataclass
+class Case:
+    """A call with its input, and what a valid value of it is.
+
+    Attributes
+    ----------
+    text : str
+        What the case is, for whoever reads the finding.
+    call : callable
+        Does everything, and returns a value; it is called twice.
+    inputs : tuple
+        Arrays and other containers that must stay as they are.
+    check : callable
+        Raises `BrokenContract` for a value that is not valid (see `require`).
+    same_bits : bool
+        Whether both calls must return the same bits.
+    documented : tuple of types
+        Exceptions that are documented for this call.
+    """
+
+    text: str
+    call: Callable[[], Any]
+    inputs: tuple[Any, ...] = ()
+    check: Callable[[Any], None] = lambda value: None
+    same_bits: bool = True
+    documented: tuple[type[BaseException], ...] = DOCUMENTED
+    kept: list[Any] = field(default_factory=list)
+
+
+def keep_contract(case: Case) -> str:
+    """Run a case and return "value" or the name of its documented exception.
+
+    Raises `BrokenContract` for anything else.
+    """
+    before = [fingerprint(item) for item in case.inputs]
+    outcome = _once(case)
+    if [fingerprint(item) for item in case.inputs] != before:
+        raise BrokenContract("the input was changed")
+    if case.same_bits:
+        again = _once(case)
+        require(
+            fingerprint(outcome) == fingerprint(again),
+            "two calls with the same seed gave different results: "
+            f"{outcome!r:.200} and {again!r:.200}",
+        )
+    return outcome[0]
+
+
+def _once(case: Case) -> tuple[str, Any]:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            value = case.call()
+            case.check(value)
+            outcome: tuple[str, Any] = ("value", value)
+        except BrokenContract:
+            raise
+        except case.documented as error:
+            check_exception(error, case.documented)
+            outcome = (type(error).__name__, str(error))
+        except Exception as error:
+            where = traceback.format_exc(limit=-4)
+            raise BrokenContract(
+                f"{type(error).__name__} is not documented: {error!s:.300}\n{where}"
+            ) from error
+    for warning in seen:
+        check_warning(warning)
+    return outcome
+
+
+def check_exception(error: BaseException, documented: tuple[type[BaseException], ...]) -> None:
+    """Refuse subclasses of the documented exceptions, and messages that name nothing."""
+    where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    kind, message = type(error), str(error)
+    require(kind in documented, f"{kind.__name__} is not documented: {message:.300}\n{where}")
+    require(len(message.split()) >= 4, f"{kind.__name__} says nothing: {message!r}\n{where}")
+    require(
+        not message.startswith(FOREIGN),
+        f"{kind.__name__} with a message of compiled code: {message:.300}\n{where}",
+    )
+
+
+def check_warning(warning: warnings.WarningMessage) -> None:
+    """Refuse warnings that are not volmar's own."""
+    require(
+        warning.category in OURS,
+        f"{warning.category.__name__} leaked: {warning.message!s:.200} "
+        f"({warning.filename}:{warning.lineno})",
+    )
+    require(
+        not str(warning.message).startswith("Number of distinct clusters"),
+        "a warning of scikit-learn's k-means leaked",
+    )
+
+
+def require(holds: Any, message: str) -> None:
+    """Raise `BrokenContract` where something does not hold."""
+    if not holds:
+        raise BrokenContract(message)
+
+
+def require_finite(name: str, value: Any) -> None:
+    """Refuse numbers that are not finite, in arrays and containers too."""
+    for array in _arrays(value):
+        if array.dtype.kind in "fc":
+            require(np.isfinite(array).all(), f"{name} is not finite: {array!r:.200}")
+
+
+def require_labels(name: str, labels: Any, n_rows: int, n_clusters: int) -> None:
+    """Refuse labels that are not integers from 0 to the number of clusters."""
+    require(isinstance(labels, np.ndarray), f"{name} is a {type(labels).__name__}")
+    require(labels.shape == (n_rows,), f"{name} has shape {labels.shape}, not ({n_rows},)")
+    require(labels.dtype.kind == "i", f"{name} has dtype {labels.dtype}")
+    inside = labels.size == 0 or (labels.min() >= 0 and labels.max() < n_clusters)
+    require(inside, f"{name} are outside 0 to {n_clusters - 1}: {np.unique(labels)}")
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if hasattr(value, "indptr"):
+        return [value.data]
+    if isinstance(value, dict):
+        return [array for item in value.values() for array in _arrays(item)]
+    if isinstance(value, (list, tuple)):
+        return [array for item in value for array in _arrays(item)]
+    if isinstance(value, (float, complex, np.floating)):
+        return [np.asarray(value)]
+    return []
+
+
+def fingerprint(value: Any) -> str:
+    """Return a digest of the bits of arrays, sparse matrices, frames and plain containers."""
+    digest = hashlib.sha256()
+    _feed(digest, value)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: Any) -> None:
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, np.ma.MaskedArray):
+        _feed(digest, np.asarray(value.data))
+        _feed(digest, np.asarray(value.mask))
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype.str}{value.shape}{value.strides}".encode())
+        if value.dtype == object:
+            digest.update(repr(value.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(value).tobytes())
+    elif hasattr(value, "indptr"):
+        for part in (value.data, value.indices, value.indptr):
+            _feed(digest, part)
+    elif hasattr(value, "to_pandas") and not hasattr(value, "iloc"):  # polars and pyarrow
+        _feed(digest, value.to_pandas())
+    elif hasattr(value, "iloc"):  # pandas
+        digest.update(repr(value.to_dict()).encode())
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            digest.update(repr(key).encode())
+            _feed(digest, item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _feed(digest, item)
+    elif isinstance(value, (float, np.floating)):
+        digest.update(float(value).hex().encode())
+    else:
+        digest.update(repr(value).encode())

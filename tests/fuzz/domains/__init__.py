@@ -1,0 +1,16 @@
+"""What is attacked, one file a domain; each has `draw_case`, which makes a case of a generator."""
+
+import importlib
+
+#: Domains, and the share of the cases that each gets.
+SHARES = {
+    "estimators": 0.5,
+}
+
+
+def draw_case(domain, number):
+    """Return case `number` of a domain; nothing but these two decides what it is."""
+    from fuzz.draw import Draw
+
+    module = importlib.import_module(f"fuzz.domains.{domain}")
+    return module.draw_case(Draw(domain, number))
