@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from volmar._checks import (
     check_choice,
@@ -26,7 +25,6 @@ __all__ = [
     "check_n_clusters",
     "check_number",
     "check_start_labels",
-    "with_short_indices",
 ]
 
 
@@ -70,17 +68,3 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
             f"{name} must hold n_clusters={n_clusters} different labels, got {values.size}."
         )
     return consecutive
-
-
-def with_short_indices(X: Any) -> Any:
-    """Return a CSR matrix with 32-bit indices if they fit, sharing its values; others as they are.
-
-    Readers of svmlight files and products of matrices give 64-bit ones, which scikit-learn's
-    k-means does not take, and which need twice the memory.
-    """
-    if not sparse.issparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
-        return X
-    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    short = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
-    return type(X)(short, shape=X.shape)

@@ -15,7 +15,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from volmar.base import Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.validation import check_count, check_number, check_start_labels
-from volmar.base.warn import warn_user
 from volmar.rows import Standardized, as_rows, standardized
 
 
@@ -176,13 +175,14 @@ class ProjectedKMeans(WeightedClusterer):
         self.components_: NDArray = components
         self.mean_: NDArray = mean
         self.cluster_centers_: NDArray = result.centers
-        if result.status is Status.DEGENERATE:
-            warn_user(
-                f"only {np.unique(result.labels).size} of n_clusters={self.n_clusters} clusters "
-                "were found: X has fewer different rows of positive weight than that. Lower "
-                "n_clusters.",
-                ConvergenceWarning,
-            )
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            f"only {np.unique(result.labels).size} of n_clusters={self.n_clusters} clusters were "
+            "found: X has fewer different rows of positive weight than that. Lower n_clusters"
+        )
 
     def _scores(self, X: Any) -> NDArray:
         points = projected(X, self.mean_, self.components_.T)

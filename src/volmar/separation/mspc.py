@@ -197,6 +197,7 @@ class MSPC(SeparationTree):
     """
 
     _takes_blocks = True
+    _may_be_nan = ("min_cluster_weight_",)
 
     def __init__(
         self,
