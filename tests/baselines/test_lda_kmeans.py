@@ -123,7 +123,8 @@ def test_iteration_limit_and_tolerance():
     start = np.arange(len(X)) % 2
     free = LDAKMeans(init=start).fit(X)
     assert free.n_iter_ > 3
-    cut = LDAKMeans(init=start, max_iter=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1.*Raise max_iter"):
+        cut = LDAKMeans(init=start, max_iter=1).fit(X)
     assert cut.result_.status is Status.MAX_ITER
     assert cut.result_.residuals["moves"] > 0
     assert cut.result_.history == free.result_.history[:2]
@@ -131,6 +132,7 @@ def test_iteration_limit_and_tolerance():
     assert loose.result_.status is Status.CONVERGED
     assert loose.n_iter_ < free.n_iter_
     assert 0 < loose.result_.residuals["moves"] <= 0.5
-    limited = DiscriminativeKMeans(init=start, max_iter=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1.*Raise max_iter"):
+        limited = DiscriminativeKMeans(init=start, max_iter=1).fit(X)
     assert limited.result_.status is Status.MAX_ITER
     assert limited.result_.residuals["moves"] > 0

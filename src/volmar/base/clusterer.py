@@ -215,8 +215,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
-                f"sample_weight (below 2**-100 of the largest is none), {n_counted}. Lower "
-                "n_clusters."
+                f"sample_weight, {n_counted} (those below 2**-100 of the largest count as 0). "
+                "Lower n_clusters."
             )
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1))

@@ -384,6 +384,16 @@ class MSPC(SeparationTree):
 
     # ------------------------------------------------------------------ fitted
 
+    def _status_words(self, result: Any) -> str:
+        is_joint = isinstance(result, MultiwaySeparationResult)
+        if not is_joint or result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            "another step would leave a cluster with less than min_cluster_size="
+            f"{self.min_cluster_size}, and the labels before it are kept. Lower min_cluster_size "
+            "or n_clusters"
+        )
+
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
         self._publish_clusters(rows, result, rows.reg)
 
