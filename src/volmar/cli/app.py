@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from volmar._files import printable
+from volmar._memory import explained_memory
 from volmar._version import __version__
 from volmar.cli.as_options import as_options
 from volmar.cli.signals import exit_code
@@ -166,7 +167,10 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
     except WRONG_INPUT as error:
         if context.obj["debug"]:
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
+        told = error
+        if isinstance(error, MemoryError):
+            told = explained_memory(error, "the command")
+        text = " ".join(str(told).split()) or type(error).__name__
         _complain(f"volmar {command}: {as_options(text)}")
         raise typer.Exit(2) from None
 
