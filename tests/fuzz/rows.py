@@ -161,7 +161,7 @@ SPARSE_FORMS = (
     "X = sparse.csr_array(X); [a.setflags(write=False) for a in (X.data, X.indices, X.indptr)]",
     # Entries of each row from the last column to the first.
     (
-        "X = sparse.csr_array(X); order = np.lexsort((-X.indices, np.repeat(np.arange(X.shape[0]), "
+        "X = sparse.csr_array(X); order = np.lexsort((-X.indices, np.repeat(range(X.shape[0]), "
         "np.diff(X.indptr)))); X = sparse.csr_array((X.data[order], X.indices[order], X.indptr), "
         "shape=X.shape)"
     ),
