@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from volmar._memory import explained_memory
 from volmar._version import __version__
 from volmar.cli.as_options import as_options
 
@@ -148,7 +149,10 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
     except WRONG_INPUT as error:
         if context.obj["debug"]:
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
+        told = error
+        if isinstance(error, MemoryError):
+            told = explained_memory(error, "the command")
+        text = " ".join(str(told).split()) or type(error).__name__
         typer.echo(f"volmar {command}: {as_options(text)}", err=True)
         raise typer.Exit(2) from None
 
