@@ -115,8 +115,8 @@ class TestNumpyFiles:
     @pytest.mark.parametrize("keep", [0.3, 0.7, 0.95])
     @pytest.mark.parametrize("name", ["a.npz", "a.npy"])
     def test_a_truncated_file_is_closed(self, tmp_path, name, keep):
-        save = np.savez if name == "a.npz" else lambda file, X: np.save(file, X)
-        save(tmp_path / name, X=np.ones((200, 3)))
+        save = np.savez if name == "a.npz" else np.save
+        save(tmp_path / name, np.ones((200, 3)))
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content[: int(keep * len(content))])
         with warnings.catch_warnings():
