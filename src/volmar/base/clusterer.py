@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar._memory import explain_memory
 from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
     check_blocks,
@@ -179,6 +180,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     @with_callbacks
     @one_thread()
+    @explain_memory
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
@@ -360,6 +362,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 
