@@ -6,6 +6,7 @@ from helpers.scatter import correlated, covariances, every_cluster, labellings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans
 from volmar.baselines.lda_kmeans import LDAKMeans

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
 from volmar._input import check_rows
+from volmar._memory import explain_memory
 from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
     check_blocks,
@@ -178,6 +179,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     @with_callbacks
     @one_thread()
+    @explain_memory
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         with fresh_fit(self, X):
             self._fit_rows(X, sample_weight)
@@ -362,6 +364,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 

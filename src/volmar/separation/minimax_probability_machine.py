@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
 from volmar._input import check_labelled_rows, check_rows
+from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._weights import rescaled_sample_weight
 from volmar.base.blocks import (
@@ -244,6 +245,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @one_thread()
+    @explain_memory
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the plane between two classes.
 
@@ -302,6 +304,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         )
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
 

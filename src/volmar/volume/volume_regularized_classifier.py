@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
 from volmar._input import check_labelled_rows, check_rows
+from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.validation import check_choice, check_number
@@ -171,6 +172,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @one_thread()
+    @explain_memory
     def fit(self, X: Any, y: Any) -> Self:
         """Spread the labels of some rows over all.
 
@@ -210,6 +212,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self._warn_of(result)
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the mean of h over the training rows, weighted by their similarity to each row.
 
