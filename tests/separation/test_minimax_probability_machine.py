@@ -420,7 +420,7 @@ def test_more_classes_by_pairs():
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"reg": -1.0}, ValueError, r"reg must be at least 0 and at most 1e.15, got -1.0"),
+        ({"reg": -1.0}, ValueError, "reg must be at least 0, got -1.0"),
         ({"reg": "much"}, TypeError, "reg must be a number, got 'much'"),
         ({"reg": np.nan}, ValueError, "reg must be at least 0, got nan"),
         ({"kernel": "wavy"}, ValueError, "kernel='wavy' is not known"),

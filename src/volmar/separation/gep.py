@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from volmar._checks import check_number
 from volmar.metrics.separation_bound import probability
 from volmar.rows import Standardized, bin_sums, constant_vector
 from volmar.separation.bound import best_split, edge_split
@@ -22,6 +23,12 @@ ROUNDING = 1e-12
 # Bins within this many standard deviations of the projection on either side; the first and the
 # last take what is beyond. One is an eighty-fifth of a standard deviation wide.
 N_BINS, N_DEVIATIONS = 1024, 6.0
+
+
+def check_reg(reg: Any) -> None:
+    """Refuse a regularisation that is negative, or so large that correlations are rounding."""
+    check_number("reg", reg, low=0.0)
+    check_number("reg", reg, low=0.0, high=LARGEST_REG)
 
 
 @dataclass(frozen=True, repr=False)

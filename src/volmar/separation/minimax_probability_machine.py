@@ -25,7 +25,7 @@ from volmar.base.blocks import (
     refuse_blocks,
 )
 from volmar.base.kernel import KernelMixin
-from volmar.base.validation import check_count, check_magnitude, check_number
+from volmar.base.validation import check_count, check_magnitude
 from volmar.rows import (
     BlockTable,
     Kernel,
@@ -42,7 +42,7 @@ from volmar.rows import (
     mapped_scores,
     standardized,
 )
-from volmar.separation.gep import LARGEST_REG
+from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
@@ -351,7 +351,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         }
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0, high=LARGEST_REG)
+        check_reg(self.reg)
         self._check_kernel()
         if self.n_components is not None:
             check_count("n_components", self.n_components)

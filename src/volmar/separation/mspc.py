@@ -31,7 +31,7 @@ from volmar.rows import (
     is_in_memory,
     standardized,
 )
-from volmar.separation.gep import LARGEST_REG
+from volmar.separation.gep import check_reg
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.tree import SeparationTree
@@ -268,7 +268,7 @@ class MSPC(SeparationTree):
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("scan", self.scan, ["auto", "exact", "histogram"])
         if self.reg is not None:
-            check_number("reg", self.reg, low=0.0, high=LARGEST_REG)
+            check_reg(self.reg)
         self._check_kernel()
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
