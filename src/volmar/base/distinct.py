@@ -25,6 +25,8 @@ def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
     """
     if not (is_in_memory(X) and isinstance(getattr(model, "init", ""), str)):
         return False
+    if model._is_pairwise() and not hasattr(model, "kernel"):
+        return False  # nodes of a graph with the same edges need not be the same
     n_distinct = count_distinct_rows(X, weights, model.n_clusters)
     if not model._min_clusters <= n_distinct < model.n_clusters:
         return False
