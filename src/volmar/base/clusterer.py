@@ -29,6 +29,7 @@ from volmar.base.blocks import (
     without_vectors,
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
+from volmar.base.distinct import fit_distinct
 from volmar.base.numbering import cluster_order
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
@@ -222,6 +223,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1))
+        elif fit_distinct(self, X, weights):
+            return
         elif self.n_clusters < self._min_clusters:
             labels = constant_vector(as_rows(X), 0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
+from volmar._eigen import eigenvalues
 from volmar._input import check_labelled_rows, check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
@@ -28,7 +28,7 @@ from volmar.base.blocks import (
 )
 from volmar.base.kernel import KernelMixin
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
-from volmar.base.validation import check_count, check_number
+from volmar.base.validation import check_count
 from volmar.rows import (
     BlockTable,
     Kernel,
@@ -45,6 +45,7 @@ from volmar.rows import (
     mapped_scores,
     standardized,
 )
+from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 # A gap up to this share of kappa is as good as none: a better answer predicts the same classes.
@@ -100,7 +101,7 @@ def _require_regular(S: NDArray, reg: float, eps: float) -> None:
     """Raise where S + 2 reg I is singular up to rounding: Cholesky may not notice."""
     noise = 4 * eps * float(np.trace(S))
     # S is positive semidefinite: a reg above the noise needs no eigenvalue.
-    if 2 * reg <= noise and linalg.eigvalsh(S, subset_by_index=[0, 0])[0] + 2 * reg <= noise:
+    if 2 * reg <= noise and eigenvalues(S, (0, 0))[0] + 2 * reg <= noise:
         raise ValueError(_singular(reg))
 
 
@@ -366,7 +367,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         return not self._is_precomputed()
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0)
+        check_reg(self.reg)
         check_random_state(self.random_state)
         self._check_kernel()
         if self.n_components is not None:
