@@ -229,7 +229,7 @@ def test_asymmetric_kernel(rng):
 
 def test_memory_is_checked_first(monkeypatch, rng):
     monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .* GiB.*NystroemMap"):
+    with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .*iB.*NystroemMap"):
         KernelKMeans().fit(rng.standard_normal((100, 2)))
 
 

@@ -43,7 +43,7 @@ from volmar.base.splitting import (
     warn_of_tree,
 )
 from volmar.base.tree import SplitTree, scores_in_graph
-from volmar.base.validation import check_count, check_n_clusters, check_number
+from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
@@ -196,7 +196,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _fit_rows(self, X: Any, sample_weight: ArrayLike | None) -> None:
         auto = isinstance(self.n_clusters, str)
         if auto:
-            self._check_finds_number()
+            check_auto(self)
         self._check_parameters()
         check_random_state(self.random_state)
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
@@ -301,20 +301,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _samples_parts(self) -> bool:
         """Whether large parts are split by a sample of their rows: scores tell the others."""
         return self._takes_blocks and not self._is_pairwise()
-
-    def _check_finds_number(self) -> None:
-        name = type(self).__name__
-        if self.n_clusters != "auto":
-            raise ValueError(
-                "n_clusters must be an integer (at least 1) or 'auto' for "
-                f"{name}, got {self.n_clusters!r}."
-            )
-        if self._is_pairwise():
-            raise ValueError(
-                f"n_clusters={self.n_clusters!r} looks for gaps between rows, and {name} was "
-                "given similarities ('precomputed'). Pass the rows themselves, or a number of "
-                "clusters."
-            )
 
     def _splits_by_hyperplanes(self) -> bool:
         """Whether a split into two is a hyperplane in the coordinates of X."""

@@ -14,9 +14,11 @@ from volmar._checks import (
     check_flag,
     check_magnitude,
     check_number,
+    shown,
 )
 
 __all__ = [
+    "check_auto",
     "check_choice",
     "check_cluster_size",
     "check_count",
@@ -37,6 +39,20 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
             f"n_samples={n_samples}. Lower n_clusters."
         )
     return n_clusters
+
+
+def check_auto(estimator: Any) -> None:
+    """Refuse a word other than "auto" for the number of clusters, and pairs of rows with it."""
+    name, given = type(estimator).__name__, shown(estimator.n_clusters)
+    if estimator.n_clusters != "auto":
+        raise ValueError(
+            f"n_clusters must be an integer (at least 1) or 'auto' for {name}, got {given}."
+        )
+    if estimator._is_pairwise():
+        raise ValueError(
+            f"n_clusters={given} looks for gaps between rows, and {name} was given similarities "
+            "('precomputed'). Pass the rows themselves, or a number of clusters."
+        )
 
 
 def check_cluster_size(size: Any) -> None:
