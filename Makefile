@@ -18,7 +18,7 @@ CHEAP  := $(addprefix tests/, \
   volume/test_sqp.py test_house.py test_map.py test_repository.py) \
   reproduction/tests/test_paper_lines.py reproduction/tests/test_paper_verdict.py
 
-.PHONY: demo test quick fuzz coverage oldest lint bench house docs reproduce reproduction clean
+.PHONY: demo test quick fuzz coverage oldest wheels lint bench house docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m volmar demo --out demo
@@ -40,6 +40,11 @@ coverage: $(VENV)/.ready
 # Warnings of old packages about each other are no errors here.
 oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest -m "not slow" -o filterwarnings=default $(CHEAP)
+
+# The wheel alone, in fresh environments of the oldest and newest supported Python that are installed.
+# make wheels PYTHONS="python3.12 python3.13" names others.
+wheels: $(VENV)/.ready
+	$(BIN)/python tests/wheels/install.py $(PYTHONS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -2,12 +2,14 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
 from packaging.version import Version
+from wheels import install
 
 import volmar
 
@@ -96,6 +98,40 @@ def test_make_quick_has_tests_of_every_room():
     assert not [str(path) for path in [*paths, *others] if not (ROOT / path).exists()]
     rooms = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
     assert rooms <= {path.parts[1] for path in paths}
+
+
+def test_ci_runs_what_contributors_are_told_to_run():
+    run = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    targets = re.findall(r"^\s*make (\w+)$", run, re.MULTILINE)
+    assert {"lint", "wheels", "test", "docs"} <= set(targets)
+    assert not [name for name in targets if f"    make {name} " not in told]
+    assert targets.index("wheels") < targets.index("test")
+
+
+def test_wheels_are_tried_on_the_versions_that_are_claimed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    beginning = "Programming Language :: Python :: 3."
+    claimed = [one[-4:] for one in project["classifiers"] if one.startswith(beginning)]
+    assert list(install.SUPPORTED) == claimed
+    assert project["requires-python"] == f">={install.SUPPORTED[0]}"
+
+
+def test_a_python_that_does_not_run_is_not_found(tmp_path, monkeypatch):
+    """The shim of a version manager is on the path for versions that are not chosen."""
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    assert install.interpreter_of("3.12") is None
+    managed = tmp_path / "none/versions/3.12.1/bin/python3.12"
+    managed.parent.mkdir(parents=True)
+    managed.symlink_to(sys.executable)
+    assert install.interpreter_of("3.12") == str(managed)
+    monkeypatch.setattr(install, "interpreter_of", lambda version: None)
+    with pytest.raises(SystemExit, match=r"no Python of 3\.11"):
+        install.oldest_and_newest()
 
 
 def test_the_citation_has_this_version():

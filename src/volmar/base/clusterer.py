@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar._memory import explain_memory
 from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
     check_blocks,
@@ -180,6 +181,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     @with_callbacks
     @one_thread()
+    @explain_memory
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
         self._forget()
         try:
@@ -228,8 +230,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         elif fit_distinct(self, X, weights):
             return
         elif self.n_clusters < self._min_clusters:
-            labels = constant_vector(as_rows(X), 0, np.int64)
-            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
+            self._set_result(OneCluster(0.0, 0.0, labels=constant_vector(as_rows(X), 0, np.int64)))
         elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
         else:
@@ -363,6 +364,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: Any) -> NDArray:
         """Score rows by the clusters found by `fit`; the class says what a score is.
 
@@ -384,9 +386,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         rows = self._validate(X, reset=False)
         if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
-        if isinstance(self.result_, RecursiveResult):
-            return self.tree_.scores(rows)
-        return self._scores(rows)
+        is_tree = isinstance(self.result_, RecursiveResult)
+        return self.tree_.scores(rows) if is_tree else self._scores(rows)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
         """Find the clusters of X, and return the cluster of each row.

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._checks import check_sample_weight
 from volmar._eigen import eigenvalues
+from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.blocks import (
     check_block_weights,
@@ -243,6 +244,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @one_thread()
+    @explain_memory
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Find the plane between two classes.
 
@@ -289,6 +291,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         return self
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return w'x + b: the signed distance to the plane; the class means are 1 apart.
 

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.validation import check_choice, check_magnitude, check_number
 from volmar.base.warn import warn_user
@@ -169,6 +170,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @one_thread()
+    @explain_memory
     def fit(self, X: Any, y: Any) -> Self:
         """Spread the labels of some rows over all.
 
@@ -208,6 +210,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     @one_thread()
+    @explain_memory
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the mean of h over the training rows, weighted by their similarity to each row.
 
