@@ -15,7 +15,7 @@ def check_vector(name: str, values: Any, size: int | None = None) -> NDArray[np.
 
     `size` is the number of entries that it must have, one for each row of X.
     """
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries. Drop or impute such values.")
     try:
         vector = _as_floats(values)

@@ -60,7 +60,7 @@ def distinct_labels(labels: NDArray, name: str = "labels") -> tuple[NDArray, NDA
 
 
 def _as_array(labels: ArrayLike, name: str) -> NDArray:
-    if np.ma.is_masked(labels):
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
         raise ValueError(f"{name} has masked entries; drop the unlabelled points.")
     try:
         return np.asarray(labels)
