@@ -1,15 +1,20 @@
 """The contract itself: what it lets pass, and what it finds."""
 
 import os
+import re
 import time
 import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fuzz.runner
-from fuzz.contract import BrokenContract, Case, keep_contract, require_finite
-from fuzz.domains import draw_case
+from fuzz.__main__ import NUMBERS, cases_of, main
+from fuzz.contract import BrokenContract, Case, fingerprint, keep_contract, require_finite
+from fuzz.domains import SHARES, draw_case
+from fuzz.domains.functions import ARGUMENTS, FUNCTIONS
+from fuzz.parameters import ESTIMATORS, GOOD, names_of
 
 
 def _raise(error):
@@ -56,9 +61,65 @@ def test_numbers_that_are_not_finite_break_it():
         keep_contract(Case("", lambda: {"a": [np.array([1.0, np.nan])]}, check=check))
 
 
-def test_a_case_is_drawn_from_its_number_alone():
-    assert draw_case("estimators", 7).text == draw_case("estimators", 7).text
-    assert draw_case("estimators", 7).text != draw_case("estimators", 8).text
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.sort_indices(),
+        lambda X: X.data.setflags(write=False),
+        lambda X: setattr(X, "indices", X.indices.astype(np.int64)),
+        lambda X: X.data.__setitem__(0, -0.0),
+    ],
+    ids=["order", "flag", "dtype", "bit"],
+)
+def test_what_is_inside_of_a_sparse_matrix_is_input_too(change):
+    X = sparse.csr_array((np.r_[0.0, 1.0], np.array([1, 0], "i4"), np.array([0, 2], "i4")), (1, 2))
+    with pytest.raises(BrokenContract, match="input was changed"):
+        keep_contract(Case("", lambda: change(X), (X,)))
+
+
+def test_objects_are_compared_by_what_they_hold():
+    assert fingerprint({"a": [np.ones(2)]}) == fingerprint({"a": [np.ones(2)]})
+    assert fingerprint({"a": [np.ones(2)]}) != fingerprint({"a": [np.ones(2) + 1e-16 + 2e-16]})
+    assert fingerprint(object()) == fingerprint(object())
+
+
+def test_a_call_sees_what_it_warned_of():
+    case = Case("", lambda: (_warn(UserWarning), len(case.warned))[1], same_bits=False)
+    case.check = lambda value: fuzz.contract.require(value == 1, "it saw no warning")
+    assert keep_contract(case) == "value"
+
+
+@pytest.mark.parametrize("domain", SHARES)
+def test_a_case_is_drawn_from_its_number_alone(domain):
+    assert draw_case(domain, 7).text == draw_case(domain, 7).text
+    assert len({draw_case(domain, number).text for number in range(7, 12)}) == 5
+
+
+def test_a_case_can_be_run_by_its_text():
+    case = draw_case("estimators", 7)
+    names = {}
+    exec(case.text.partition("\nmodel =")[0], names)
+    assert fingerprint(names["X"]) == fingerprint(case.inputs[0])
+
+
+def test_every_parameter_of_an_estimator_is_drawn():
+    names = {name for estimator in ESTIMATORS for name in names_of(estimator)} - {"n_clusters"}
+    assert names == set(GOOD)
+    arguments = {name for text in FUNCTIONS.values() for name in text.split()}
+    assert arguments == set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("n_cases", [1, 7, 500, 20_000])
+def test_a_run_has_as_many_cases_as_were_asked_for(n_cases):
+    cases = cases_of(3, n_cases)
+    assert len(cases) == len(set(cases)) == n_cases
+
+
+def test_runs_with_different_seeds_share_no_case():
+    one, other = (cases_of(seed, NUMBERS, {"estimators": 1.0}) for seed in (4, 5))
+    assert len({*one, *other}) == 2 * NUMBERS
+    with pytest.raises(ValueError, match="at most 1000000 cases"):
+        cases_of(4, NUMBERS + 1)
 
 
 @pytest.mark.slow
@@ -70,12 +131,31 @@ def test_a_crash_and_a_hang_are_findings(monkeypatch):
         [("kept", 1), ("crash", 2), ("kept", 3), ("hang", 4)]
     )
     assert [(found.kind, found.number) for found in findings] == [("crash", 2), ("hang", 4)]
+    assert all("rows = crash" in str(found) for found in findings[:1])
     assert outcomes == {"value": 2}
+
+
+@pytest.mark.slow
+def test_the_command_of_a_finding_repeats_it(monkeypatch, capsys):
+    monkeypatch.setattr(fuzz.runner, "_serve", _serve_badly)
+    monkeypatch.setitem(SHARES, "broken", 1.0)
+    assert main(["--cases", "1", "--seed", "3", "--domain", "broken", "--jobs", "1"]) == 1
+    found = capsys.readouterr().out
+    command = re.search(r"make fuzz CASE=(\S+)", found)
+    assert "labels_ are outside" in found
+    assert main(["--case", command[1]]) == 1
+    again = capsys.readouterr().out
+    assert again.strip() in found
+    assert main(["--case", "kept:1"]) == 0
 
 
 def _serve_badly(pipe):
     while True:
         what, _ = pipe.recv()
+        pipe.send(("text", f"rows = {what}"))
+        if what == "broken":
+            pipe.send(("broken", "labels_ are outside 0 to 1"))
+            continue
         if what == "crash":
             os._exit(139)
         if what == "hang":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import printable, write_atomically
 from volmar.cli.as_options import as_options
 from volmar.cli.console import (
     Stages,
@@ -50,6 +51,7 @@ class ClusterFiles:
     json: Path | None = None
     pictures: Path | None = None
     force: bool = False
+    raw_ids: bool = False
     complete: list[Path] = field(default_factory=list)
 
     @property
@@ -69,21 +71,12 @@ class ClusterFiles:
         if self.append and self.out is None:
             raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
         named = {"-o": self.out, "--report": self.report, "--save": self.save, "--json": self.json}
-        refuse_files(named, source, force=self.force)
+        refuse_files(named, source, force=self.force, pictures=self.pictures)
         if self.out is not None:
             written_kind(self.out)
-        folder = self.pictures
-        if folder is None:
-            return
-        if find_spec("matplotlib") is None:
+        if self.pictures is not None and find_spec("matplotlib") is None:
             raise ImportError(
                 "--pictures needs matplotlib, which is not installed: pip install 'volmar[plot]'"
-            )
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"--pictures {folder} is a file. Give the name of a folder.")
-        if folder.is_dir() and any(folder.iterdir()) and not self.force:
-            raise UsageError(
-                f"--pictures {folder} has files already. Give another name, or --force."
             )
 
     def done(self, path: Path) -> None:
@@ -93,8 +86,6 @@ class ClusterFiles:
 
     def keep(self, clusterer: TableClusterer, **changes: Any) -> None:
         """Write the model and the summary; `changes` replace entries of the summary."""
-        from volmar._files import write_atomically
-
         if self.save is not None:
             clusterer.save(self.save, force=self.force)
             self.done(self.save)
@@ -161,7 +152,7 @@ def _cluster(
         say(f"note: {note}")
     d = rows.X.shape[1]
     used = clusterer.labels_[clusterer.labels_ >= 0]
-    heading = f"{table.name}: {used.size} rows, {d} column{'s' if d > 1 else ''}"
+    heading = f"{printable(table.name)}: {used.size} rows, {d} column{'s' if d > 1 else ''}"
     sizes = np.bincount(used, minlength=clusterer.n_clusters_)
     print_found(source, clusterer, heading, sizes, files)
     if files.out is not None:
@@ -209,7 +200,7 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
     if files.append:
         from volmar.tables import write_rows
 
-        write_rows(path, table, labels, kept=rows.kept, force=files.force)
+        write_rows(path, table, labels, kept=rows.kept, force=files.force, raw_ids=files.raw_ids)
         return
     from volmar.tables import write_labels
 
@@ -221,6 +212,7 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
         clusterer.label_prepared(rows.X)[1],
         confidence=clusterer.confidence_[rows.kept],
         force=files.force,
+        raw_ids=files.raw_ids,
     )
 
 

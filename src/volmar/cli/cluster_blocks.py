@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import printable
 from volmar._memory import available_memory
 from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, print_found
 from volmar.cli.console import Stages, UsageError, say
@@ -82,7 +83,8 @@ def cluster_blocks(
         )
     elif n > n_drawn and clusterer.n_clusters != "auto":
         say(f"The clusters are those of all rows; tests used {n_drawn} drawn at random.")
-    heading = f"{Path(source).name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
+    name = printable(Path(source).expanduser().resolve().name)
+    heading = f"{name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
     print_found(source, clusterer, heading, sizes, files)
     files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())
     if files.is_explained:
@@ -90,8 +92,8 @@ def cluster_blocks(
         shown = f"This page shows {n_drawn} of {n} rows, drawn at random."
         outcome = replace(
             outcome,
-            title=f"Clusters of {Path(source).name}",
-            source=Path(source).name,
+            title=f"Clusters of {name}",
+            source=name,
             n_rows=n,
             notes=[*outcome.notes, shown],
         )
@@ -194,7 +196,8 @@ def _labelled(
     blocks = list(rows.X.to_delayed().ravel())
     file: Any = nullcontext()
     if files.out is not None:
-        file = open_labels(files.out, rows.id_name, confidence=True, force=files.force)
+        options = {"force": files.force, "raw_ids": files.raw_ids}
+        file = open_labels(files.out, rows.id_name, confidence=True, **options)
     with file as write:
         before = 0
         for i, block in enumerate(blocks):
@@ -224,7 +227,8 @@ def _appended(
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     parts = list(frame.to_delayed())
     name = free_name("cluster", frame.columns)
-    with open_rows(files.out, name=name, force=files.force) as write:
+    options = {"force": files.force, "raw_ids": files.raw_ids}
+    with open_rows(files.out, name=name, **options) as write:
         for i, part in enumerate(parts):
             block = computed([part])[0]
             if len(block):

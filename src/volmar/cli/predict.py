@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import printable
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
@@ -23,7 +24,13 @@ __all__ = ["predict_file"]
 
 
 def predict_file(
-    model: Path, source: str, *, id_column: str | None, out: Path | None, force: bool
+    model: Path,
+    source: str,
+    *,
+    id_column: str | None,
+    out: Path | None,
+    force: bool,
+    raw_ids: bool = False,
 ) -> None:
     """Write or count the clusters of the rows of a table, those of a folder block by block."""
     from volmar.models import load_model
@@ -51,9 +58,12 @@ def predict_file(
                 labels, scores, confidence = _labelled(saved, rows)
                 if out is not None:
                     if write is None:
-                        has_confidence = confidence is not None
                         opened = open_labels(
-                            out, rows.id_name, confidence=has_confidence, force=force
+                            out,
+                            rows.id_name,
+                            confidence=confidence is not None,
+                            force=force,
+                            raw_ids=raw_ids,
                         )
                         write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1
@@ -69,7 +79,7 @@ def predict_file(
         say(f"note: {note}")
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
     listed = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
-    screen().print(f"{name}: {sum(sizes)} rows, {listed}", markup=False)
+    screen().print(f"{printable(name)}: {sum(sizes)} rows, {listed}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")
         return

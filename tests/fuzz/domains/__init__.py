@@ -5,6 +5,8 @@ import importlib
 #: Domains, and the share of the cases that each gets.
 SHARES = {
     "estimators": 0.5,
+    "functions": 0.2,
+    "objects": 0.02,
 }
 
 
