@@ -78,6 +78,9 @@ def separation_along(
     if not 0.0 < r1 < 1.0:
         return 0.0
     centred = scores - (w @ scores) / total
+    largest = float(np.abs(centred).max())
+    if largest > 0 and not 1e-100 < largest < 1e100:
+        centred = centred / largest  # the unit does not matter, and squares must fit
     variance = float(w @ centred**2) / total
     mean1 = float(w @ (centred * sides)) / on_one
     if variance <= 0:
