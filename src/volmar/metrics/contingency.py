@@ -21,13 +21,22 @@ __all__ = [
 ]
 
 
-def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
-    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages."""
+def encode_labels(
+    labels: ArrayLike, name: str, n_rows: int | None = None
+) -> tuple[NDArray[np.intp], int]:
+    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages.
+
+    Labels of the rows of X are as many as these.
+    """
     found = _as_array(labels, name)
     if found.ndim != 1 or found.size == 0:
         raise ValueError(
             f"{name} must be one label for each point, got an array of shape {found.shape}; pass "
             "a one-dimensional array with at least one label."
+        )
+    if n_rows is not None and found.size != n_rows:
+        raise ValueError(
+            f"{name} must have one label for each of the {n_rows} rows of X, got {found.size}."
         )
     distinct, codes = distinct_labels(found, name)
     return codes, distinct.size
