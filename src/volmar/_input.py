@@ -26,6 +26,7 @@ _NO_NUMBERS = (
     "Cannot cast",
     "cannot convert",
     "int too",
+    "The DType",
 )
 
 
@@ -104,7 +105,8 @@ def _checking(X: Any, name: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if not str(error).startswith(_NO_NUMBERS):
             raise
-        raise type(error)(
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
             f"{name} must be a table of real numbers: {error}. A table with other columns can be "
             "passed to TableClusterer."
         ) from error
