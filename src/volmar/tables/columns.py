@@ -108,9 +108,8 @@ class Columns:
         none of these is missing, with a note. The result may share memory with the table.
         """
         X = self._as_block(places, kinds, notes)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if X.size == 0 or np.isfinite(X.sum()):
-                return X
+        if X.size == 0 or np.isfinite(X.sum()):
+            return X
         infinite = np.isinf(X)
         return np.where(infinite, np.nan, X) if infinite.any() else X
 
@@ -120,8 +119,7 @@ class Columns:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
             block = self.data if every else self.data[:, places]
-            with np.errstate(over="ignore"):
-                return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
+            return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
         plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
         if plain and all(kind.order is None for kind in kinds):
@@ -244,11 +242,26 @@ def as_pandas(data: Any) -> Any:
         return data
     pd = import_pandas()
     if home == "pyarrow":
-        return data.to_pandas()
+        from volmar.tables.arrow import as_frame
+
+        return as_frame("the table", data)
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
     # Column by column: polars' own way would need pyarrow.
-    return pd.DataFrame({name: data[name].to_numpy() for name in data.columns})
+    return pd.DataFrame({name: _of_polars(data[name]) for name in data.columns})
+
+
+def _of_polars(column: Any) -> Any:
+    """Return the values of a column of polars; lists and records as objects."""
+    import pandas as pd
+
+    try:
+        values = column.to_numpy()
+    except Exception:  # an error of polars: NumPy has no integers of 128 bits
+        values = None
+    if values is not None and values.ndim == 1 and values.dtype.kind in "biufcmMOUS":
+        return values
+    return pd.Series(column.to_list(), dtype=object)
 
 
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
@@ -303,6 +316,7 @@ def as_columns(data: Any) -> Columns:
     if hasattr(data, "iloc") and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
         refuse_duplicates(source, names)
+        _refuse_signals(source, names, data)
         return Columns(source, names, data, True, notes)
     if sp.issparse(data):
         data = sp.csr_array(data)
@@ -319,6 +333,19 @@ def as_columns(data: Any) -> Columns:
     if not named:
         names = [f"x{j}" for j in range(data.shape[1])]
     return Columns(source, list(names or []), data, named, notes)
+
+
+def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
+    """Refuse decimals that raise when they are compared: signalling NaN."""
+    for name, dtype, (_, column) in zip(names, frame.dtypes, frame.items(), strict=True):
+        if dtype.kind == "O":
+            try:
+                column.isna()
+            except ArithmeticError as error:
+                raise TableError(
+                    f"{source}: column {shown(name)} holds a signalling NaN; write None in its "
+                    "place"
+                ) from error
 
 
 def chosen_places(
