@@ -21,7 +21,7 @@ from volmar.tables.errors import (
     shown,
 )
 from volmar.tables.kinds import ColumnKind, kind_of
-from volmar.tables.numbers import as_numbers
+from volmar.tables.numbers import as_numbers, is_real
 from volmar.tables.read import LoadedTable, read_table
 
 __all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
@@ -130,8 +130,6 @@ class Columns:
         return block
 
     def _as_numbers(self, j: int, kind: ColumnKind, notes: list[str]) -> NDArray[np.float64]:
-        import pandas as pd
-
         series = self.data.iloc[:, j]
         if kind.kind == "date":
             values = as_years(as_dates(series, kind.layout))
@@ -141,7 +139,7 @@ class Columns:
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             values = as_numbers(series)
-            if pd.api.types.is_numeric_dtype(series.dtype):
+            if is_real(series.dtype):
                 return values
         known = ~series.isna().to_numpy()
         wrong = np.flatnonzero(np.isnan(values) & known)
@@ -277,7 +275,7 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     content = table.data if isinstance(table, LoadedTable) else table
     if hasattr(content, "iloc"):
         if reset:
-            names = np.array([str(name) for name in content.columns], dtype=object)
+            names = np.array(_names_of(content), dtype=object)
             estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
         return table
     if isinstance(table, LoadedTable) and (table.feature_names is not None or not reset):
@@ -314,7 +312,7 @@ def as_columns(data: Any) -> Columns:
     if isinstance(data, LoadedTable):
         source, names, notes, data = data.name, data.feature_names, data.notes, data.data
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        names = [str(name) for name in data.columns]
+        names = _names_of(data)
         refuse_duplicates(source, names)
         _refuse_signals(source, names, data)
         return Columns(source, names, data, True, notes)
@@ -333,6 +331,11 @@ def as_columns(data: Any) -> Columns:
     if not named:
         names = [f"x{j}" for j in range(data.shape[1])]
     return Columns(source, list(names or []), data, named, notes)
+
+
+def _names_of(frame: Any) -> list[str]:
+    """Return the names of columns as text that can be written: no halves of surrogate pairs."""
+    return [str(n).encode("utf-8", "backslashreplace").decode("utf-8") for n in frame.columns]
 
 
 def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
