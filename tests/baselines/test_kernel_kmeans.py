@@ -171,9 +171,18 @@ def test_iteration_limit_is_reported():
     assert model.n_iter_ == 1
 
 
-def test_equal_rows_still_give_two_clusters():
-    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+def test_equal_rows_are_one_cluster():
+    with pytest.warns(ConvergenceWarning, match="Found 1 clusters where n_clusters=2"):
         model = KernelKMeans(random_state=0).fit(np.ones((6, 2)))
+    assert set(model.labels_) == {0}
+    assert set(model.predict(np.ones((6, 2)))) == {0}
+    assert model.objective_ == pytest.approx(0.0)
+
+
+def test_rows_that_a_kernel_does_not_tell_apart_are_said():
+    X = np.random.default_rng(0).standard_normal((6, 2))
+    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+        model = KernelKMeans(kernel=lambda a, b: np.ones((len(a), len(b))), random_state=0).fit(X)
     assert set(model.labels_) == {0, 1}
     assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0)

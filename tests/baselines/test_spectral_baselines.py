@@ -279,7 +279,7 @@ def test_predict_does_not_swap_where_eigenvalues_exceed_one(n):
 
 
 def test_more_clusters_than_the_graph_holds_is_said(rng):
-    X = np.repeat(rng.normal(0, 5, (3, 2)), 20, axis=0)
+    X = np.repeat(rng.normal(0, 5, (3, 2)), 20, axis=0) + rng.normal(0, 1e-6, (60, 2))
     model = NormalizedSpectralClustering(5, affinity="gaussian", sigma=1.0, random_state=0)
     with pytest.warns(UserWarning, match="holds at most [1-4] group"):
         model.fit(X)

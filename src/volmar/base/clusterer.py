@@ -28,6 +28,7 @@ from volmar.base.blocks import (
     without_vectors,
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
+from volmar.base.distinct import fit_distinct
 from volmar.base.numbering import cluster_order
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
@@ -226,9 +227,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             )
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1))
+        elif fit_distinct(self, X, weights):
+            return
         elif self.n_clusters < self._min_clusters:
-            labels = constant_vector(as_rows(X), 0, np.int64)
-            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
+            self._set_result(OneCluster(0.0, 0.0, labels=constant_vector(as_rows(X), 0, np.int64)))
         elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
         else:
@@ -384,9 +386,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         rows = self._validate(X, reset=False)
         if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
-        if isinstance(self.result_, RecursiveResult):
-            return self.tree_.scores(rows)
-        return self._scores(rows)
+        is_tree = isinstance(self.result_, RecursiveResult)
+        return self.tree_.scores(rows) if is_tree else self._scores(rows)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
         """Find the clusters of X, and return the cluster of each row.

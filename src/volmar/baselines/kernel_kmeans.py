@@ -217,11 +217,13 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
         spread = np.where(np.isfinite(nearest), nearest, 1.0) if init == "k-means++" else 1.0
         if init == "random" and c > 0:
             spread = (nearest > 0).astype(float)  # a second centre on the same spot is no centre
-        density = problem.weights * np.maximum(spread, 0.0)
-        cumulated = np.cumsum(density[order])
+        density = (problem.weights * np.maximum(spread, 0.0))[order]
+        cumulated = np.cumsum(density)
         if cumulated[-1] <= 0:  # fewer different rows than clusters
             break
-        centre = order[np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")]
+        draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+        # The smallest numbers times less than 1 are themselves.
+        centre = order[min(draw, np.flatnonzero(density)[-1])]
         distance = np.maximum(diagonal + diagonal[centre] - 2.0 * problem.K[:, centre], 0.0)
         distance[centre] = 0.0
         labels[distance < nearest] = c

@@ -12,6 +12,7 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
@@ -117,7 +118,7 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
     else:
         A = np.eye(F.shape[1]) - F.T @ (F * solution.g[:, None])
         matrix = F @ linalg.solve(A, F.T, assume_a="pos")
-    values, vectors = linalg.eigh(0.5 * (matrix + matrix.T), subset_by_index=[n - 2, n - 1])
+    values, vectors = eigenpairs(0.5 * (matrix + matrix.T), (n - 2, n - 1))
     second, first = float(max(values[0], 0.0)), float(values[1])
     u = fix_signs(vectors[:, 1])
     if has_margin:

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
@@ -16,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from volmar._checks import check_sample_weight
+from volmar._eigen import eigenvalues
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.blocks import (
@@ -26,7 +26,7 @@ from volmar.base.blocks import (
     refuse_blocks,
 )
 from volmar.base.kernel import KernelMixin
-from volmar.base.validation import check_count, check_magnitude, check_number
+from volmar.base.validation import check_count, check_magnitude
 from volmar.rows import (
     BlockTable,
     Kernel,
@@ -43,6 +43,7 @@ from volmar.rows import (
     mapped_scores,
     standardized,
 )
+from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 # A gap above this share of kappa is worth a warning: predictions may change with a better answer.
@@ -98,7 +99,7 @@ def _require_regular(S: NDArray, reg: float, eps: float) -> None:
     """Raise where S + 2 reg I is singular up to rounding: Cholesky may not notice."""
     noise = 4 * eps * float(np.trace(S))
     # S is positive semidefinite: a reg above the noise needs no eigenvalue.
-    if 2 * reg <= noise and linalg.eigvalsh(S, subset_by_index=[0, 0])[0] + 2 * reg <= noise:
+    if 2 * reg <= noise and eigenvalues(S, (0, 0))[0] + 2 * reg <= noise:
         raise ValueError(_singular(reg))
 
 
@@ -353,7 +354,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         }
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0)
+        check_reg(self.reg)
         self._check_kernel()
         if self.n_components is not None:
             check_count("n_components", self.n_components)
