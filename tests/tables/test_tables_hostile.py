@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from volmar import TableClusterer
 from volmar.tables import TableError, read_table
-from volmar.tables.errors import MAX_COLUMNS, printable
+from volmar.tables.errors import MAX_COLUMNS
 
 
 def refused(path, *words):
@@ -192,10 +192,8 @@ class TestText:
 
 
 def test_names_are_printable(tmp_path):
-    assert printable("\x1b[31mred\u202e\n\ud800") == r"\x1b[31mred\u202e\n\ud800"
-    assert printable("größe 数") == "größe 数"
     path = tmp_path / "\x1b[31mred.csv"
     path.write_text("a,b\n1,2\n3,4,5\n")
-    assert r"\x1b[31mred.csv" in refused(path)
+    assert r"\u001b[31mred.csv" in refused(path)
     path.write_text("a,b\n1,2\n")
-    assert read_table(path).name == r"\x1b[31mred.csv"
+    assert read_table(path).name == r"\u001b[31mred.csv"

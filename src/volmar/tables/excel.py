@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from volmar._files import printable
 from volmar._memory import require_memory
 from volmar.tables.errors import (
     TableError,
@@ -16,7 +17,6 @@ from volmar.tables.errors import (
     nearest,
     need,
     one_line,
-    printable,
     quoted_names,
     refuse_bomb,
     refuse_duplicates,

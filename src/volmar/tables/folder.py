@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from volmar._files import printable
 from volmar.tables.arrow import as_frame, require_group
 from volmar.tables.errors import (
     TableError,
     need,
     one_line,
     open_bytes,
-    printable,
     refuse_duplicates,
     shown,
 )
@@ -46,7 +46,7 @@ def is_folder_of_tables(source: str | Path) -> bool:
         return False  # which `Path` takes for the folder that one is in
     try:
         return bool(_tables(Path(source).expanduser()))
-    except (OSError, ValueError, RuntimeError):  # RuntimeError: the home of nobody
+    except (OSError, ValueError):
         return False
 
 
@@ -74,10 +74,7 @@ def read_folder(source: str | Path) -> Any:
     ImportError
         Where dask, pandas or pyarrow is not installed.
     """
-    try:
-        folder = Path(source).expanduser()
-    except RuntimeError as error:
-        raise TableError(f"{shown(source)} is no path: {one_line(error)}; check it") from error
+    folder = Path(source).expanduser()
     if not folder.is_dir():
         raise TableError(f"there is no folder {shown(source)}; check the path")
     files = _tables(folder)

@@ -8,12 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from volmar._files import printable
 from volmar.tables.arrays import read_libsvm, read_numpy
 from volmar.tables.errors import (
     TableError,
     nearest,
     one_line,
-    printable,
     shown,
 )
 from volmar.tables.text import read_text
