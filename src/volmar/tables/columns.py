@@ -118,6 +118,13 @@ class Columns:
     ) -> NDArray[np.float64]:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
+            for j, kind in zip(places, kinds, strict=True):
+                if kind.order is not None or kind.kind == "date":
+                    what = "dates" if kind.kind == "date" else "words"
+                    raise TableError(
+                        f"{self.source}: column {shown(self.names[j])} holds numbers, and {what} "
+                        "in the fitted table; give a table with names and values as that one"
+                    )
             block = self.data if every else self.data[:, places]
             return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]

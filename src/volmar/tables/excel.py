@@ -44,7 +44,8 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
             warnings.simplefilter("ignore")  # features of Excel that hold no values
             if path.suffix.lower() != ".xls":
                 _refuse_large(path)
-            with pd.ExcelFile(path) as book:
+            # Opened here: openpyxl would show the whole path.
+            with path.open("rb") as file, pd.ExcelFile(file) as book:
                 names = [str(name) for name in book.sheet_names]
                 chosen = _chosen(path, sheet, names)
                 cells = book.parse(chosen, header=None)
