@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from volmar._files import printable
+from volmar._files import expanded_path, printable
 from volmar.tables.arrays import read_libsvm, read_numpy
 from volmar.tables.errors import (
     TableError,
@@ -101,7 +101,10 @@ def read_table(source: str | Path) -> LoadedTable:
         raise TableError("'' is no file; give the path of a table, or the name of a built-in set")
     sheet = None
     try:
-        path = Path(source).expanduser()
+        path = expanded_path(source)
+    except ValueError as error:
+        raise TableError(one_line(error)) from error
+    try:
         if path.is_dir():
             raise TableError(
                 f"{path} is a folder without .parquet or .csv files; give a file, or a folder "
@@ -113,11 +116,6 @@ def read_table(source: str | Path) -> LoadedTable:
             path, sheet = found
     except OSError as error:
         raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RuntimeError) as error:
-        if isinstance(error, TableError):
-            raise
-        # A path with a NUL in it, or the folder of a user who does not exist.
-        raise TableError(f"{shown(source)} is no path: {one_line(error)}; check it") from error
     try:
         return replace(_read_file(path, sheet), path=path)
     except TableError:
