@@ -8,13 +8,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from volmar._files import printable
 from volmar.tables.arrays import read_libsvm, read_numpy
 from volmar.tables.errors import (
     TableError,
     nearest,
     need,
     one_line,
-    printable,
     shown,
 )
 from volmar.tables.text import read_text
