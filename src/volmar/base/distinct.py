@@ -30,7 +30,9 @@ def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
     n_distinct = count_distinct_rows(X, weights, model.n_clusters)
     if not model._min_clusters <= n_distinct < model.n_clusters:
         return False
-    model._take_over(silent_clone(model).set_params(n_clusters=n_distinct)._fit(X, weights))
+    fewer = silent_clone(model).set_params(n_clusters=n_distinct)
+    fewer._fit_rows(X, weights)  # the fit of `model` warns of its status
+    model._take_over(fewer)
     warn_user(
         f"Found {n_distinct} clusters where n_clusters={model.n_clusters}: X has only "
         f"{n_distinct} different rows of positive weight. Lower n_clusters.",

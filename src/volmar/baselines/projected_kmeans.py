@@ -18,7 +18,6 @@ from volmar.base import Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.numbering import cluster_order
 from volmar.base.validation import check_count, check_number, check_start_labels
-from volmar.base.warn import warn_user
 from volmar.rows import Standardized, as_rows, standardized
 
 # Centres whose squared distance is less than so many roundings of products are near each other.
@@ -237,13 +236,15 @@ class ProjectedKMeans(WeightedClusterer):
         self.components_: NDArray = components
         self.mean_: NDArray = mean
         self.cluster_centers_: NDArray = result.centers
-        if result.status is Status.DEGENERATE:
-            warn_user(
-                f"Found {len(result.centers)} clusters where n_clusters={self.n_clusters}: no "
-                "other rows of positive weight are told apart, beside the largest. Lower "
-                "n_clusters, or check X for outliers.",
-                ConvergenceWarning,
-            )
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            f"Found {len(result.centers)} clusters where n_clusters={self.n_clusters}: no other "
+            "rows of positive weight are told apart, beside the largest. Lower n_clusters, or "
+            "check X for outliers."
+        )
 
     def _scores(self, X: Any) -> NDArray:
         if len(self.cluster_centers_) == 1:

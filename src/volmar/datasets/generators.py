@@ -8,9 +8,8 @@ from numbers import Real
 
 import numpy as np
 from sklearn import datasets
-from sklearn.utils import check_random_state
 
-from volmar._checks import check_count, check_number
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._memory import require_memory
 from volmar._vectors import check_vector
 

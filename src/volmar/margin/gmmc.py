@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
 from volmar._eigen import eigenpairs
@@ -355,21 +354,23 @@ class GMMC(KernelMixin, Clusterer):
         self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, GMMCResult):
+            return super()._status_words(result)
+        if result.status is Status.DEGENERATE:
+            return (
+                "two directions of the largest margin are as good as each other, and the labels "
+                "are one of many. Use another kernel, or a soft margin (C of about "
+                f"{2 * self.smallest_C_:.3g})"
+            )
+        return (
+            f"the gap is {result.residuals['relative gap']:.1e} of the objective after "
+            f"{result.n_iter} iterations. Raise max_iter, tol or shift"
+        )
+
 
 def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
     """Warn of an answer that says less than it seems to."""
-    if result.status is Status.DEGENERATE:
-        warn_user(
-            "Two directions of the largest margin are as good as each other, and the labels are "
-            "one of many. Use another kernel, or a soft margin (C of about "
-            f"{2 * problem.smallest_penalty:.3g}).",
-        )
-    elif not result.status.ok:
-        warn_user(
-            f"The gap is {result.residuals['relative gap']:.1e} of the objective after "
-            f"{result.n_iter} iterations ({result.status.value}). Raise max_iter, tol or shift.",
-            ConvergenceWarning,
-        )
     if problem.C is not None and problem.smallest_penalty >= problem.C:
         warn_user(
             f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "

@@ -381,7 +381,4 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
-        has_bound = prepared.bound is not None
-        raised = ", or balance (None for no bound)" if has_bound else ""
-        remedy = "Use a narrower kernel, or another balance"
-        self._warn_of_relaxation(result, raised, remedy)
+        self._warn_of_relaxation(result, "Use a narrower kernel, or another balance")

@@ -36,6 +36,7 @@ from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.tree import SeparationTree
 from volmar.separation.two_way import TwoWaySolver, describe_split
+from volmar.solvers import Status
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
@@ -216,6 +217,7 @@ class MSPC(SeparationTree):
     """
 
     _takes_blocks = True
+    _may_be_nan = ("min_cluster_weight_",)
 
     def __init__(
         self,
@@ -403,6 +405,16 @@ class MSPC(SeparationTree):
         return result
 
     # ------------------------------------------------------------------ fitted
+
+    def _status_words(self, result: Any) -> str:
+        is_joint = isinstance(result, MultiwaySeparationResult)
+        if not is_joint or result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            "another step would leave a cluster with less than min_cluster_size="
+            f"{self.min_cluster_size}, and the labels before it are kept. Lower min_cluster_size "
+            "or n_clusters"
+        )
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
         self._publish_clusters(rows, result, rows.reg)

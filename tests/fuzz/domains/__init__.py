@@ -8,6 +8,7 @@ SHARES = {
     "functions": 0.2,
     "models": 0.2,
     "objects": 0.02,
+    "commands": 0.05,
 }
 
 
