@@ -272,7 +272,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((one.name, getattr(value, one.name)) for one in fields(value))
     elif isinstance(value, np.random.RandomState):
         yield "state", value.get_state()
-    elif type(value).__module__.startswith("volmar") and hasattr(value, "__dict__"):
+    elif str(getattr(type(value), "__module__", "")).startswith("volmar") and hasattr(
+        value, "__dict__"
+    ):
         yield from vars(value).items()
     elif callable(value):
         yield "", getattr(value, "__qualname__", "").encode()

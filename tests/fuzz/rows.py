@@ -108,6 +108,12 @@ CONTAINERS = (
     "X = X[:, :0]",
     "X = None",
     "X = 'rows'",
+    "X = memoryview(np.ascontiguousarray(X))",
+    "X = [list(row)[: i % 3 + 1] for i, row in enumerate(X)]",
+    "X = np.rec.fromarrays(list(X.T))",
+    "X = X[:, 0].astype(object)[:, None] * 10**30",
+    "X = type('Rows', (), {'__array__': lambda self, dtype=None, copy=None, A=X: A})()",
+    "X = [X, X]",
     "X = dict(enumerate(X))",
 )
 FRAMES = (

@@ -65,7 +65,7 @@ class StabilityReport:
     frozen_below : float
         For a `reg` below this, every one of the :math:`2^{n-1}` partitions is a strict local
         minimum of the volume problem without its balance constraint (JMLR eq. 4), whatever else
-        holds of Q.
+        holds of Q. Infinite for Q = 0.
     work : int
         Entries of Q that the search for an axis read.
     """
