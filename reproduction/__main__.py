@@ -9,6 +9,8 @@ from pathlib import Path
 
 from reproduction.command import Request, list_all, reproduce
 from reproduction.files import list_experiments
+from volmar._files import printable, remove_parts
+from volmar.cli.signals import catch_signals, exit_code, release_signals
 
 # Errors that a user can fix; anything else is a bug, and shows its traceback.
 WRONG_INPUT = (ValueError, OSError, ImportError, MemoryError)
@@ -37,12 +39,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 page=given.page,
             )
             reproduce(names, request)
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as stop:
+        sys.stderr.write(printable(f"{parser.prog}: stopped{stop}.") + "\n")
+        return exit_code()
     except WRONG_INPUT as error:
-        sys.stderr.write(f"{parser.prog}: {' '.join(str(error).split())}\n")
+        text = printable(" ".join(str(error).split()))
+        sys.stderr.write(f"{parser.prog}: {text}\n")
         return 2
     return 0
+
+
+def program() -> int:
+    """Run the command as a program of its own, which SIGTERM and SIGHUP stop as Ctrl-C does."""
+    try:
+        catch_signals()
+        return main()
+    except KeyboardInterrupt:  # before the command has begun, or after it
+        return exit_code()
+    finally:
+        remove_parts()
+        release_signals()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,4 +91,4 @@ def _positive(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

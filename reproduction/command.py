@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
-import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from reproduction.runner import run_cells, stored_results
 from reproduction.store import CellResult, Store
 from reproduction.summary import Line
 from reproduction.verdict import Reproduction
+from volmar._files import write_atomically
 from volmar.cli.console import Screen, refuse_files, say, screen, written
 
 COLUMNS = ("data", "method", "paper", "hindsight", "label-free", "/KMeans", "as printed?")
@@ -218,8 +218,6 @@ def _cost(expected: Expected | None, request: Request) -> float:
 @contextmanager
 def _bars(request: Request) -> Iterator[Progress]:
     """Bars with the time left; an interrupt ends with a line that says how to go on."""
-    # Ended from outside, take the workers along.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -230,8 +228,8 @@ def _bars(request: Request) -> Iterator[Progress]:
         with Progress(*columns, console=Screen(stderr=True), transient=True) as bar:
             yield bar
     except KeyboardInterrupt:
-        say(f"stopped; {request.out} keeps what is done. Run it again to go on.")
-        raise SystemExit(130) from None
+        kept = f"; {request.out} keeps what is done. Run it again to go on"
+        raise KeyboardInterrupt(kept) from None
 
 
 def _print(console: Console, shown: Reproduction, *, whole: bool) -> None:
@@ -299,7 +297,7 @@ def _write(shown: Sequence[Reproduction], request: Request) -> None:
             for name, path in pictures.items()
         }
         text = to_markdown(shown, command=command, pictures=relative)
-        request.page.write_text(text, encoding="utf-8")
+        write_atomically(request.page, text, force=True)
         written(request.page)
 
 
@@ -333,7 +331,9 @@ def _draw(shown: Sequence[Reproduction], request: Request) -> dict[str, Path]:
         suffix = "-quick" if request.quick else ""
         path = request.out / f"{one.experiment.name}{suffix}.png"
         # The version of matplotlib in a picture would make a new file of the same picture.
-        figure.savefig(path, dpi=90, metadata={"Software": None})
+        buffer = io.BytesIO()
+        figure.savefig(buffer, dpi=90, metadata={"Software": None})
+        write_atomically(path, buffer.getvalue(), force=True)
         pictures[one.experiment.name] = path
     return pictures
 

@@ -15,6 +15,7 @@ from reproduction.experiment import Experiment
 from reproduction.files import list_experiments, load_experiment
 from reproduction.runner import stored_results
 from reproduction.store import NO_DATA, Store
+from volmar._files import write_atomically
 
 FILE = "expected.csv"
 
@@ -66,7 +67,8 @@ def write_expected(folder: Path, path: Path) -> None:
         f"{name},{one.seconds:.3g},{one.quick_seconds:.3g}"
         for name, one in measure_expected(folder).items()
     ]
-    path.write_text("\n".join(["experiment,seconds,quick_seconds", *rows, ""]), encoding="utf-8")
+    text = "\n".join(["experiment,seconds,quick_seconds", *rows, ""])
+    write_atomically(path, text, force=True)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from reproduction.experiment import Cell
 from reproduction.measures import take_measures
 from reproduction.store import NO_DATA, CellResult, Store
 from volmar import datasets, graphs, metrics
+from volmar.cli.signals import without_interrupts
 
 # Cells that wait in a worker's queue, for each worker: enough to keep it busy.
 QUEUE = 4
@@ -172,7 +173,8 @@ def _in_processes(cells: list[Cell], jobs: int) -> Iterator[CellResult]:
         try:
             while waiting or running:
                 while waiting and len(running) < QUEUE * jobs:
-                    running[pool.submit(run_cell, waiting[0])] = waiting[0]
+                    with without_interrupts():  # a worker may start here
+                        running[pool.submit(run_cell, waiting[0])] = waiting[0]
                     waiting.popleft()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     result = future.result()
@@ -196,7 +198,9 @@ def _alone(cell: Cell) -> CellResult:
     start = time.perf_counter()
     pool = _pool(1)
     try:
-        pool.submit(int).result()
+        with without_interrupts():
+            first = pool.submit(int)
+        first.result()
     except BrokenProcessPool as error:
         raise RuntimeError(
             f"jobs: worker processes end before they run anything ({error}); take jobs=1, and in "

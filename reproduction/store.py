@@ -7,12 +7,18 @@ import lzma
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from reproduction.experiment import Cell
 from volmar._files import write_atomically
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file is neither renamed nor removed
+    fcntl = None  # type: ignore[assignment]
 
 # A cell without its data may run another day; one that the estimator refused would be refused
 # again.
@@ -57,7 +63,7 @@ class Store:
 
     A line that is not a whole result (a kill cut it short, say) is ignored and its cell runs
     again. A file that is done with can be packed: the same lines, compressed, beside which new
-    ones are appended as before.
+    ones are appended as before. Several processes may append and pack at the same time.
 
     Parameters
     ----------
@@ -72,13 +78,24 @@ class Store:
     def read(self) -> dict[str, CellResult]:
         """Results that are there, by the key of their cell; the last of a key stands."""
         results = {}
-        for line in self._lines():
-            result = _parse(line)
+        for number, line in enumerate(self._lines(), start=1):
+            try:
+                result = _parse(line)
+            except RecursionError:
+                raise ValueError(
+                    f"{self.path}: line {number} of it and its packed twin is nested too deeply "
+                    "to be a result; delete that line."
+                ) from None
             if result is not None:
                 results[result.cell.key] = result
         return results
 
     def _lines(self) -> Iterator[str]:
+        # Before the packed file: what is packed meanwhile is then in both, and not in neither.
+        try:
+            appended = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            appended = []
         if self.packed.exists():
             try:
                 yield from lzma.decompress(self.packed.read_bytes()).decode().splitlines()
@@ -86,14 +103,12 @@ class Store:
                 raise ValueError(
                     f"{self.packed} is damaged ({error}); delete it, and its cells run again."
                 ) from error
-        if self.path.exists():
-            yield from self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        yield from appended
 
     def append(self, result: CellResult) -> None:
         """Add a result; it is on disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(asdict(result), sort_keys=True)
-        with self.path.open("a+b") as file:
+        with self._locked() as file:
             # A cut-off last line must not swallow this one.
             if file.tell() > 0:
                 file.seek(-1, os.SEEK_END)
@@ -101,6 +116,21 @@ class Store:
             file.write((text + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """Open the file of lines, which nobody else then appends to or packs."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with self.path.open("a+b") as file:
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                # While we waited, another process may have packed the file and removed it.
+                if os.path.exists(self.path) and os.path.samestat(
+                    os.fstat(file.fileno()), os.stat(self.path)
+                ):
+                    yield file
+                    return
 
     def pack(self, keep: Collection[str] | None = None) -> None:
         """Put all results into the packed file, in an order that compresses well.
@@ -110,10 +140,14 @@ class Store:
         keep : collection of str, optional
             Keys of the cells that are wanted; others are dropped.
         """
+        with self._locked():
+            self._pack(keep)
+            self.path.unlink(missing_ok=True)
+
+    def _pack(self, keep: Collection[str] | None) -> None:
         found = self.read().items()
         results = sorted((r for key, r in found if keep is None or key in keep), key=_order)
         if not results:
-            self.path.unlink(missing_ok=True)
             return
         # Three digits of a time say all there is to say, and take half the space.
         lines = [
@@ -122,7 +156,6 @@ class Store:
         ]
         packed = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9)
         write_atomically(self.packed, packed, force=True)
-        self.path.unlink(missing_ok=True)
 
 
 def _order(result: CellResult) -> tuple[str, ...]:

@@ -1,10 +1,21 @@
 """Files written whole or not at all."""
 
 import os
+import stat
+from pathlib import Path
 
 import pytest
+from helpers.pipes import reading
 
-from volmar._files import refuse_existing, write_atomically
+from volmar._files import (
+    input_at,
+    open_atomically,
+    printable,
+    refuse_existing,
+    refuse_input,
+    remove_parts,
+    write_atomically,
+)
 
 
 class Refusal(ValueError):
@@ -101,3 +112,101 @@ def test_a_pipe_is_written_not_replaced(tmp_path):
         assert os.read(number, 10) == b"x"
     finally:
         os.close(number)
+
+
+def test_a_pipe_stays_one_by_force(tmp_path):
+    with reading(tmp_path / "pipe") as found:
+        write_atomically(tmp_path / "pipe", "x" * 100_000, force=True)
+    assert found == [b"x" * 100_000]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files of a process have no names")
+def test_a_pipe_without_a_name_is_written(tmp_path):
+    # What a shell calls >(command) is such a path, and leads to no file.
+    reader, writer = os.pipe()
+    try:
+        write_atomically(f"/proc/self/fd/{writer}", "x", force=True)
+        assert os.read(reader, 10) == b"x"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_private_file_is_private_all_the_time(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o600)
+    (tmp_path / "link.txt").symlink_to(path)
+    with open_atomically(tmp_path / "link.txt", force=True) as file:
+        (part,) = tmp_path.glob(".*.part")
+        assert part.stat().st_mode & 0o077 == 0
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link.txt").is_symlink()
+
+
+def test_a_long_name_has_room_for_its_part(tmp_path):
+    path = tmp_path / ("𝒳" * 63)  # 252 bytes of 255
+    write_atomically(path, "x")
+    assert path.read_text() == "x"
+    assert "too long" in refused(tmp_path / ("x" * 256), "x")
+
+
+def test_a_link_to_itself_is_kept(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "a")
+    assert "cannot be written" in refused(tmp_path / "a", "x", force=True)
+    assert (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "~nobody_of_this_name/a", "\ud800"])
+def test_what_is_no_path_is_told(name):
+    with pytest.raises(ValueError, match="is no path"):
+        write_atomically(name, "x")
+
+
+def test_errors_of_files_that_are_read_keep_their_name(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match=r"input\.csv"),
+        open_atomically(tmp_path / "a", error=Refusal),
+    ):
+        (tmp_path / "input.csv").read_bytes()
+    assert not list(tmp_path.iterdir())
+
+
+def test_parts_of_an_unfinished_program_are_removed(tmp_path):
+    unfinished = open_atomically(tmp_path / "a.csv")
+    unfinished.__enter__().write(b"x")
+    assert len(list(tmp_path.iterdir())) == 1
+    remove_parts()
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_cannot_steer_a_terminal(tmp_path):
+    assert printable("a\x1b[31m\x9b\u202e\r\n\udcff é\u200d") == (
+        "a\\u001b[31m\\u009b\\u202e\\u000d\\u000a\\udcff é\u200d"
+    )
+    path = tmp_path / "a\x1b[31m.txt"
+    path.write_text("")
+    assert "a\\u001b[31m.txt" in refused(path, "x")
+
+
+def test_inputs_are_known_by_all_their_names(tmp_path):
+    folder, elsewhere = tmp_path / "in", tmp_path / "elsewhere.csv"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "1.csv").write_text("")
+    elsewhere.write_text("")
+    (folder / "2.csv").symlink_to(elsewhere)
+    (tmp_path / "link").symlink_to(folder)
+    os.link(folder / "1.csv", tmp_path / "hard.csv")
+    (tmp_path / "soft.csv").symlink_to(folder / "1.csv")
+    names = ["in/new.csv", "in/sub/new.csv", "link/new.csv", "in/1.csv", "in/../in/1.csv"]
+    for name in [*names, "elsewhere.csv", "hard.csv", "soft.csv"]:
+        assert input_at(tmp_path / name, [folder]) == folder, name
+    for name in ("new.csv", "in2/new.csv", "in-new.csv"):
+        assert input_at(tmp_path / name, [folder, tmp_path / "nothing"]) is None
+    assert input_at(tmp_path / "hard.csv", [folder / "1.csv"]) == folder / "1.csv"
+    with pytest.raises(ValueError, match="never written to"):
+        refuse_input(tmp_path / "soft.csv", [folder / "1.csv"])

@@ -9,16 +9,21 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; without its libraries say how to get them."""
+    from volmar._files import remove_parts
+    from volmar.cli.signals import catch_signals, exit_code, release_signals
+
     try:
-        from volmar.cli.app import app
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except ImportError as error:
-        sys.exit(
-            f"volmar's command line needs {error.name}, which is not installed: "
-            "pip install 'volmar[all]'"
-        )
-    try:
+        catch_signals()
+        try:
+            from volmar.cli.app import app
+        except ImportError as error:
+            sys.exit(
+                f"volmar's command line needs {error.name}, which is not installed: "
+                "pip install 'volmar[all]'"
+            )
         app()
     except KeyboardInterrupt:  # before a command has begun
-        sys.exit(130)
+        sys.exit(exit_code())
+    finally:
+        remove_parts()
+        release_signals()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +13,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from volmar._files import printable
 from volmar._memory import explained_memory
 from volmar._version import __version__
 from volmar.cli.as_options import as_options
+from volmar.cli.signals import exit_code
 
 # What typer raises for an option that it cannot take: the base of what it shows in public.
 _BAD_USAGE: Any = typer.BadParameter.__base__
@@ -42,9 +44,17 @@ class _OneLine(TyperGroup):
         except _BAD_USAGE as error:
             named = [word for word in given[:1] if word in self.commands]
             command = " ".join(["volmar", *named])
-            typer.echo(f"{command}: {_bad_usage(error, given)}. See {command} --help.", err=True)
+            _complain(f"{command}: {_bad_usage(error, given)}. See {command} --help.")
             code = error.exit_code
+        except typer.Abort:
+            raise KeyboardInterrupt from None  # between options and commands
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str) -> None:
+    """Print one line on the error stream, if there still is one."""
+    with suppress(OSError):
+        typer.echo(printable(text), err=True)
 
 
 def _bad_usage(error: Any, given: list[str]) -> str:
@@ -106,6 +116,14 @@ Kinds = Annotated[
 ScaleOption = Annotated[Scale, typer.Option("--scale", help="How columns are scaled.")]
 MissingOption = Annotated[Missing, typer.Option("--missing", help="How to handle missing values.")]
 Force = Annotated[bool, typer.Option("--force", metavar=FLAG, help="Overwrite files.")]
+RawIds = Annotated[
+    bool,
+    typer.Option(
+        "--raw-ids",
+        metavar=FLAG,
+        help="Write ids and texts that a spreadsheet would run as formulas without an apostrophe.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
 Number = Annotated[
     str, typer.Option("--n-clusters", "-k", help="Number of clusters, or auto to test for it.")
@@ -142,8 +160,8 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         # Those who know what is complete say so by it.
-        typer.echo(f"volmar {command}: stopped{stop}.", err=True)
-        raise typer.Exit(130) from None
+        _complain(f"volmar {command}: stopped{stop}.")
+        raise typer.Exit(exit_code()) from None
     except BrokenPipeError:
         raise typer.Exit(1) from None  # the reader of our output has gone
     except WRONG_INPUT as error:
@@ -153,7 +171,7 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         if isinstance(error, MemoryError):
             told = explained_memory(error, "the command")
         text = " ".join(str(told).split()) or type(error).__name__
-        typer.echo(f"volmar {command}: {as_options(text)}", err=True)
+        _complain(f"volmar {command}: {as_options(text)}")
         raise typer.Exit(2) from None
 
 
@@ -251,6 +269,7 @@ def cluster(
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a dask scheduler.")
     ] = None,
+    raw_ids: RawIds = False,
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
@@ -278,7 +297,7 @@ def cluster(
         cluster_file(
             source,
             clusterer,
-            ClusterFiles(out, append, report, save, summary, pictures, force),
+            ClusterFiles(out, append, report, save, summary, pictures, force, raw_ids),
             split_anyway=split_anyway,
             scheduler=scheduler,
             command=shlex.join(["volmar", *sys.argv[1:]]),
@@ -294,13 +313,14 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Labels: .csv, .tsv, .parquet.")
     ] = None,
+    raw_ids: RawIds = False,
     force: Force = False,
 ) -> None:
     """Put new rows into the clusters of a saved model."""
     with _clean("predict", context):
         from volmar.cli.predict import predict_file
 
-        predict_file(model, source, id_column=id_column, out=out, force=force)
+        predict_file(model, source, id_column=id_column, out=out, force=force, raw_ids=raw_ids)
 
 
 @app.command()
@@ -362,6 +382,7 @@ def compare(
             "--out", "-o", help="Labels, a column for each method: .csv, .tsv, .parquet."
         ),
     ] = None,
+    raw_ids: RawIds = False,
     seed: Seed = 0,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
@@ -377,6 +398,7 @@ def compare(
             **_preparation(columns, drop, id_column, kinds, scale, missing),
             out=out,
             force=force,
+            raw_ids=raw_ids,
             seed=seed,
             as_json=as_json,
         )
@@ -399,9 +421,10 @@ def demo(
     ),
     n_samples: Annotated[int, typer.Option(min=20, max=5000, help="Rows of each set.")] = 500,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Cluster built-in data and write labels.csv, clusters.png and report.html."""
     with _clean("demo", context):
         from volmar.cli.demo import run_demo
 
-        run_demo(out, n_samples=n_samples, seed=seed)
+        run_demo(out, n_samples=n_samples, seed=seed, force=force)

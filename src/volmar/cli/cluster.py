@@ -50,6 +50,7 @@ class ClusterFiles:
     json: Path | None = None
     pictures: Path | None = None
     force: bool = False
+    raw_ids: bool = False
     complete: list[Path] = field(default_factory=list)
 
     @property
@@ -69,21 +70,12 @@ class ClusterFiles:
         if self.append and self.out is None:
             raise UsageError("--append writes the rows with their clusters to -o: give -o, too.")
         named = {"-o": self.out, "--report": self.report, "--save": self.save, "--json": self.json}
-        refuse_files(named, source, force=self.force)
+        refuse_files(named, source, force=self.force, pictures=self.pictures)
         if self.out is not None:
             written_kind(self.out)
-        folder = self.pictures
-        if folder is None:
-            return
-        if find_spec("matplotlib") is None:
+        if self.pictures is not None and find_spec("matplotlib") is None:
             raise ImportError(
                 "--pictures needs matplotlib, which is not installed: pip install 'volmar[plot]'"
-            )
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"--pictures {folder} is a file. Give the name of a folder.")
-        if folder.is_dir() and any(folder.iterdir()) and not self.force:
-            raise UsageError(
-                f"--pictures {folder} has files already. Give another name, or --force."
             )
 
     def done(self, path: Path) -> None:
@@ -209,7 +201,7 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
     if files.append:
         from volmar.tables import write_rows
 
-        write_rows(path, table, labels, kept=rows.kept, force=files.force)
+        write_rows(path, table, labels, kept=rows.kept, force=files.force, raw_ids=files.raw_ids)
         return
     from volmar.tables import write_labels
 
@@ -221,6 +213,7 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
         clusterer.label_prepared(rows.X)[1],
         confidence=clusterer.confidence_[rows.kept],
         force=files.force,
+        raw_ids=files.raw_ids,
     )
 
 

@@ -194,7 +194,8 @@ def _labelled(
     blocks = list(rows.X.to_delayed().ravel())
     file: Any = nullcontext()
     if files.out is not None:
-        file = open_labels(files.out, rows.id_name, confidence=True, force=files.force)
+        options = {"force": files.force, "raw_ids": files.raw_ids}
+        file = open_labels(files.out, rows.id_name, confidence=True, **options)
     with file as write:
         before = 0
         for i, block in enumerate(blocks):
@@ -224,7 +225,8 @@ def _appended(
     counts = np.zeros(clusterer.n_clusters_, dtype=np.int64)
     parts = list(frame.to_delayed())
     name = free_name("cluster", frame.columns)
-    with open_rows(files.out, name=name, force=files.force) as write:
+    options = {"force": files.force, "raw_ids": files.raw_ids}
+    with open_rows(files.out, name=name, **options) as write:
         for i, part in enumerate(parts):
             block = computed([part])[0]
             if len(block):

@@ -34,6 +34,7 @@ def compare_file(
     n_clusters: str = "auto",
     out: Path | None = None,
     force: bool = False,
+    raw_ids: bool = False,
     seed: int = 0,
     as_json: bool = False,
     **preparation: Any,
@@ -66,17 +67,23 @@ def compare_file(
             )
     except KeyboardInterrupt:
         done = ", ".join(run.method for run in found.runs) or "nothing"
-        _finish(found, table, out, force, as_json=as_json)
+        _finish(found, table, out, force, raw_ids, as_json=as_json)
         raise KeyboardInterrupt(f"; complete: {done}") from None
     if not found.runs:
         name, reason = next(iter(found.left_out.items()))
         raise UsageError(f"no method could take {table.name}; {name}: {reason}")
-    _finish(found, table, out, force, as_json=as_json)
+    _finish(found, table, out, force, raw_ids, as_json=as_json)
     return found
 
 
 def _finish(
-    found: Comparison, table: TableRows, out: Path | None, force: bool, *, as_json: bool
+    found: Comparison,
+    table: TableRows,
+    out: Path | None,
+    force: bool,
+    raw_ids: bool,
+    *,
+    as_json: bool,
 ) -> None:
     """Print what is complete, and write it."""
     if not found.runs:
@@ -86,7 +93,8 @@ def _finish(
         from volmar.tables import open_columns
 
         names = [run.method for run in found.runs]
-        with open_columns(out, [table.rows.id_name, *names], force=force) as write:
+        names = [table.rows.id_name, *names]
+        with open_columns(out, names, force=force, raw_ids=raw_ids) as write:
             write(table.rows.ids, *(run.labels for run in found.runs))
         written(out)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -21,9 +22,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from volmar._files import input_at, printable, real_path, refuse_existing
 from volmar.cli.as_options import as_options
 
 __all__ = [
@@ -45,10 +48,22 @@ class UsageError(ValueError):
 
 
 class Screen(Console):
-    """A console that ignores a closed pipe, so that files are still written.
+    """A console that ignores a closed pipe, and passes no control characters on.
 
-    ``volmar cluster table.csv -o labels.csv | head -1`` must write its labels.
+    ``volmar cluster table.csv -o labels.csv | head -1`` must write its labels, and a column's name
+    must not steer the terminal.
     """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render as rich does, with control characters of texts in letters."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text, keep="\n"), style, control)
+
+    def out(self, *objects: Any, **options: Any) -> None:
+        """Print plain text, with control characters in letters: JSON stays JSON."""
+        super().out(*(printable(one, keep="\n") for one in objects), **options)
 
     def on_broken_pipe(self) -> None:
         """Send what is still to come nowhere; rich would end the program."""
@@ -68,7 +83,7 @@ def _notes() -> Console:
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line of news, which is no result; arguments of the library as options."""
-    _notes().print(as_options(text), style=style, markup=False)
+    _notes().print(printable(as_options(text)), style=style, markup=False)
 
 
 def written(path: Path) -> None:
@@ -87,36 +102,102 @@ def sizes_text(sizes: Sequence[int] | NDArray) -> str:
 
 
 def refuse_files(
-    files: Mapping[str, Path | None], *sources: str | Path, force: bool = False
+    files: Mapping[str, Path | None],
+    *sources: str | Path,
+    force: bool = False,
+    pictures: Path | None = None,
 ) -> None:
     """Refuse files that cannot be written, before the work and not after it.
 
-    `files` are by the options that name them; sources are not overwritten even by force.
+    `files` are by the options that name them, `pictures` is a folder for several. Sources, and
+    folders that are sources, are not written to even by force.
     """
-    taken = {_real(source): f"{source}, which is read" for source in sources}
+    inputs = list(_inputs(sources))
+    taken: dict[Path, str] = {}
     for option, path in files.items():
         if path is None:
             continue
         name = f"{option} {path}"
-        real = _real(path)
-        if real.is_dir():
-            raise UsageError(f"{name} is a folder. Give the name of a file in it.")
-        if not real.parent.is_dir():
-            raise UsageError(f"{name}: there is no folder {path.parent}. Make it first.")
-        if real in taken:
-            raise UsageError(f"{name} is the same file as {taken[real]}. Give another name.")
-        if real.exists() and not force:
+        real = real_path(path)
+        _refuse_inputs(name, path, inputs)
+        try:
+            if os.path.isdir(path):
+                raise UsageError(f"{name} is a folder. Give the name of a file in it.")
+            if not os.path.exists(path) and not os.path.isdir(real.parent):
+                raise UsageError(f"{name}: there is no folder {path.parent}. Make it first.")
+            if (other := input_at(path, taken)) is not None or real in taken:
+                raise UsageError(
+                    f"{name} is the same file as that of {taken[other or real]}. Give another "
+                    "name."
+                )
+            found = refuse_existing(path, force)
+        except FileExistsError:
             raise UsageError(
                 f"{name} exists already. Give another name, or --force to replace it."
-            )
+            ) from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(f"{name} cannot be written: {why}. Give another name.") from error
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            continue  # a pipe or a device
         if not os.access(real.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{name}: the folder cannot be written to. Choose another one.")
-        if not real.exists() or real.is_file():
-            taken[real] = f"that of {option}"
+        taken[real] = option
+    if pictures is not None:
+        _refuse_folder(pictures, inputs, taken, force)
 
 
-def _real(path: str | Path) -> Path:
-    return Path(os.path.realpath(Path(path).expanduser()))
+def _refuse_folder(
+    folder: Path, inputs: Sequence[str | Path], taken: Mapping[Path, str], force: bool
+) -> None:
+    """Refuse a folder for pictures that cannot be one, or has something else in it."""
+    name = f"--pictures {folder}"
+    real = real_path(folder)
+    try:
+        if real.exists() and not real.is_dir():
+            raise UsageError(f"{name} is a file. Give the name of a folder.")
+        content = list(real.iterdir()) if real.exists() else []
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"{name} cannot be used: {why}. Give another name.") from error
+    _refuse_inputs(name, folder, inputs)
+    for path, option in taken.items():
+        if path == real or (path.parent == real and path.suffix.lower() in (".png", ".svg")):
+            raise UsageError(f"{name} would hold the file of {option}. Give another name.")
+    if content and not force:
+        raise UsageError(f"{name} has files already. Give another name, or --force.")
+    for path in content:
+        _refuse_inputs(f"{name}/{path.name}", path, inputs)
+
+
+def _refuse_inputs(name: str, path: Path, inputs: Sequence[str | Path]) -> None:
+    source = input_at(path, inputs)
+    if source is None:
+        return
+    if os.path.isdir(real_path(source)):
+        raise UsageError(
+            f"{name} is in {source}, or a file of it, which is read. Write to another folder."
+        )
+    raise UsageError(f"{name} is the same file as {source}, which is read. Give another name.")
+
+
+def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:
+    """Yield the paths that are read, of a sheet its file and of a built-in set its folder."""
+    for source in sources:
+        if not str(source).strip():
+            continue  # told by the reader; `Path` takes it for this folder
+        yield source
+        path = real_path(source)
+        if os.path.exists(path):
+            continue
+        file = path.name.partition("#")[0]
+        if file and file != path.name:
+            yield path.with_name(file)
+        from volmar.datasets import data_folder
+
+        with suppress(OSError):
+            if (folder := data_folder()) is not None:
+                yield folder
 
 
 class Stages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
+import io
 import time
 import warnings
 from collections.abc import Iterator
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table as ScreenTable
 from sklearn.cluster import KMeans
@@ -20,11 +19,13 @@ from sklearn.cluster import KMeans
 import volmar
 from volmar._files import write_atomically
 from volmar._version import __version__
+from volmar.cli.console import Screen, refuse_files
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
 from volmar.metrics import clustering_error
 from volmar.plots import ClusterDisplay
 from volmar.report.environment import page_environment
 from volmar.table_clusterer import clusterer_names
+from volmar.tables import open_columns
 
 INTRODUCTION = (
     "Each method ran once with its default settings; no label was used. Errors are the share of "
@@ -49,10 +50,15 @@ PICTURED = (
 RIGHT = frozenset({"error %", "seconds", "objective", "gap", "rows", "features", "classes"})
 
 
-def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
+FILES = ("labels.csv", "clusters.png", "report.html")
+
+
+def run_demo(out: Path, *, n_samples: int, seed: int, force: bool = False) -> None:
     """Run the demo, print its table and write its three files into `out`."""
-    console = Console()
+    console = Screen()
+    out = out.expanduser()
     out.mkdir(parents=True, exist_ok=True)
+    refuse_files({f"--out, {name}:": out / name for name in FILES}, force=force)
     sets = _data(n_samples, seed)
     fits = [
         (name, method, *_fit(estimator, X), y)
@@ -85,11 +91,11 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
         if row[-1] not in {"", "converged"}:
             console.print(f"{row[1]} on {row[0]}: {row[-1]}")
 
-    _write_labels(out / "labels.csv", sets, fits)
-    _draw(out / "clusters.png", sets, fits)
+    _write_labels(out / "labels.csv", sets, fits, force)
+    picture = _drawn(sets, fits)
+    write_atomically(out / "clusters.png", picture, force=force)
     shapes = [(name, *X.shape, len(np.unique(y))) for name, X, y in sets]
-    write_page(
-        out / "report.html",
+    page = page_of(
         {
             "heading": "Results",
             "text": INTRODUCTION,
@@ -101,7 +107,7 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
             "features are shown on two principal components. For the two gaussians these hide "
             "the third feature, +3 in one group and -3 in the other, which separates them. "
             "Colours are matched to the classes.",
-            "picture": _data_uri(out / "clusters.png"),
+            "picture": f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}",
             "alt": "One panel for each data set and method, rows coloured by cluster.",
         },
         {
@@ -110,7 +116,8 @@ def run_demo(out: Path, *, n_samples: int, seed: int) -> None:
             "table": {"header": ("data", "rows", "features", "classes"), "rows": shapes},
         },
     )
-    for name in ("labels.csv", "clusters.png", "report.html"):
+    write_atomically(out / "report.html", page, force=force)
+    for name in FILES:
         console.print(f"wrote {out / name}", highlight=False, soft_wrap=True)
 
 
@@ -152,18 +159,16 @@ def _short(value: float) -> str:
     return "0" if abs(value) < 1e-12 else f"{value:.3g}"
 
 
-def _write_labels(path: Path, sets: list, fits: list) -> None:
-    methods = list(dict.fromkeys(fit[1] for fit in fits))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["data", "row", "truth", *methods])
+def _write_labels(path: Path, sets: list, fits: list, force: bool) -> None:
+    methods = dict.fromkeys(fit[1] for fit in fits)
+    with open_columns(path, ["data", "row", "truth", *methods], force=force) as write:
         for name, X, y in sets:
             columns = [fit[2].labels_ for fit in fits if fit[0] == name]
-            for i in range(len(X)):
-                writer.writerow([name, i, y[i], *(int(column[i]) for column in columns)])
+            write(np.full(len(X), name), np.arange(len(X)), y, *columns)
 
 
-def _draw(path: Path, sets: list, fits: list) -> None:
+def _drawn(sets: list, fits: list) -> bytes:
+    """Return the picture as a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -189,17 +194,14 @@ def _draw(path: Path, sets: list, fits: list) -> None:
             ax.set_title(method, fontsize=10)
         if ax in axes[:, 0]:
             ax.set_ylabel(name)
-    figure.savefig(path, dpi=120)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=120)
+    return buffer.getvalue()
 
 
-def write_page(path: Path, *sections: dict[str, Any]) -> None:
-    """Write one HTML page without script or network from headings, texts, tables, pictures."""
+def page_of(*sections: dict[str, Any]) -> str:
+    """Return one HTML page without script or network from headings, texts, tables, pictures."""
     template = page_environment().get_template("demo.html")
-    html = template.render(
+    return template.render(
         title="volmar demo", version=__version__, sections=sections, right=RIGHT
     )
-    write_atomically(path, html, force=True)
-
-
-def _data_uri(picture: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")

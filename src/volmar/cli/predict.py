@@ -23,7 +23,13 @@ __all__ = ["predict_file"]
 
 
 def predict_file(
-    model: Path, source: str, *, id_column: str | None, out: Path | None, force: bool
+    model: Path,
+    source: str,
+    *,
+    id_column: str | None,
+    out: Path | None,
+    force: bool,
+    raw_ids: bool = False,
 ) -> None:
     """Write or count the clusters of the rows of a table, those of a folder block by block."""
     from volmar.models import load_model
@@ -51,9 +57,12 @@ def predict_file(
                 labels, scores, confidence = _labelled(saved, rows)
                 if out is not None:
                     if write is None:
-                        has_confidence = confidence is not None
                         opened = open_labels(
-                            out, rows.id_name, confidence=has_confidence, force=force
+                            out,
+                            rows.id_name,
+                            confidence=confidence is not None,
+                            force=force,
+                            raw_ids=raw_ids,
                         )
                         write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1

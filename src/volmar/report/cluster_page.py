@@ -11,7 +11,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
-from volmar._files import refuse_existing, write_atomically
+from volmar._files import expanded_path, refuse_existing, write_atomically
 from volmar._version import __version__
 from volmar.report.categories import led_by_categories
 from volmar.report.certificate import certificate_of
@@ -62,14 +62,13 @@ def write_report(outcome: Outcome, path: Path, *, force: bool = False) -> None:
     FileExistsError
         If there is such a file, and `force` is not set.
     """
-    path = Path(path)
     refuse_existing(path, force)
     environment = page_environment()
     environment.filters.update(
         count=as_count, number=as_number, percent=as_percent, words=in_words, seconds=_seconds
     )
     html = environment.get_template("cluster.html").render(**_view(outcome))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    expanded_path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, html.encode("utf-8", "replace"), force=force)
 
 

@@ -6,6 +6,8 @@ import base64
 import hashlib
 from typing import Any
 
+from volmar._files import printable
+
 
 def page_environment() -> Any:
     """Return jinja's environment of the package's templates; it escapes what it is given."""
@@ -20,9 +22,15 @@ def page_environment() -> Any:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters["fingerprint"] = fingerprint
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return texts without control characters; markup of our own stays as it is."""
+    return printable(value, keep="\n\t") if type(value) is str else value
 
 
 def fingerprint(script: str) -> str:

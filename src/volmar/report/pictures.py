@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from volmar._files import refuse_existing, write_atomically
+from volmar._files import expanded_path, printable, refuse_existing, write_atomically
 from volmar.base import SplitTree
 from volmar.diagnostics.silhouettes import silhouettes
 from volmar.plots.display import Display
@@ -78,10 +78,10 @@ def save_pictures(
     """
     figure_class = _figure_class()
     wanted = _checked_formats(formats)
-    folder = Path(folder)
+    folder = expanded_path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
-            f"{folder} is a file: give the name of a folder for the pictures."
+            f"{printable(folder)} is a file: give the name of a folder for the pictures."
         )
     pictures = dict(_pictures(outcome))
     written = [folder / f"{name}.{suffix}" for name in pictures for suffix in wanted]
@@ -95,7 +95,7 @@ def save_pictures(
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             _draw(name, display, figure)
             for suffix in wanted:
-                _save(figure, folder / f"{name}.{suffix}", suffix)
+                _save(figure, folder / f"{name}.{suffix}", suffix, force)
     return written
 
 
@@ -123,7 +123,7 @@ def _checked_formats(formats: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _save(figure: Any, path: Path, suffix: str) -> None:
+def _save(figure: Any, path: Path, suffix: str, force: bool) -> None:
     """Write a figure whole, the same bytes for the same figure."""
     import matplotlib
 
@@ -133,7 +133,10 @@ def _save(figure: Any, path: Path, suffix: str) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "volmar"}):
         dots = min(DOTS_PER_INCH, MOST_PIXELS / max(figure.get_size_inches()))
         figure.savefig(buffer, format=suffix, dpi=dots, metadata=stamp)
-    write_atomically(path, buffer.getvalue(), force=True)
+    content = buffer.getvalue()
+    if suffix == "svg":  # XML has no control characters, and names of columns may
+        content = printable(content.decode("utf-8"), keep="\n\t").encode("utf-8")
+    write_atomically(path, content, force=force)
 
 
 # ------------------------------------------------------------------------------ the pictures

@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._files import refuse_input
 from volmar._version import __version__
 from volmar.report.outcome import Evidence, Outcome
 from volmar.report.stages import Progress, StageTimes
@@ -128,6 +129,7 @@ class TableReports(BaseEstimator):
         """
         from volmar.report import save_report
 
+        self._refuse_input(path, data)
         save_report(path, self, data, force=force, progress=progress)
 
     def pictures(
@@ -162,6 +164,7 @@ class TableReports(BaseEstimator):
         from volmar.report import save_pictures
         from volmar.report.judging import with_joins
 
+        self._refuse_input(folder, data)
         outcome = with_joins(self.outcome(data, progress=progress), StageTimes(progress))
         return save_pictures(Path(folder), outcome, formats=formats, force=force)
 
@@ -177,7 +180,13 @@ class TableReports(BaseEstimator):
         """
         from volmar.models import save_model
 
+        self._refuse_input(path)
         save_model(path, self, force=force)
+
+    def _refuse_input(self, path: str | os.PathLike[str], data: Any = None) -> None:
+        """Refuse to write over the table that was read."""
+        read = getattr(getattr(self, "_table", None), "path", None)
+        refuse_input(path, [one for one in (read, data) if isinstance(one, (str, os.PathLike))])
 
     def summary(self) -> dict[str, Any]:
         """Return what was found as plain values, ready for `json.dumps`.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.tables.errors import TableError
+from volmar.tables.formulas import neutral, neutral_fields
 
 __all__ = ["match_labels"]
 
@@ -20,6 +21,7 @@ def match_labels(
 
     Labels belong to the row with the same id where both tables have ids, else to the row in the
     same place. They are in a column ``label`` or ``cluster``, or in the only one beside the ids.
+    Ids with the apostrophe that `write_labels` puts before a formula match those without it.
 
     Parameters
     ----------
@@ -41,6 +43,8 @@ def match_labels(
     notes = [] if notes is None else notes
     frame = given if hasattr(given, "columns") else _as_frame(name, given)
     id_name = id_heading(rows.id_name)
+    if id_name not in frame.columns:
+        id_name = neutral(id_name)
     by_id = id_name in frame.columns and len(frame.columns) > 1
     column = frame[_label_column(name, frame, id_name if by_id else None)]
     if column.isna().any():
@@ -100,6 +104,11 @@ def _places(where: str, ids: Any, rows: Any, id_name: str, notes: list[str]) -> 
         twice = known[index.duplicated()][0]
         raise TableError(f"{where} has {id_name} {_text(twice)!r} twice. Give every id one label.")
     places = index.get_indexer(wanted)
+    if (places < 0).any() and wanted.dtype.kind == "U":
+        # As `write_labels` writes them.
+        others = index.get_indexer(np.array(neutral_fields(wanted.tolist())))
+        if np.count_nonzero(others < 0) < np.count_nonzero(places < 0):
+            places = others
     lost = wanted[places < 0]
     if len(lost):
         raise TableError(

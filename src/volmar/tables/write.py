@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar._files import open_atomically
+from volmar._files import open_atomically, printable
 from volmar.tables.columns import as_columns
 from volmar.tables.errors import TableError, import_pandas, need, one_line, shown
+from volmar.tables.formulas import neutral_fields, neutral_frame
 from volmar.tables.read import LoadedTable, read_fields
 
 __all__ = [
@@ -55,6 +56,7 @@ def write_labels(
     *,
     confidence: Any = None,
     force: bool = False,
+    raw_ids: bool = False,
 ) -> None:
     """Write a table with the columns id (or row), label and score.
 
@@ -75,13 +77,17 @@ def write_labels(
         A last column, where given.
     force : bool, default=False
         Whether an existing file may be replaced.
+    raw_ids : bool, default=False
+        Whether CSV and TSV files get names and texts as they are. By default, texts that a
+        spreadsheet would run as formulas get an apostrophe, which `match_labels` looks through.
 
     Raises
     ------
     TableError
         If the file exists and `force` is False, cannot be written, or has another suffix.
     """
-    with open_labels(path, id_name, confidence=confidence is not None, force=force) as write:
+    options = {"confidence": confidence is not None, "force": force, "raw_ids": raw_ids}
+    with open_labels(path, id_name, **options) as write:
         write(ids, labels, scores, confidence)
 
 
@@ -92,12 +98,13 @@ def open_labels(
     *,
     confidence: bool = False,
     force: bool = False,
+    raw_ids: bool = False,
 ) -> Iterator[Callable[..., None]]:
     """Open a file as `write_labels` makes it, for rows that come in blocks.
 
     Parameters
     ----------
-    path, id_name, force
+    path, id_name, force, raw_ids
         As for `write_labels`.
     confidence : bool, default=False
         Whether there is a column of confidences.
@@ -109,7 +116,7 @@ def open_labels(
         rows. The file appears when the context is left.
     """
     names = [id_heading(id_name), *(_OTHERS if confidence else _OTHERS[:2])]
-    with open_columns(path, names, force=force) as write_columns:
+    with open_columns(path, names, force=force, raw_ids=raw_ids) as write_columns:
 
         def write(ids: Any, labels: Any, scores: Any, confidences: Any = None) -> None:
             if confidence != (confidences is not None):
@@ -153,6 +160,7 @@ def write_rows(
     kept: Any = None,
     name: str = "cluster",
     force: bool = False,
+    raw_ids: bool = False,
 ) -> str:
     """Write the rows of a table with their label as one more column.
 
@@ -170,8 +178,8 @@ def write_rows(
         Which rows have a label; that of others is left empty. None is all.
     name : str, default="cluster"
         Name of the column. A number is added where the table has a column of that name.
-    force : bool, default=False
-        Whether an existing file may be replaced.
+    force, raw_ids : bool, default=False
+        As for `write_labels`.
 
     Returns
     -------
@@ -185,16 +193,17 @@ def write_rows(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, tempfile
     >>> from volmar.tables import write_rows
     >>> X = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> write_rows("/dev/null", X, [0, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_rows(f"{folder}/rows.csv", X, [0, 1])
     'cluster'
     """
     kind = written_kind(path)
     frame = _frame(data, as_text=kind != "parquet")
     name = free_name(name, frame.columns)
-    with open_rows(path, name=name, force=force) as write:
+    with open_rows(path, name=name, force=force, raw_ids=raw_ids) as write:
         write(frame, labels, kept)
     return name
 
@@ -208,13 +217,13 @@ def free_name(name: str, columns: Iterable[Any]) -> str:
 
 @contextmanager
 def open_rows(
-    path: AnyPath, *, name: str = "cluster", force: bool = False
+    path: AnyPath, *, name: str = "cluster", force: bool = False, raw_ids: bool = False
 ) -> Iterator[Callable[..., None]]:
     """Open a file as `write_rows` makes it, for rows that come in blocks.
 
     Parameters
     ----------
-    path, force
+    path, force, raw_ids
         As for `write_rows`.
     name : str, default="cluster"
         Name of the column of labels, which no block may have.
@@ -238,6 +247,7 @@ def open_rows(
         def write(frame: Any, labels: Any, kept: Any = None) -> None:
             nonlocal has_header
             labelled = _labelled(frame, name, labels, kept)
+            labelled = labelled if raw_ids else neutral_frame(labelled)
             for start in range(0, max(len(labelled), 1), _ROWS):
                 rows = labelled.iloc[start : start + _ROWS]
                 options = {"sep": _SEPARATORS[kind], "lineterminator": "\n"}
@@ -256,7 +266,7 @@ def _frame(data: Any, *, as_text: bool) -> Any:
         if fields is not None:
             if len(fields) != table.n_rows:
                 raise TableError(
-                    f"{data.path} has changed since it was read; run the command again"
+                    f"{printable(data.path)} has changed since it was read; run the command again"
                 )
             return fields
     if table.is_frame:
@@ -316,7 +326,7 @@ def _arrow_rows(path: AnyPath, frame: Any) -> Any:
 
 @contextmanager
 def open_columns(
-    path: AnyPath, names: Sequence[str], *, force: bool = False
+    path: AnyPath, names: Sequence[str], *, force: bool = False, raw_ids: bool = False
 ) -> Iterator[Callable[..., None]]:
     """Open a table for columns of rows that come in blocks.
 
@@ -326,8 +336,8 @@ def open_columns(
         The file; its suffix says what it will be (`written_kind`).
     names : sequence of str
         Names of the columns.
-    force : bool, default=False
-        Whether an existing file may be replaced.
+    force, raw_ids : bool, default=False
+        As for `write_labels`.
 
     Yields
     ------
@@ -342,12 +352,12 @@ def open_columns(
         return
     separator = _SEPARATORS[kind]
     with _open_text(path, force) as write_text:
-        write_text(separator.join(_text_fields(list(names), separator)) + "\n")
+        write_text(separator.join(_text_fields(list(names), separator, raw_ids)) + "\n")
 
         def write(*columns: Any) -> None:
             for start in range(0, len(columns[0]), _ROWS):
                 rows = slice(start, start + _ROWS)
-                fields = [_fields(np.asarray(column)[rows], separator) for column in columns]
+                fields = [_fields(np.asarray(one)[rows], separator, raw_ids) for one in columns]
                 write_text("\n".join(map(separator.join, zip(*fields, strict=True))) + "\n")
 
         yield write
@@ -367,13 +377,13 @@ def _arrow_columns(names: Sequence[str], columns: Sequence[Any]) -> Any:
     return pa.table(arrays, names=list(names))
 
 
-def _fields(values: np.ndarray, separator: str) -> list[str]:
+def _fields(values: np.ndarray, separator: str, raw_ids: bool) -> list[str]:
     if values.dtype.kind in "biu":
         return list(map(str, values.tolist()))
     if values.dtype.kind == "M":
         values = np.where(np.isnat(values), "", values.astype(str))
     fields = ["" if _is_missing(value) else str(value) for value in values.tolist()]
-    return fields if values.dtype.kind == "f" else _text_fields(fields, separator)
+    return fields if values.dtype.kind == "f" else _text_fields(fields, separator, raw_ids)
 
 
 def _is_missing(value: Any) -> bool:
@@ -385,7 +395,8 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def _text_fields(fields: list[str], separator: str) -> list[str]:
+def _text_fields(fields: list[str], separator: str, raw_ids: bool) -> list[str]:
+    fields = fields if raw_ids else neutral_fields(fields)
     special = (separator, '"', "\n", "\r")
     joined = "".join(fields)
     if not any(sign in joined for sign in special):
@@ -425,8 +436,8 @@ def written_kind(path: AnyPath) -> str:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         raise TableError(
-            f"{path}: tables are not written with the suffix {shown(suffix)}; give a file that "
-            "ends with .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq"
+            f"{printable(path)}: tables are not written with the suffix {shown(suffix)}; give a "
+            "file that ends with .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq"
         )
     if kind == "parquet":
         _pyarrow()
@@ -484,6 +495,6 @@ def _parquet_errors(path: AnyPath) -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise TableError(
-            f"{path} cannot be written as Parquet: {one_line(error)}; give a file that ends with "
-            ".csv"
+            f"{printable(path)} cannot be written as Parquet: {one_line(error)}; give a file that "
+            "ends with .csv"
         ) from error

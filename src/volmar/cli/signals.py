@@ -1,0 +1,73 @@
+"""Signals that end a command: SIGTERM and SIGHUP clean up as Ctrl-C does.
+
+Only a program installs these handlers; the library leaves signals alone.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
+
+_NAMES = ("SIGTERM", "SIGHUP")
+# Seconds after which an interrupt comes again that hit code which cannot raise.
+_AGAIN = 0.05
+_received: list[int] = [signal.SIGINT]
+
+
+def catch_signals() -> None:
+    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt`, but where they are ignored (nohup)."""
+    for number in _numbers():
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+    sys.unraisablehook = _interrupt_again
+
+
+def release_signals() -> None:
+    """Leave signals to the system again: all files are complete or gone."""
+    for number in _numbers():
+        if signal.getsignal(number) == _interrupt:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def exit_code() -> int:
+    """Return the exit code of a command that a signal has stopped: 128 and its number."""
+    return 128 + _received[-1]
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+
+
+def _interrupt(number: int, _: Any) -> None:
+    _received.append(number)
+    raise KeyboardInterrupt
+
+
+def _interrupt_again(caught: Any) -> None:
+    """Raise an interrupt once more that fell into a destructor, where Python ignores it."""
+    if not issubclass(caught.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(caught)
+        return
+    timer = threading.Timer(_AGAIN, _thread.interrupt_main, _received[-1:])
+    timer.daemon = True
+    timer.start()
