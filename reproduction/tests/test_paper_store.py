@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import threading
 from dataclasses import replace
 
 import pytest
@@ -80,3 +81,46 @@ def test_a_failed_value_may_be_zero_but_not_missing(experiment, tmp_path):
     result = made_up(next(experiment.cells()), 0.0)
     store.append(result)
     assert not store.read()[result.cell.key].failed
+
+
+def test_a_line_nested_too_deeply_is_refused(experiment, tmp_path):
+    store = Store(tmp_path / "cells.jsonl")
+    store.append(made_up(next(experiment.cells()), 0.1))
+    with store.path.open("a") as file:
+        file.write("[" * 100_000 + "\n")
+    with pytest.raises(ValueError, match=r"cells\.jsonl: line 2 .* nested too deeply"):
+        store.read()
+    with pytest.raises(ValueError, match="nested too deeply"):
+        store.pack()
+    assert len(store.path.read_text().splitlines()) == 2
+
+
+def test_packing_loses_nothing_that_is_appended_meanwhile(experiment, tmp_path):
+    pytest.importorskip("fcntl")
+    store = Store(tmp_path / "cells.jsonl")
+    cells = [replace(cell, seed=i) for cell in experiment.cells() for i in range(15)][:30]
+    assert len(cells) == 30
+    stop = threading.Event()
+
+    def append(some):
+        for cell in some:
+            Store(store.path).append(made_up(cell, 0.5))
+
+    def pack():
+        while not stop.is_set():
+            Store(store.path).pack()
+
+    packers = [threading.Thread(target=pack) for _ in range(2)]
+    writers = [threading.Thread(target=append, args=(cells[i::2],)) for i in range(2)]
+    for thread in (*packers, *writers):
+        thread.start()
+    n_seen = 0
+    while any(thread.is_alive() for thread in writers):
+        # A reader never sees less than before.
+        n_now = len(store.read())
+        assert n_now >= n_seen
+        n_seen = n_now
+    stop.set()
+    for thread in (*packers, *writers):
+        thread.join()
+    assert store.read().keys() == {cell.key for cell in cells}

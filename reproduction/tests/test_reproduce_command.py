@@ -454,8 +454,10 @@ def _running(group):
     return running
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs):
+@pytest.mark.parametrize(
+    ("jobs", "number"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)]
+)
+def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs, number):
     name, out = "mvc-jmlr-2013-figure-6", tmp_path / "out"
     store = out / f"{name}.jsonl"
     command = [sys.executable, "-m", "reproduction", name, "--out", str(out), "-j", jobs]
@@ -474,13 +476,14 @@ def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs):
             assert time.monotonic() < end
             time.sleep(0.02)
         # As a terminal does: to everyone in the group.
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
         output, _ = process.communicate(timeout=120)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    assert process.returncode == 130, output
+    assert process.returncode == 128 + number, output
+    assert len(output.strip().splitlines()) == 1, output
     assert f"stopped; {out} keeps what is done. Run it again to go on." in flat(output)
     assert "Traceback" not in output
     lines = store.read_text().splitlines()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import printable, write_atomically
 from volmar.cli.as_options import as_options
 from volmar.cli.console import (
     Stages,
@@ -85,8 +86,6 @@ class ClusterFiles:
 
     def keep(self, clusterer: TableClusterer, **changes: Any) -> None:
         """Write the model and the summary; `changes` replace entries of the summary."""
-        from volmar._files import write_atomically
-
         if self.save is not None:
             clusterer.save(self.save, force=self.force)
             self.done(self.save)
@@ -153,7 +152,7 @@ def _cluster(
         say(f"note: {note}")
     d = rows.X.shape[1]
     used = clusterer.labels_[clusterer.labels_ >= 0]
-    heading = f"{table.name}: {used.size} rows, {d} column{'s' if d > 1 else ''}"
+    heading = f"{printable(table.name)}: {used.size} rows, {d} column{'s' if d > 1 else ''}"
     sizes = np.bincount(used, minlength=clusterer.n_clusters_)
     print_found(source, clusterer, heading, sizes, files)
     if files.out is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from volmar._files import printable
 from volmar.cli.console import (
     Screen,
     Stages,
@@ -110,7 +111,7 @@ def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: boo
     console = Screen(highlight=False, emoji=False)
     of_all = f" of {n_all}" if n_all > found.n_rows else ""
     console.print(
-        f"{source}: {found.n_rows}{of_all} rows, {found.n_columns} columns, "
+        f"{printable(source)}: {found.n_rows}{of_all} rows, {found.n_columns} columns, "
         f"{found.n_clusters} clusters asked for",
         markup=False,
         soft_wrap=True,

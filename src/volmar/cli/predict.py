@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._files import printable
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def predict_file(
         say(f"note: {note}")
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
     listed = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
-    screen().print(f"{name}: {sum(sizes)} rows, {listed}", markup=False)
+    screen().print(f"{printable(name)}: {sum(sizes)} rows, {listed}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")
         return

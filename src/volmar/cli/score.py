@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from volmar._files import printable
 from volmar.cli.console import Screen, UsageError, counted, narrow_table, say, sizes_text
 from volmar.cli.rows import read_rows
 
@@ -167,7 +168,7 @@ def print_scores(scored: ScoredLabels, *, as_json: bool = False) -> None:
     console = Screen(highlight=False, emoji=False)
     of_all = f" of {scored.n_all}" if scored.n_rows < scored.n_all else ""
     console.print(
-        f"{scored.source}: {scored.n_rows}{of_all} rows in {len(scored.sizes)} "
+        f"{printable(scored.source)}: {scored.n_rows}{of_all} rows in {len(scored.sizes)} "
         f"clusters of {sizes_text(list(scored.sizes.values()))}",
         markup=False,
         soft_wrap=True,

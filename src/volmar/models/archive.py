@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import zipfile
 from collections.abc import Iterator
@@ -11,26 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from volmar._files import open_atomically
 from volmar._memory import available_memory
+from volmar._npy import read_array
 
-__all__ = ["ARRAY_KINDS", "MAX_TEXT", "Archive", "ModelError", "write_archive"]
+__all__ = ["MAX_TEXT", "Archive", "ModelError", "write_archive"]
 
 TEXT = "model.json"
 # Bytes of the JSON text: two hundred nodes of a tree of splits take about one million.
 MAX_TEXT = 64 * 2**20
 # Bytes that a byte of JSON may grow to as Python objects ("{}," is three for 64).
 GROWTH = 25
-# Booleans, numbers, dates and strings. Objects and records are not among them.
-ARRAY_KINDS = frozenset("biufcSUmM")
 # A fixed time, so that the same model gives the same bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _MEMBER = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy", re.ASCII)
-_LAST_CODE_POINT = 0x10FFFF
 # What the zip and JSON readers of the standard library and numpy's header reader raise on bytes
 # that are not what they say they are.
 _BROKEN = (
@@ -96,7 +92,7 @@ class Archive:
         with self._refusing(f"has a damaged array {name}"):
             info = self._zip.getinfo(name)
             with self._zip.open(info) as member:
-                return _read_array(member, info.file_size)
+                return read_array(member, info.file_size)
 
     def _check_members(self) -> None:
         members = self._zip.infolist()
@@ -135,44 +131,6 @@ class Archive:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _read_array(member: Any, size: int) -> NDArray:
-    version = npy.read_magic(member)
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"version {version} of the npy format")
-    shape, fortran_order, dtype = readers[version](member)
-    if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"values of type {dtype!s:.40}")
-    n_values = math.prod(shape)
-    # Before anything is allocated: the header may say what it likes.
-    if min(shape, default=0) < 0 or n_values * dtype.itemsize != size - member.tell():
-        raise ValueError(f"shape {shape!s:.60} of {dtype!s:.40} does not fit {size} bytes")
-    values = np.empty(n_values, dtype)
-    buffer = values.view(np.uint8).data if n_values else memoryview(b"")
-    filled = 0
-    while filled < len(buffer):
-        n_read = member.readinto(buffer[filled:])
-        if not n_read:
-            raise EOFError("ends too early")
-        filled += n_read
-    if member.read(1):
-        raise ValueError("is longer than it says")
-    _check_values(values)
-    return values.reshape(shape, order="F" if fortran_order else "C")
-
-
-def _check_values(values: NDArray) -> None:
-    """Refuse bytes that are no value of their type: compiled code trusts them."""
-    if not values.size:
-        return
-    if values.dtype.kind == "b" and values.view(np.uint8).max() > 1:
-        raise ValueError("has truth values that are neither true nor false")
-    if values.dtype.kind == "U":
-        points = values.view(np.dtype(np.uint32).newbyteorder(values.dtype.byteorder))
-        if points.max() > _LAST_CODE_POINT:
-            raise ValueError("has characters that do not exist")
 
 
 def write_archive(path: Path, text: Any, arrays: list[NDArray], *, force: bool) -> None:

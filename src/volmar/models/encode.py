@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._npy import ARRAY_KINDS
 from volmar.base import SplitTree
 from volmar.graphs.neighbor_backends import (
     CellBackend,
@@ -20,7 +21,6 @@ from volmar.graphs.neighbor_backends import (
     FaissBackend,
     PyNNDescentBackend,
 )
-from volmar.models.archive import ARRAY_KINDS
 from volmar.models.classes import attribute_fault, is_extension, known_functions, name_of
 
 __all__ = ["Encoder", "is_key"]

@@ -21,11 +21,13 @@ from volmar.tables.errors import (
     shown,
 )
 from volmar.tables.kinds import ColumnKind, kind_of
+from volmar.tables.numbers import as_numbers
 from volmar.tables.read import LoadedTable, read_table
 
 __all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
 
 _EXACT = 2.0**53
+_NUMERIC = ColumnKind("numeric")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Columns:
 
     def find(self, wanted: list[str], argument: str) -> list[int]:
         """Return the places of columns that an argument names."""
+        if not wanted:
+            return []
         place = {name: j for j, name in enumerate(self.names)}
         for name in wanted:
             if name not in place:
@@ -86,11 +90,14 @@ class Columns:
         column = self.data[:, [j]]
         return np.asarray(column.toarray() if self.is_sparse else column).ravel()
 
-    def kind(self, j: int, given: str | None = None) -> ColumnKind:
-        """Return the kind of a column, as given or guessed; that of an array's is numeric."""
+    def kinds(self, places: list[int], given: dict[str, str]) -> list[ColumnKind]:
+        """Return the kinds of columns, as given or guessed; those of an array are numeric."""
+        names = [self.names[j] for j in places]
         if not self.is_frame:
-            return ColumnKind(given or "numeric")
-        return kind_of(self.source, self.names[j], self.data.iloc[:, j], given)
+            return [ColumnKind(given[name]) if name in given else _NUMERIC for name in names]
+        # Each column once: by its place takes pandas ten times as long.
+        columns = dict(zip(self.names, (column for _, column in self.data.items()), strict=True))
+        return [kind_of(self.source, name, columns[name], given.get(name)) for name in names]
 
     def numbers(
         self, places: list[int], kinds: list[ColumnKind], notes: list[str]
@@ -113,7 +120,8 @@ class Columns:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
             block = self.data if every else self.data[:, places]
-            return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
+            with np.errstate(over="ignore"):
+                return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
         plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
         if plain and all(kind.order is None for kind in kinds):
@@ -133,11 +141,10 @@ class Columns:
             place = {word: k for k, word in enumerate(kind.order)}
             values = series.astype(object).map(lambda value: place.get(_word(value), np.nan))
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif pd.api.types.is_numeric_dtype(series.dtype):
-            return series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            parsed = pd.to_numeric(series.astype(object), errors="coerce")
-            values = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
+            values = as_numbers(series)
+            if pd.api.types.is_numeric_dtype(series.dtype):
+                return values
         known = ~series.isna().to_numpy()
         wrong = np.flatnonzero(np.isnan(values) & known)
         if wrong.size:
@@ -165,7 +172,13 @@ class Columns:
         import pandas as pd
 
         column = self.data.iloc[:, j] if self.is_frame else self.values(j)
-        codes, values = pd.factorize(column)
+        try:
+            codes, values = pd.factorize(column)
+        except TypeError as error:
+            raise TableError(
+                f"{self.source}: column {shown(self.names[j])} must hold categories, and holds "
+                "lists or other values that are no single text; name it in drop="
+            ) from error
         words = [_word(value) for value in values]
         found = sorted(set(words))
         place = {word: k for k, word in enumerate(found)}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from volmar._memory import available_memory
+
 __all__ = [
+    "MAX_COLUMNS",
     "TableError",
     "import_pandas",
     "listed",
@@ -16,14 +20,39 @@ __all__ = [
     "need",
     "one_line",
     "open_bytes",
+    "printable",
     "quoted_names",
+    "refuse_bomb",
     "refuse_duplicates",
+    "refuse_wide",
     "shown",
 ]
 
 
+# A table with more columns is refused: a name and a kind are kept for each.
+MAX_COLUMNS = 2**22
+# A compressed file may grow to so many times its size, unless it stays small. No text but copies
+# of one line is compressed by that much.
+_MOST_GROWTH, _SMALL = 500, 1 << 26
+
+
 class TableError(ValueError):
     """A table, or a wish about it, that cannot be used; one line that ends with the remedy."""
+
+    def __init__(self, text: str = ""):
+        super().__init__(printable(text))
+
+
+def printable(text: Any) -> str:
+    """Return text with the characters escaped that a terminal would obey and not show.
+
+    Names of files, sheets and columns may hold them: codes that move the cursor or hide text, line
+    feeds, halves of surrogate pairs.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def shown(value: Any) -> str:
@@ -41,7 +70,9 @@ def listed(values: Iterable[str], most: int = 5) -> str:
 
 def quoted_names(names: Iterable[Any], most: int = 5) -> str:
     """Return names in quotes, the first few of many."""
-    return listed(map(shown, names), most)
+    known = list(names)
+    # Thousands of names are not turned into text for a few of them.
+    return listed([*map(shown, known[:most]), *known[most:]], most)
 
 
 def refuse_duplicates(
@@ -58,9 +89,65 @@ def refuse_duplicates(
         seen[name] = place
 
 
-def open_bytes(path: Path) -> Any:
-    """Open a file for reading; one that ends with .gz is decompressed."""
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+def refuse_wide(source: str, n_columns: int) -> None:
+    """Refuse more columns than `MAX_COLUMNS`."""
+    if n_columns > MAX_COLUMNS:
+        raise TableError(
+            f"{source} has {n_columns:,} columns, and at most {MAX_COLUMNS:,} are read; save "
+            "fewer columns, or correct a column number that is too large"
+        )
+
+
+def refuse_bomb(source: str, n_packed: int, n_bytes: int) -> None:
+    """Refuse `n_bytes` of content that were compressed to much less than a table can be."""
+    if n_bytes > max(_SMALL, _MOST_GROWTH * n_packed):
+        raise TableError(
+            f"{source} is refused as a decompression bomb: its {n_packed:,} bytes decompress to "
+            f"more than {_MOST_GROWTH} times as many; decompress it, if you trust it"
+        )
+
+
+def open_bytes(path: Path, *, growth: float = 1.0) -> Any:
+    """Open a file for reading; one that ends with .gz is decompressed.
+
+    Reading raises `TableError` for a file that is larger than the free memory, where each byte of
+    it needs `growth` bytes.
+    """
+    return io.BufferedReader(_Bounded(path, growth), 1 << 17)
+
+
+class _Bounded(io.RawIOBase):
+    """The content of a file, up to the size of the free memory."""
+
+    def __init__(self, path: Path, growth: float):
+        self._name, self._n_packed = path.name, path.stat().st_size
+        is_packed = path.suffix.lower() == ".gz"
+        self._file: Any = gzip.GzipFile(path) if is_packed else path.open("rb")
+        self._is_packed, self._n_read = is_packed, 0
+        self._limit = available_memory() / growth
+
+    def readable(self) -> bool:
+        """Tell that this is for reading."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes, and count them."""
+        n_bytes = self._file.readinto(buffer)
+        self._n_read += n_bytes
+        if self._n_read > self._limit:
+            raise TableError(
+                f"{self._name} does not fit into memory; split it into a folder of Parquet or CSV "
+                "files and give the folder"
+            )
+        if self._is_packed:
+            refuse_bomb(self._name, self._n_packed, self._n_read)
+        return int(n_bytes)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from volmar._memory import require_memory
 from volmar.tables.errors import TableError, import_pandas, one_line, open_bytes, quoted_names
 
 __all__ = ["read_json"]
@@ -29,10 +30,12 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
         raise TableError(f"{path.name} cannot be decompressed: {error}; save it again") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path.name} is not in UTF-8; save it again in UTF-8") from error
-    except MemoryError as error:
-        raise TableError(f"{path.name} does not fit into memory; save it as Parquet") from error
     if not text.strip():
         raise TableError(f"{path.name} is empty; give a file with records")
+    # Python objects take much more than their text: an empty record of three bytes 72.
+    n_objects = text.count("{") + text.count("[")
+    needed = 2.0 * len(text) + 72.0 * n_objects + 32.0 * text.count(",")
+    require_memory(needed, f"the content of {path.name}", "Save it as Parquet.")
     records: Any = _whole(path, text) if suffix == ".json" else None
     if records is None:
         records = _lines(path, text)

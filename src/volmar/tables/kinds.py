@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from volmar.tables.dates import date_layout
 from volmar.tables.errors import TableError, quoted_names, shown
+from volmar.tables.numbers import as_numbers
 from volmar.tables.orders import known_order
 
 __all__ = ["KINDS", "ColumnKind", "check_kinds", "kind_of"]
@@ -94,12 +95,7 @@ def _dtype_kind(series: Any) -> str:
 
 
 def _kind_of_numbers(name: str, series: Any) -> ColumnKind:
-    import pandas as pd
-
-    values = series
-    if series.dtype == object:
-        values = pd.to_numeric(series, errors="coerce")
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = as_numbers(series)
     first = numbers[:FIRST_ROWS]
     if (first[np.isfinite(first)] % 1 != 0).any() and np.unique(
         first[np.isfinite(first)]
@@ -126,10 +122,11 @@ def _why_id(name: str, numbers: NDArray, n_different: int) -> str:
         return "its name is that of an id, and hardly a value comes twice"
     if n_different < n:
         return ""
-    steps = np.diff(numbers)
+    with np.errstate(over="ignore"):
+        steps = np.diff(numbers)
+        span = float(numbers.max() - numbers.min()) + 1.0
     if (steps == steps[0]).all():
         return "its values count the rows"
-    span = float(numbers.max() - numbers.min()) + 1.0
     if n * (n - 1) / (2.0 * span) > EXPECTED_TIES:
         return "no value comes twice, as among numbers that were given out one by one"
     return ""
@@ -176,24 +173,19 @@ def _has_spaces(words: list[str]) -> bool:
 
 
 def _are_numbers(known: Any) -> bool:
-    import pandas as pd
-
-    values = known.astype(object)
-    first = values.iloc[:1000]
-    if 2 * pd.to_numeric(first, errors="coerce").count() < len(first):
+    first = as_numbers(known.iloc[:FIRST_ROWS])
+    if 2 * np.count_nonzero(~np.isnan(first)) < len(first):
         return False
-    n_words = int(pd.to_numeric(values, errors="coerce").isna().sum())
-    return n_words <= FEW_WORDS * len(values)
+    n_words = np.count_nonzero(np.isnan(as_numbers(known)))
+    return bool(n_words <= FEW_WORDS * len(known))
 
 
 def _given(source: str, name: str, series: Any, given: str) -> ColumnKind:
     """Return the kind that the user gives; refuse one that the values do not allow."""
-    import pandas as pd
-
     found = _dtype_kind(series)
     if given == "numeric" and found == "text" and not _is_bool(series):
         values = series.dropna().astype(object)
-        wrong = values[pd.to_numeric(values, errors="coerce").isna()]
+        wrong = values[np.isnan(as_numbers(values))]
         if 2 * len(wrong) > len(values):
             raise TableError(
                 f"{source}: column {shown(name)} is given as numeric and holds "

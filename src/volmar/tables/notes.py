@@ -104,10 +104,11 @@ def note_huge(notes: list[str], table: Columns, places: list[int], X: NDArray[An
     """Say which columns of whole numbers are too large for float64."""
     if not table.is_frame:
         return
+    dtypes = list(table.data.dtypes)
     huge = [
         table.names[j]
         for k, j in enumerate(places)
-        if table.data.dtypes.iloc[j].kind in "iu" and np.abs(X[:, k]).max() > 2.0**53
+        if dtypes[j].kind in "iu" and np.abs(X[:, k]).max() > 2.0**53
     ]
     if huge:
         notes.append(

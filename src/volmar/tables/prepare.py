@@ -292,8 +292,8 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
 
     def _find_kinds(self, table: Columns) -> dict[int, ColumnKind]:
         """Return the kinds of the columns that the parameters leave, by their places."""
-        given = self.kinds or {}
-        found = {j: table.kind(j, given.get(table.names[j])) for j in self.choose(table)}
+        places = self.choose(table)
+        found = dict(zip(places, table.kinds(places, self.kinds or {}), strict=True))
         self.kinds_ = {table.names[j]: kind.kind for j, kind in found.items()}
         self.left_out_: dict[str, str] = {
             table.names[j]: kind.reason

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar.tables.arrays import read_libsvm, read_numpy
 from volmar.tables.errors import (
     TableError,
     nearest,
     need,
     one_line,
-    open_bytes,
-    quoted_names,
+    printable,
     shown,
 )
 from volmar.tables.text import read_text
@@ -104,8 +100,9 @@ def read_table(source: str | Path) -> LoadedTable:
     """
     if not str(source).strip():
         raise TableError("'' is no file; give the path of a table, or the name of a built-in set")
-    path = Path(source).expanduser()
+    path = Path(source)
     try:
+        path = path.expanduser()
         if path.is_dir():
             raise TableError(
                 f"{path} is a folder without .parquet or .csv files; give a file, or a folder "
@@ -118,11 +115,17 @@ def read_table(source: str | Path) -> LoadedTable:
             return replace(_read_file(file, name), path=file)
     except OSError as error:
         raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except MemoryError as error:
+        reason = one_line(error) if error.args else "it does not fit into memory"
+        raise TableError(
+            f"{path.name} cannot be read: {reason}; split it into a folder of Parquet or CSV "
+            "files and give the folder"
+        ) from error
+    except (ValueError, RuntimeError) as error:
         if isinstance(error, TableError):
             raise
-        # A path with a NUL in it, say.
-        raise TableError(f"{shown(source)} is no path: {error}") from error
+        # A path with a NUL in it, or the folder of a user who does not exist.
+        raise TableError(f"{shown(source)} is no path: {one_line(error)}; check it") from error
     return _read_built_in(str(source))
 
 
@@ -153,7 +156,7 @@ def _sheet_of(path: Path) -> tuple[Path, str] | None:
 
 
 def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
-    suffix = _plain_suffix(path)
+    suffix, name = _plain_suffix(path), printable(path.name)
     if suffix not in _PACKED and path.suffix.lower() == ".gz":
         raise TableError(
             f"{path.name}: only text tables are read compressed (.csv.gz, .tsv.gz, .jsonl.gz, "
@@ -165,24 +168,26 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
         raise TableError(f"{path.name} is empty; give a file with rows")
     if suffix in _TEXT:
         frame, notes = read_text(path, _TEXT[suffix])
-        return LoadedTable(path.name, frame, notes=notes)
+        return LoadedTable(name, frame, notes=notes)
     if suffix in (*_PARQUET, *_FEATHER):
-        return LoadedTable(path.name, _read_arrow(path, suffix))
+        return LoadedTable(name, _read_arrow(path, suffix))
     if suffix in EXCEL:
         from volmar.tables.excel import read_excel
 
         frame, notes = read_excel(path, sheet)
-        name = path.name if sheet is None else f"{path.name}#{sheet}"
+        if sheet is not None:
+            name += f"#{printable(sheet)}"
         return LoadedTable(name, frame, notes=notes)
     if suffix in (*JSON, *JSON_LINES):
         from volmar.tables.json_records import read_json
 
         frame, notes = read_json(path, suffix)
-        return LoadedTable(path.name, frame, notes=notes)
+        return LoadedTable(name, frame, notes=notes)
     if suffix in (".npy", ".npz"):
-        return LoadedTable(path.name, _read_numpy(path))
+        return LoadedTable(name, read_numpy(path))
     if suffix in _LIBSVM:
-        return _read_libsvm(path)
+        X, truth = read_libsvm(path)
+        return LoadedTable(name, X, truth)
     raise TableError(
         f"{path.name}: files of kind {shown(suffix)} are not read; save the table as CSV "
         f"({_KINDS} are read)"
@@ -209,94 +214,6 @@ def _read_arrow(path: Path, suffix: str) -> Any:
     if not len(frame):
         raise TableError(f"{path.name} has no rows; give a file with rows")
     return frame
-
-
-def _read_numpy(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            is_zip = file.read(4) == b"PK\x03\x04"
-        if not is_zip:
-            array = np.load(path, allow_pickle=False)
-        else:
-            with zipfile.ZipFile(path) as members:
-                names = [name.removesuffix(".npy") for name in members.namelist()]
-            if {"shape", "format"} <= set(names):
-                return _narrow(sp.csr_array(sp.load_npz(path)).astype(np.float64))
-            array = _only_table(path, names)
-    except TableError:
-        raise
-    except Exception as error:  # NumPy parses the header as Python: damage raises anything
-        if "allow_pickle" in str(error) or "pickle" in str(error):
-            raise TableError(
-                f"{path.name} holds Python objects, or is no NumPy file; objects are not read, "
-                "because that could run code: save the numbers alone, by "
-                "numpy.save(file, array.astype(float))"
-            ) from error
-        raise TableError(
-            f"{path.name} cannot be read as a NumPy file: {one_line(error)}; save it again"
-        ) from error
-    return _checked_array(path.name, array)
-
-
-def _only_table(path: Path, names: list[str]) -> Any:
-    with np.load(path, allow_pickle=False) as arrays:
-        if "X" in names:
-            return arrays["X"]
-        tables = {}
-        for name in names:
-            array = arrays[name]
-            if array.ndim == 2:
-                tables[name] = array
-    if len(tables) == 1:
-        return next(iter(tables.values()))
-    found = f"{len(tables)} ({quoted_names(tables)})" if tables else "none"
-    raise TableError(
-        f"{path.name} must have one two-dimensional array and has {found}; "
-        "call the table 'X', by numpy.savez(file, X=table)"
-    )
-
-
-def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind not in "biuf":
-        raise TableError(
-            f"{name} holds values of dtype {array.dtype}, and numbers are needed; save them as "
-            "float64, or the table as CSV or Parquet"
-        )
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2:
-        raise TableError(
-            f"{name} holds an array of shape {array.shape}, and rows x columns are needed; "
-            "reshape it, by array.reshape(len(array), -1)"
-        )
-    if 0 in array.shape:
-        raise TableError(f"{name} holds an array of shape {array.shape}; give a file with rows")
-    return array
-
-
-def _read_libsvm(path: Path) -> LoadedTable:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        with open_bytes(path) as file:
-            X, truth = load_svmlight_file(file)
-    except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
-        raise TableError(
-            f"{path.name} cannot be read as libsvm: {one_line(error)}; lines must be "
-            "'label column:value column:value ...'"
-        ) from error
-    if 0 in X.shape:
-        raise TableError(f"{path.name} has no rows with values; give a file with rows")
-    # Files without labels have 0 in that place.
-    return LoadedTable(path.name, _narrow(sp.csr_array(X)), truth if np.ptp(truth) else None)
-
-
-def _narrow(X: Any) -> Any:
-    """Return a CSR array with 32-bit indices where they fit, which scikit-learn often needs."""
-    if max(X.nnz, *X.shape) >= 2**31:
-        return X
-    indices, indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return sp.csr_array((X.data, indices, indptr), shape=X.shape)
 
 
 def _read_built_in(name: str) -> LoadedTable:

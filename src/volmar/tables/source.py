@@ -11,6 +11,7 @@ from volmar.tables.columns import as_columns, fitted_places
 from volmar.tables.dates import as_dates, date_parts
 from volmar.tables.kinds import ColumnKind
 from volmar.tables.notes import ONE_VALUE
+from volmar.tables.numbers import as_numbers
 from volmar.tables.prepare import Preparation
 
 __all__ = ["source_columns"]
@@ -58,19 +59,22 @@ def source_columns(
         kind = used.get(name, ColumnKind("categorical"))
         found[name] = _shown_column(table.data.iloc[rows, j], kind)
     if every:
-        for name, kind_name in preparation.kinds_.items():
-            if name in found or kind_name in ("id", "text") or name not in table.names:
-                continue
-            if preparation.left_out_.get(name) in ("not chosen", ONE_VALUE):
-                continue
-            j = table.names.index(name)
-            kind = table.kind(j, (preparation.kinds or {}).get(name))
+        place = {name: j for j, name in enumerate(table.names)}
+        more = [
+            place[name]
+            for name, kind_name in preparation.kinds_.items()
+            if name in place
+            and name not in found
+            and kind_name not in ("id", "text")
+            and preparation.left_out_.get(name) not in ("not chosen", ONE_VALUE)
+        ]
+        for j, kind in zip(more, table.kinds(more, preparation.kinds or {}), strict=True):
             if kind.kind != "ignore":
-                found[name] = _shown_column(table.data.iloc[rows, j], kind)
+                found[table.names[j]] = _shown_column(table.data.iloc[rows, j], kind)
         for name, kind in used.items():
             if kind.kind == "date":
-                j = table.names.index(name)
-                found |= date_parts(as_dates(table.data.iloc[rows, j], kind.layout), name)
+                dates = as_dates(table.data.iloc[rows, place[name]], kind.layout)
+                found |= date_parts(dates, name)
     return pd.DataFrame(found, index=table.data.index[rows]), list(found)
 
 
@@ -84,5 +88,5 @@ def _shown_column(series: Any, kind: ColumnKind) -> Any:
         values = [None if word is None else str(word).strip() for word in words]
         return pd.Categorical(values, categories=kind.order, ordered=True)
     if kind.kind == "numeric" and not pd.api.types.is_numeric_dtype(series.dtype):
-        return pd.to_numeric(series.astype(object), errors="coerce").to_numpy()
+        return as_numbers(series)
     return series.to_numpy() if series.dtype != object else series

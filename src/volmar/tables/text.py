@@ -19,6 +19,7 @@ from volmar.tables.errors import (
     one_line,
     open_bytes,
     refuse_duplicates,
+    refuse_wide,
 )
 
 __all__ = ["Layout", "find_layout", "read_text"]
@@ -43,6 +44,7 @@ class Layout:
     names: list[str] | None  # the header; None where the first line is a row
     width: int  # number of columns
     notes: list[str]
+    growth: float  # bytes of memory that a byte of the file needs, at least
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `pandas.read_csv`."""
@@ -66,21 +68,17 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
 
     layout = find_layout(path, kind)
     notes = layout.notes
-    is_packed = path.suffix.lower() == ".gz"
-    options = {**layout.options(), "compression": "gzip" if is_packed else None}
+    options = layout.options()
     if as_fields:
         options |= {"dtype": str, "na_filter": False}
     try:
         try:
-            frame = _read(pd, path, options)
+            frame = _read(pd, path, layout.growth, options)
         except UnicodeDecodeError:
-            frame = _read(pd, path, {**options, "encoding": "latin-1"})
+            frame = _read(pd, path, layout.growth, {**options, "encoding": "latin-1"})
             notes = [*notes, _NOT_UTF8]
-    except MemoryError as error:
-        raise TableError(
-            f"{path.name} does not fit into memory; split it into a folder of Parquet or CSV "
-            "files and give the folder"
-        ) from error
+    except TableError:
+        raise
     except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name}: {_reason(error)}") from error
     if not len(frame):
@@ -88,14 +86,16 @@ def read_text(path: Path, kind: str, *, as_fields: bool = False) -> tuple[Any, l
     return frame, notes
 
 
-def _read(pd: Any, path: Path, options: dict[str, Any]) -> Any:
+def _read(pd: Any, path: Path, growth: float, options: dict[str, Any]) -> Any:
     # Pandas is faster in pieces; where a column's type then depends on the piece, in one.
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.DtypeWarning)
         try:
-            return pd.read_csv(path, **options)
+            with open_bytes(path, growth=growth) as file:
+                return pd.read_csv(file, **options)
         except pd.errors.DtypeWarning:
-            return pd.read_csv(path, low_memory=False, **options)
+            with open_bytes(path, growth=growth) as file:
+                return pd.read_csv(file, low_memory=False, **options)
 
 
 _NOT_UTF8 = "the file is not in UTF-8; it was read as Latin-1"
@@ -112,6 +112,9 @@ def find_layout(path: Path, kind: str) -> Layout:
         text = text[: text.rfind("\n") + 1] or text
     separator, records = _split(path, text, kind)
     first = records[0]
+    refuse_wide(path.name, len(first))
+    n_fields = len(text.split()) if separator == r"\s+" else text.count(separator)
+    growth = max(1.0, 8.0 * (n_fields + text.count("\n")) / len(text))
     if (longest := max(map(len, records))) > len(first):
         number = next(i for i, record in enumerate(records) if len(record) > len(first))
         raise TableError(
@@ -128,7 +131,7 @@ def find_layout(path: Path, kind: str) -> Layout:
             "the first line holds numbers only, so it was read as a row; the columns are "
             "called x0, x1, ..."
         )
-        return Layout(separator, decimal, encoding, spaced, None, len(first), notes)
+        return Layout(separator, decimal, encoding, spaced, None, len(first), notes, growth)
     names = [name.strip() for name in first]
     refuse_duplicates(path.name, [name or f"Unnamed: {j}" for j, name in enumerate(names)])
     if nameless := [j for j, name in enumerate(names) if not name]:
@@ -137,16 +140,25 @@ def find_layout(path: Path, kind: str) -> Layout:
             f"columns without a name are called {calls}; if one is a row number, "
             "name it in id_column= or drop="
         )
-    return Layout(separator, decimal, encoding, spaced, names, len(first), notes)
+    return Layout(separator, decimal, encoding, spaced, names, len(first), notes, growth)
 
 
 def _head(path: Path) -> bytes:
     try:
         with open_bytes(path) as file:
-            head = file.read(_HEAD)
-            return head if head.count(b"\n") > 2 else head + file.read(_LONG_HEAD)
+            head: bytes = file.read(_HEAD)
+            if head.count(b"\n") > 2:
+                return head
+            head += file.read(_LONG_HEAD)
+            is_all = not file.read(1)
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path.name} cannot be read: {_reason(error)}") from error
+    if not is_all and b"\n" not in head and b"\r" not in head:
+        raise TableError(
+            f"{path.name}: its first line is longer than {len(head):,} bytes; save the table with "
+            "a row a line"
+        )
+    return head
 
 
 def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
@@ -170,20 +182,27 @@ def _encoding(path: Path, head: bytes) -> tuple[str, list[str]]:
 
 def _split(path: Path, text: str, kind: str) -> tuple[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
-    try:
-        for separator in _SEPARATORS[kind]:
-            reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+    wrong = None
+    for separator in _SEPARATORS[kind]:
+        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        try:
             found[separator] = list(islice((record for record in reader if record), _RECORDS))
-    except csv.Error as error:
-        raise TableError(f"{path.name}: {error}; save the table as CSV again") from error
+        except csv.Error as error:  # a field that is too long, if this is the wrong separator
+            wrong = error
     if kind == "text":
         lines = (line.split() for line in text.splitlines())
         found[r"\s+"] = list(islice((line for line in lines if line), _RECORDS))
-    if len(found[";"][0]) > 1 and all(map(_DECIMAL_COMMA.fullmatch, found[";"][0])):
+    found = {separator: records for separator, records in found.items() if records}
+    if not found:
+        raise TableError(
+            f"{path.name}: {wrong or 'it has no values'}; save the table as CSV again"
+        ) from wrong
+    semicolon = found.get(";", [[]])[0]
+    if len(semicolon) > 1 and all(map(_DECIMAL_COMMA.fullmatch, semicolon)):
         return ";", found[";"]
     several = {sep: records for sep, records in found.items() if len(records[0]) > 1}
     even = [sep for sep, records in several.items() if len(set(map(len, records))) == 1]
-    separator = next(iter([*even, *several]), ",")
+    separator = next(iter([*even, *several]), "," if "," in found else next(iter(found)))
     return separator, found[separator]
 
 

@@ -1,0 +1,40 @@
+"""Values of a column as float64, whatever they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["as_numbers"]
+
+
+def as_numbers(series: Any) -> NDArray[np.float64]:
+    """Return a pandas column as float64; NaN for what is no number, infinite where too large."""
+    import pandas as pd
+
+    with np.errstate(over="ignore"):
+        if pd.api.types.is_numeric_dtype(series.dtype):
+            return series.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = series.astype(object)
+        try:
+            parsed = pd.to_numeric(values, errors="coerce")
+        except (OverflowError, TypeError, ValueError):
+            parsed = None
+        if parsed is None or parsed.dtype.kind not in "biuf":
+            # Whole numbers of 400 digits, complex numbers or objects of other libraries.
+            parsed = pd.to_numeric(values.map(_plain_number), errors="coerce")
+        return parsed.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _plain_number(value: Any) -> Any:
+    """Return text as it is, and everything else as a float."""
+    if isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+    except (TypeError, ValueError):
+        return np.nan
