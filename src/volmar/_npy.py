@@ -44,6 +44,8 @@ def read_array(file: Any, size: int) -> NDArray:
     if file.read(1):
         raise ValueError("is longer than it says")
     _check_values(values)
+    # As this machine has them: compiled code takes no others.
+    values = values.astype(dtype.newbyteorder("="), copy=False)
     return values.reshape(shape, order="F" if fortran_order else "C")
 
 

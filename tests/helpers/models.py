@@ -12,6 +12,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import volmar
 from volmar.models import ModelError, load_model
+from volmar.models.archive import Archive, write_archive
+from volmar.models.decode import Decoder
+from volmar.models.encode import Encoder
 
 
 def blobs(seed=0):
@@ -72,6 +75,24 @@ def refused(path, message):
             load_model(path)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+def save_value(path, value):
+    """Write any value as parts of models are written; errors call it "value"."""
+    encoder = Encoder()
+    text = {"value": encoder.add(value, "value"), "nodes": encoder.nodes}
+    write_archive(path, text, encoder.arrays, force=True)
+
+
+def load_value(path):
+    with Archive(path) as archive:
+        text = archive.text()
+        return Decoder(archive, text["nodes"]).value(text["value"])
+
+
+def refused_value(path, message):
+    with pytest.raises(ModelError, match=message):
+        load_value(path)
 
 
 def find(text, kind, **like):

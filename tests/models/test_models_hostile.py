@@ -9,7 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.models import X, edit, find, fit, forge, npy, parts_of, refused
+from helpers.models import (
+    X,
+    edit,
+    find,
+    fit,
+    forge,
+    npy,
+    parts_of,
+    refused,
+    refused_value,
+    save_value,
+)
 from scipy import sparse
 
 import volmar
@@ -236,13 +247,13 @@ def test_attributes_that_are_wrong(name, saved):
     refused(saved, "attribute")
 
 
-def test_sparse_matrices_that_are_wrong(model, tmp_path):
+def test_sparse_matrices_that_are_wrong(tmp_path):
     """Compiled code would read where the indices say."""
     matrix = sparse.csr_array(np.eye(4))
     path = tmp_path / "m"
     for name in ("indices", "indptr", "data"):
         for wrong in (np.array([0, 1, 2, 10**6]), np.array([-5, 1, 2, 3]), np.zeros(2), X):
-            save_model(path, model, preparation=matrix, force=True)
+            save_value(path, matrix)
             parts = parts_of(path)
             text = json.loads(parts["model.json"])
             place = find(text, "sparse")[name]["ref"]
@@ -251,43 +262,44 @@ def test_sparse_matrices_that_are_wrong(model, tmp_path):
             else:
                 array = wrong.astype(np.int32)
             forge(path, {**parts, text["nodes"][place]["file"]: npy(array)})
-            refused(path, "do not fit together")
-    for shape in ([4, 3], [4, -4], [4], [2**70, 4], [4.0, 4]):
-        save_model(path, model, preparation=matrix, force=True)
+            refused_value(path, "do not fit together")
+    for shape in ([4, 3], [4, -4], [4], [2**63, 4], [4.0, 4]):
+        save_value(path, matrix)
 
         def change(text, shape=shape):
             text["nodes"][find(text, "sparse")["shape"]["ref"]]["items"] = shape
 
         edit(path, change)
-        refused(path, "do not fit together")
+        refused_value(path, "do not fit together")
 
 
 @pytest.mark.parametrize(
     "change", [{"array": []}, {"array": 1}, {"format": {}}, {"format": "coo"}, {"shape": None}]
 )
-def test_sparse_matrices_of_no_kind(change, model, tmp_path):
-    save_model(tmp_path / "m", model, preparation=sparse.csr_array(np.eye(4)))
+def test_sparse_matrices_of_no_kind(change, tmp_path):
+    save_value(tmp_path / "m", sparse.csr_array(np.eye(4)))
     edit(tmp_path / "m", lambda text: find(text, "sparse").update(change))
-    refused(tmp_path / "m", "do not fit together")
+    refused_value(tmp_path / "m", "do not fit together")
 
 
-def test_copies_of_one_matrix_do_not_fill_the_memory(model, tmp_path, monkeypatch):
+def test_copies_of_one_matrix_do_not_fill_the_memory(tmp_path, monkeypatch):
     path = tmp_path / "m"
-    save_model(path, model, preparation=sparse.csr_array(np.eye(50)))
+    save_value(path, [sparse.csr_array(np.eye(50))])
 
     def repeat(text):
         text["nodes"] += [find(text, "sparse")] * 1000
 
     edit(path, repeat)
     monkeypatch.setattr("volmar.models.decode.available_memory", lambda: 100_000)
-    refused(path, "needs more memory")
+    refused_value(path, "needs more memory")
 
 
 def test_rows_that_cannot_be_searched(tmp_path):
     path = tmp_path / "m"
     save_model(path, fit("SMIC", {}, X))
-    edit(path, lambda text: find(text, "search").update(n_jobs="all"))
-    refused(path, "no rows to search")
+    for wrong in ("all", 0, True, 2.0):
+        edit(path, lambda text, wrong=wrong: find(text, "search").update(n_jobs=wrong))
+        refused(path, "which is no number of threads")
     save_model(path, fit("SMIC", {}, X), force=True)
     parts = parts_of(path)
     text = json.loads(parts["model.json"])
@@ -328,16 +340,18 @@ def test_files_older_than_a_field_take_its_default(saved):
 
 
 def test_trees_that_meet_again(saved, model, tmp_path):
-    """Sixty nodes, each twice the child of the one above: 2^60 ways down."""
+    """Ten nodes, each twice the child of the one above, are a thousand ways down."""
     node = next(iter(model.tree_.leaves()))
-    for _ in range(60):
+    for _ in range(10):
         node = type(node)(n_rows=1, weight=1.0, children=(node, node))
     model.tree_ = SplitTree(node)
     save_model(tmp_path / "x", model)
     refused(tmp_path / "x", "tree of splits that is not one")
-    model.tree_ = SplitTree(3)
-    save_model(tmp_path / "x", model, force=True)
-    refused(tmp_path / "x", "tree of splits that is not one")
+    for _ in range(50):
+        node = type(node)(n_rows=1, weight=1.0, children=(node, node))
+    model.tree_ = SplitTree(node)
+    with pytest.raises(ModelError, match="holds more than"):
+        save_model(tmp_path / "x", model, force=True)
 
 
 @pytest.mark.parametrize(

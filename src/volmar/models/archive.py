@@ -71,6 +71,11 @@ class Archive:
         self.close()
 
     @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self.path.stat().st_size
+
+    @property
     def n_arrays(self) -> int:
         """Number of arrays in it."""
         return len(self._zip.infolist()) - 1
@@ -107,7 +112,7 @@ class Archive:
         if len(names) < len(members) or TEXT not in names:
             raise self.error("has a part twice, or no model.json")
         total = sum(max(member.file_size, member.compress_size) for member in members)
-        if total > self.path.stat().st_size:
+        if total > self.n_bytes:
             raise self.error("claims to hold more than it does: it is damaged or made to harm")
         n_text = self._zip.getinfo(TEXT).file_size
         if n_text > MAX_TEXT:

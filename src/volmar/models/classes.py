@@ -19,6 +19,7 @@ __all__ = [
     "attribute_fault",
     "class_named",
     "defaults_of",
+    "is_cached",
     "is_extension",
     "is_public_estimator",
     "known_functions",
@@ -201,6 +202,11 @@ def defaults_of(cls: Any) -> dict[str, Any]:
     return {}
 
 
+def is_cached(cls: Any, name: str) -> bool:
+    """Whether it is a cached property, which is found again when needed."""
+    return isinstance(inspect.getattr_static(cls, name, None), cached_property)
+
+
 def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
     """Return what is wrong with the attributes of an instance, None where nothing is.
 
@@ -215,7 +221,7 @@ def attribute_fault(cls: Any, names: Iterable[str]) -> str | None:
         return f"lacks {name!r}"
     for name in sorted(names - own):
         static = inspect.getattr_static(cls, name, None)
-        if isinstance(static, cached_property):
+        if is_cached(cls, name):
             continue
         if not name.isidentifier() or name.startswith("__") or static is not None:
             return f"has an attribute {name!r:.60}, which is not one of its own"

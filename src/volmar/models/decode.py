@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from enum import Enum
 from types import MappingProxyType
@@ -22,10 +23,14 @@ from volmar.models.classes import (
     attribute_fault,
     class_named,
     defaults_of,
+    is_cached,
     is_extension,
     known_functions,
 )
-from volmar.models.encode import is_key
+from volmar.models.encode import is_key, is_short
+from volmar.models.hints import is_numbers, type_fault
+from volmar.models.limits import extent_fault
+from volmar.models.rules import rule_fault
 
 __all__ = ["Decoder"]
 
@@ -69,7 +74,10 @@ class Decoder:
             "enum": (self._enum, ("class", "name")),
             "object": (self._object, ("class", "state")),
         }
-        for node in self._typed(nodes, list):
+        fault = extent_fault(self._typed(nodes, list))
+        if fault:
+            raise archive.error(f"{fault}, which no fitted model does")
+        for node in nodes:
             parts = dict(self._typed(node, dict))
             kind = parts.pop("is", None)
             if not isinstance(kind, str) or kind not in makers:
@@ -84,6 +92,8 @@ class Decoder:
     def value(self, raw: Any) -> Any:
         """Return what a plain value or a reference stands for."""
         if raw is None or type(raw) in (bool, int, float, str):
+            if not is_short(raw):
+                raise self._archive.error("has an integer of more than 64 bits")
             return raw
         if type(raw) is dict and len(raw) == 1:
             (kind, what), *_ = raw.items()
@@ -104,7 +114,7 @@ class Decoder:
     def _keys(self, raw: Any) -> list[Any]:
         keys = self._items(raw)
         if not all(is_key(key) for key in keys):
-            raise self._archive.error("has a key that is not a plain value or a tuple of them")
+            raise self._archive.error("has a key that is not a plain value or a pair of them")
         return keys
 
     def _dict(self, raw: Any) -> dict[Any, Any]:
@@ -188,16 +198,23 @@ class Decoder:
 
     def _search(self, rows: Any, n_jobs: Any) -> ExactBackend:
         points, n_jobs = self.value(rows), self.value(n_jobs)
-        is_matrix = sparse.issparse(points) or (
-            isinstance(points, np.ndarray) and points.ndim == 2 and points.dtype.kind == "f"
-        )
-        if is_matrix and (n_jobs is None or type(n_jobs) is int):
+        is_matrix = is_numbers(points) and points.ndim == 2 and points.dtype.kind == "f"
+        if is_matrix:
+            n_jobs = self._jobs(n_jobs)
             self._spend(3 * (points.data.nbytes if sparse.issparse(points) else points.nbytes))
             try:
                 return ExactBackend(points, n_jobs)
             except (ValueError, TypeError):  # no rows, or not finite
                 pass
         raise self._archive.error("has no rows to search for neighbours in")
+
+    def _jobs(self, n_jobs: Any) -> int | None:
+        """Return a number of threads that this machine has: the file may be from a larger one."""
+        if n_jobs is None:
+            return None
+        if type(n_jobs) is not int or n_jobs == 0:
+            raise self._archive.error(f"has n_jobs={n_jobs!r:.40}, which is no number of threads")
+        return max(-1, min(n_jobs, os.cpu_count() or 1))
 
     def _spend(self, n_bytes: int) -> None:
         """Refuse many copies of one array, which are short in the file and long in memory."""
@@ -241,10 +258,15 @@ class Decoder:
         parts = {key: self.value(part) for key, part in self._typed(state, dict).items()}
         for key, default in defaults_of(cls).items():
             parts.setdefault(key, default)
-        fault = attribute_fault(cls, parts)
+        for key in ("n_jobs", "_n_jobs"):
+            if key in parts:
+                parts[key] = self._jobs(parts[key])
+        fault = attribute_fault(cls, parts) or type_fault(cls, parts)
         if fault:
             raise self._archive.error(f"has a {cls.__name__} that {fault}")
         made: Any = object.__new__(cls)
+        # What a cached property has found is found again, from parts that are checked.
+        parts = {key: part for key, part in parts.items() if not is_cached(cls, key)}
         if hasattr(made, "__dict__"):
             vars(made).update(parts)
         else:
@@ -252,6 +274,9 @@ class Decoder:
                 object.__setattr__(made, key, part)
         if isinstance(made, SplitTree):
             self._check_tree(made)
+        fault = rule_fault(made)
+        if fault:
+            raise self._archive.error(f"has a {cls.__name__} that {fault}")
         return made
 
     def _check_tree(self, tree: SplitTree) -> None:
@@ -265,3 +290,11 @@ class Decoder:
                 raise self._archive.error("has a tree of splits that is not one")
             seen.add(id(node))
             stack.extend(node.children)
+        labels = [leaf.label for leaf in tree.leaves()]
+        known = {label for label in labels if label is not None}
+        if known and (None in labels or known != set(range(len(known)))):
+            raise self._archive.error("has a tree of splits whose clusters are not numbered")
+        features = [feature for node in tree.nodes() for feature, _ in node.leading]
+        n_names = len(features) if tree.feature_names is None else len(tree.feature_names)
+        if features and not 0 <= min(features) <= max(features) < max(n_names, 1):
+            raise self._archive.error("has a tree of splits by features that do not exist")

@@ -23,22 +23,31 @@ from volmar.graphs.neighbor_backends import (
 )
 from volmar.models.classes import attribute_fault, is_extension, known_functions, name_of
 
-__all__ = ["Encoder", "is_key"]
+__all__ = ["Encoder", "is_key", "is_short"]
 
 # Made by scikit-learn while it tells callbacks of a fit.
 _WATCHING = ("_skl_callback", "_callback_fit_ctx")
 # Found again when first needed.
 _INDICES = ("_index", "_quantizer")
-_LONGEST_WAY = 200
+_LONGEST_WAY, _LONGEST_KEY = 200, 2
 _PLAIN = (bool, int, str, type(None))
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set"}
 _MAPPINGS: dict[type, str] = {dict: "dict", MappingProxyType: "proxy"}
 
 
 def is_key(value: Any) -> bool:
-    """Whether it may be a key or a member of a set: a plain value, or a flat tuple of them."""
-    parts = value if type(value) is tuple else (value,)
-    return all(isinstance(part, (*_PLAIN, float, np.generic, Enum)) for part in parts)
+    """Whether it may be a key or a member of a set: a plain value, or a pair of them.
+
+    Of longer tuples any number can be made that have the same hash, and a dict of them takes for
+    ever.
+    """
+    parts = value if type(value) is tuple and len(value) <= _LONGEST_KEY else (value,)
+    return all(isinstance(part, (*_PLAIN, float, Enum)) for part in parts)
+
+
+def is_short(value: Any) -> bool:
+    """Whether it is no integer of more than 64 bits, which no number of a model is."""
+    return type(value) is not int or -(2**63) <= value < 2**64
 
 
 class _Place:
@@ -79,6 +88,8 @@ class Encoder:
         stack = [(value, _Place(None, path), False)]
         while stack:
             item, where, is_done = stack.pop()
+            if not is_short(item):
+                raise TypeError(f"{where} is an integer of more than 64 bits: use a smaller one.")
             if _is_inline(item) or id(item) in self._number:
                 continue
             if is_done:
@@ -187,7 +198,7 @@ def _check_keys(items: Any, path: _Place) -> None:
         if not is_key(key):
             raise TypeError(
                 f"{path} has a key of type {type(key).__name__}, and a model file holds plain "
-                "values and tuples of them as keys."
+                "values and pairs of them as keys."
             )
 
 

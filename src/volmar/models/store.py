@@ -18,6 +18,8 @@ from volmar.models.archive import Archive, ModelError, write_archive
 from volmar.models.classes import TRANSFORMERS, is_public_estimator, name_of
 from volmar.models.decode import Decoder
 from volmar.models.encode import Encoder
+from volmar.models.limits import extent_fault
+from volmar.models.trial import trial_fault
 from volmar.tables import Preparation
 
 __all__ = ["SavedModel", "load_model", "save_model"]
@@ -107,6 +109,11 @@ def save_model(
     True
     """
     _refuse_unknown(model)
+    if preparation is not None and type(preparation) is not Preparation:
+        raise TypeError(
+            f"preparation must be a volmar.tables.Preparation or None, got "
+            f"{type(preparation).__name__}."
+        )
     if preparation is not None and _is_of_tables(model):
         raise ValueError(
             f"preparation={preparation!r:.60}: a TableClusterer has its own. Leave it out."
@@ -123,6 +130,9 @@ def save_model(
         "preparation": encoder.add(preparation, "preparation"),
         "nodes": encoder.nodes,
     }
+    fault = extent_fault(encoder.nodes)
+    if fault:
+        raise ModelError(f"the model {fault}, which load_model refuses. Check its parameters.")
     write_archive(Path(path), text, encoder.arrays, force=force)
 
 
@@ -165,9 +175,12 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
             raise archive.error("has a malformed model.json")
         decoder = Decoder(archive, text["nodes"])
         model, preparation = decoder.value(text["model"]), decoder.value(text["preparation"])
-        _check_loaded(archive, model)
+        _check_loaded(archive, model, preparation)
         if _is_of_tables(model):
             preparation = model.preparation_
+        fault = trial_fault(model, preparation, archive.n_bytes)
+        if fault:
+            raise archive.error(f"holds a {type(model).__name__} that {fault}")
     _warn_of_scikit_learn(path, model)
     if version != __version__:
         warnings.warn(
@@ -212,9 +225,11 @@ def _refuse_unknown(model: Any) -> None:
         )
 
 
-def _check_loaded(archive: Archive, model: Any) -> None:
+def _check_loaded(archive: Archive, model: Any, preparation: Any) -> None:
     """Refuse a model whose parts are not those of a fitted one."""
     name = type(model).__name__
+    if preparation is not None and (type(preparation) is not Preparation or _is_of_tables(model)):
+        raise archive.error(f"holds a {type(preparation).__name__} as the preparation of a {name}")
     if type(model) is Pipeline:
         steps = vars(model).get("steps")
         is_list = type(steps) is list and len(steps) > 0
@@ -256,7 +271,7 @@ def _check_version(archive: Archive, text: Any) -> str:
     """Return the version that wrote the file; refuse a format that is not known here."""
     written = text.get("format") if isinstance(text, dict) else None
     version = text.get("volmar") if isinstance(text, dict) else None
-    if type(written) is not int or written < 1 or type(version) is not str:
+    if type(written) is not int or written < 1 or type(version) is not str or len(version) > 40:
         raise archive.error("has a malformed model.json")
     if written < FORMAT:
         raise archive.error(

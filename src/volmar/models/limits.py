@@ -1,0 +1,71 @@
+"""How deep and how large the values of a model file may be, before any of them is made.
+
+A node may be referred to any number of times, so that a short file can describe a value that is
+astronomically large when it is written out: sixty tuples, each of which holds the one before
+twice. To hash, print, compare or clone such a value would take for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["MAX_DEPTH", "MAX_EXPANDED", "extent_fault"]
+
+#: Values inside values: a fitted model has about ten. Trees of splits are not counted, which
+#: nothing descends recursively.
+MAX_DEPTH = 50
+#: Values that a model is when every reference is written out; eight characters count as one.
+MAX_EXPANDED = 2**24
+_TREE = "SplitNode/"
+_TOO_LARGE = f"holds more than {MAX_EXPANDED:,} values when every reference is written out"
+
+
+def extent_fault(nodes: list[Any]) -> str | None:
+    """Return why nodes are too deep or too large, None where they are not.
+
+    Nodes may be malformed: what is no reference to an earlier node counts as one value.
+    """
+    depths: list[int] = []
+    sizes: list[int] = []
+    is_used = bytearray(len(nodes))
+    for number, node in enumerate(nodes):
+        is_tree = isinstance(node, dict) and str(node.get("class"))[: len(_TREE)] == _TREE
+        depth = size = 1
+        for value, is_child in _values(node, is_tree=is_tree):
+            place = _place(value, number)
+            if place is None:
+                size += 1 + (len(value) // 8 if isinstance(value, str) else 0)
+            else:
+                is_used[place] = 1
+                size += sizes[place]
+                depth = max(depth, 1 if is_child else 1 + depths[place])
+        if depth > MAX_DEPTH:
+            return f"is nested more than {MAX_DEPTH} deep"
+        if size > MAX_EXPANDED:
+            return _TOO_LARGE
+        depths.append(depth)
+        sizes.append(size)
+    # What nothing refers to is the model, its preparation, or made for nothing.
+    if sum(size for size, used in zip(sizes, is_used, strict=True) if not used) > MAX_EXPANDED:
+        return _TOO_LARGE
+    return None
+
+
+def _place(value: Any, number: int) -> int | None:
+    """Return the number of the earlier node that a value refers to, None for other values."""
+    place = value.get("ref") if type(value) is dict else None
+    return place if type(place) is int and 0 <= place < number else None
+
+
+def _values(node: Any, *, is_tree: bool) -> Iterator[tuple[Any, bool]]:
+    """Values of a node and whether they are the children in a tree of splits."""
+    stack: list[tuple[Any, bool]] = [(node, False)]
+    while stack:
+        value, is_child = stack.pop()
+        if type(value) is dict and "ref" not in value:
+            stack.extend((part, is_tree and name == "children") for name, part in value.items())
+        elif type(value) is list:
+            stack.extend((part, is_child) for part in value)
+        else:
+            yield value, is_child

@@ -1,0 +1,443 @@
+"""What the attributes of fitted objects must be besides their types: shapes that fit each other.
+
+`RULES` has a few lines for each class. A line names an attribute, or a way to one of its parts,
+and says what stands there::
+
+    "coef: float d k? finite"     an array (d,) or (d, k), or a matrix; or a number, where all
+                                  dimensions are optional
+    "_expansion.rows: float n d"  the same n as that of other lines of the class
+
+Kinds are float, int, bool, real (any of these), text (of one dimension: str), name (a str), a
+class of `volmar.models.classes`, a word that its name ends in ("*Extension"), "function" and
+"estimator". A kind with a question mark may be None; an attribute that is not there has no rule.
+Dimensions are letters, numbers or "*" for any. Flags: finite, positive, nonzero, below:n (indices
+from 0 to n - 1), upto:n (0 to n), sum:n, is:n (a number that equals n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from volmar.models.classes import is_public_estimator, name_of
+from volmar.models.hints import is_known_function, is_numbers, is_real
+
+__all__ = ["RULES", "rule_fault"]
+
+_LABELLED = (
+    "n_features_in_: int positive",
+    "labels_: int n below:n",
+    "objective_: float",
+    "n_iter_: int",
+    "status_: Status",
+    "result_: *Result|OneCluster",
+    "result_.labels: real n",
+    "tree_: SplitTree",
+)
+_EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
+_LINEAR = ("coef_: float k *", "intercept_: float k?")
+_GRAPH = ("n_neighbors_: int?", "_row_weights: function", "eigenvalues_: float *")
+_HYPERPLANE = (
+    "_hyperplane: *Hyperplane",
+    "coef_: float * *",
+    "dual_coef_: float * *?",
+    "intercept_: float *?",
+    "gamma_: float",
+    "cut_: float",
+)
+_KERNEL_MAP = ("_kernel: Kernel", "_n_components: int positive is:r", "n_features_in_: int is:d")
+_BACKEND = ("_rows: float n d finite", "_seed: int")
+
+RULES: dict[str, tuple[str, ...]] = {
+    # Parts of predictions.
+    "Kernel": ("kernel: name|function", "_function: function?", "_arguments: numbers"),
+    "KernelExpansion": ("rows: float? n d finite", "offset: float? d finite"),
+    "LinearHyperplane": ("coef: float d k? finite", "intercept: float k? finite"),
+    "KernelHyperplane": (
+        "coef: float n k? finite",
+        "intercept: float k? finite",
+        "expansion.rows: float? n d",
+    ),
+    "FeatureHyperplane": (
+        "feature_map: *Map",
+        "feature_map._n_components: int is:r",
+        "linear.coef: float r *?",
+    ),
+    "BasisHyperplane": ("t: float finite",),
+    "BasisExpansion": (
+        "vectors: float m d finite",
+        "coefficients: float m finite",
+        "means: float m finite",
+        "gamma: float positive finite",
+        "offset: float? d finite",
+    ),
+    "NystroemMap": (
+        "landmarks_: float m d finite",
+        "normalizer_: float m r finite",
+        *_KERNEL_MAP,
+    ),
+    "KernelPCAMap": (
+        "_points: float? n d finite",
+        "_column_means: float n finite",
+        "_projection: float n r finite",
+        *_KERNEL_MAP,
+    ),
+    "SeparatingPlanes": (
+        "feature_map: *Map?",
+        "mean: float d finite",
+        "coefficients: float d m? finite",
+        "threshold: float m? finite",
+        "unit: float finite nonzero",
+        "pairs: int? m 2 upto:m",
+    ),
+    "LinearCells": ("coef: float k d finite", "intercept: float k finite", "sides: bool k"),
+    "CellSplit": ("cells: LinearCells", "labels_: int *", "result_: Result", *_LINEAR),
+    # Graphs.
+    "NeighborSearch": (
+        "metric: name",
+        "rows: float n d finite",
+        "_origin: float? d finite",
+        "_n_jobs: int?",
+        "_backend: *Backend",
+        "_backend._rows: float n d",
+        "_named: bool",
+        "recall: float?",
+    ),
+    "CellBackend": _BACKEND,
+    "FaissBackend": _BACKEND,
+    "PyNNDescentBackend": _BACKEND,
+    "Copies": ("point: int n below:p", "counts: int p positive sum:n"),
+    "LocalScales": (
+        "radius: float p finite positive",
+        "relative: float p finite positive",
+        "width: float finite positive",
+    ),
+    "DensityScalingExtension": (
+        "copies.counts: int p",
+        "search.rows: float p d",
+        "scales.radius: float p",
+        "scales.relative: float p",
+        "n_edges: int positive below:p",
+        "n_neighbors: int positive",
+        "exponent: float finite",
+    ),
+    "LocalScalingExtension": (
+        "scales: float n finite positive",
+        "search.rows: float n d",
+        "n_edges: int positive below:n",
+        "n_neighbors: int positive",
+    ),
+    "CosineKNNExtension": ("search.rows: float n d", "n_neighbors: int positive below:n"),
+    "NearestNeighborsExtension": ("search.rows: float n d", "n_neighbors: int positive below:n"),
+    "GaussianExtension": (
+        "rows: float n d finite",
+        "origin: float? d finite",
+        "sigma: float finite positive",
+    ),
+    "Graph": ("W: float n n finite",),
+    "EigenPairs": (
+        "values: float k finite",
+        "vectors: float n k finite",
+        "residuals: float k",
+    ),
+    "SpectralGraph": (
+        "graph.W: float n n",
+        "pairs.vectors: float n k",
+        "n_clusters: int positive upto:k",
+    ),
+    "DenseOperator": ("matrix: float n n", "shift: float", "n: int is:n", "_known: float? n *"),
+    "SparseOperator": ("matrix: float n n", "shift: float", "n: int is:n", "_known: float? n *"),
+    "Candidates": ("vectors: float n k", "values: float k"),
+    "TwoWayProblem": (
+        "graph.W: float n n",
+        "problem.operator.n: int is:n",
+        "pairs.vectors: float? n *",
+    ),
+    "MultiwayProblem": ("graph.W: float n n",),
+    # Tables.
+    "Tails": (
+        "shifts: float d",
+        "steps: float d finite",
+        "leasts: float d finite",
+        "lows: float d",
+        "highs: float d",
+    ),
+    "Fills": ("donors: float m d", "medians: float d finite", "scales: float d finite positive"),
+    "NumberFeatures": (
+        "offsets: float d finite",
+        "scales: float d finite nonzero",
+        "tails.shifts: float d",
+        "fills.medians: float d",
+    ),
+    "CategoryScores": ("columns: text c", "widths: float k finite", "leading: list k"),
+    "Preparation": (
+        "n_features_in_: int is:f",
+        "names_in_: text f",
+        "feature_names_in_: text f",
+        "numbers_: text d",
+        "number_kinds_: list d",
+        "number_features_.offsets: float d",
+        "texts_: text c",
+        "scores_.columns: text c",
+        "feature_names_: text *",
+        "kinds_: names",
+        "left_out_: names",
+        "notes_: text *",
+        "warnings_: text *",
+    ),
+    "TableClusterer": (
+        "n_features_in_: int is:f",
+        "preparation_: Preparation",
+        "preparation_.names_in_: text f",
+        "preparation_.feature_names_: text d",
+        "model_: estimator",
+        "model_.n_features_in_: int is:d",
+        "feature_names_in_: text f",
+        "labels_: int n",
+        "confidence_: float n",
+        "n_clusters_: int positive",
+        "slopes_: slopes",
+        "is_fitted_to_blocks_: bool",
+    ),
+    "SplitTree": ("feature_names: text? *",),
+    # Estimators.
+    "CPMMC": (*_LABELLED, *_HYPERPLANE),
+    "DiscriminativeKMeans": (
+        *_LABELLED,
+        "components_: float r d finite",
+        "mean_: float d finite",
+        "cluster_centers_: float k r finite",
+    ),
+    "GMMC": (*_LABELLED, *_EXPANDED, "dual_coef_: float n finite", "intercept_: float finite"),
+    "HardLabelMVC": (*_LABELLED, *_GRAPH, "alpha_: float n finite"),
+    "IterSVR": (*_LABELLED, *_HYPERPLANE),
+    "KernelCPMMC": (*_LABELLED, *_HYPERPLANE),
+    "KernelKMeans": (
+        *_LABELLED,
+        *_EXPANDED,
+        "_mean_weights: float n k finite",
+        "_mean_norms: float k finite",
+    ),
+    "LDAKMeans": (
+        *_LABELLED,
+        "components_: float r d finite",
+        "mean_: float d finite",
+        "cluster_centers_: float k r finite",
+    ),
+    "LGMMC": (*_LABELLED, *_HYPERPLANE),
+    "MSPC": (*_LABELLED, *_LINEAR, "_planes: SeparatingPlanes", "msp_: float", "reg_: float"),
+    "MinimaxProbabilityMachine": (
+        "n_features_in_: int positive",
+        "result_: *Result",
+        "classes_: any 2",
+        "coef_: float 1 d finite",
+        "intercept_: float 1 finite",
+        "feature_map_: *Map?",
+        "_w: float * finite",
+        "kappa_: float",
+        "separation_probability_: float",
+        "n_iter_: int",
+    ),
+    "MultivariateMMC": (*_LABELLED, *_HYPERPLANE),
+    "NormalizedCut": (*_LABELLED, *_GRAPH, "_spectral_graph: SpectralGraph"),
+    "NormalizedSpectralClustering": (
+        *_LABELLED,
+        *_GRAPH,
+        "_spectral_graph: SpectralGraph",
+        "_spectral_graph.n_clusters: int is:c",
+        "result_.centers: float k c finite",
+        "embedding_: float n c",
+    ),
+    "SDPMMC": (*_LABELLED, *_EXPANDED, "dual_coef_: float n finite", "intercept_: float finite"),
+    "SKMMC": (*_LABELLED, *_HYPERPLANE),
+    "SMIC": (
+        *_LABELLED,
+        *_GRAPH,
+        "result_.shares: float n k finite",
+        "result_.divisors: float k finite nonzero",
+    ),
+    "SoftLabelMVC": (
+        *_LABELLED,
+        *_GRAPH,
+        "_fitted: *Problem",
+        "_fitted.graph.W: float n n",
+        "field_: float n *? finite",
+        "h_: float n *?",
+    ),
+    "VolumeRegularizedClassifier": (
+        *_GRAPH,
+        "n_features_in_: int positive",
+        "result_: *Result",
+        "classes_: any c",
+        "h_: float n *? finite",
+        "transduction_: any n",
+    ),
+}
+
+
+def rule_fault(value: Any) -> str | None:
+    """Return which attribute of an object does not fit the others, None where all do."""
+    sizes: dict[str, int] = {}
+    for rule in _rules(type(value).__name__):
+        part = rule.follow(value)
+        if part is _ABSENT or (part is None and rule.is_optional):
+            continue
+        if not (rule.is_kind(part) and rule.binds(part, sizes)):
+            return f"has a {'.'.join(rule.way)!r} that does not fit the rest of it"
+    late = [rule for rule in _rules(type(value).__name__) if rule.flags]
+    for rule in late:
+        part = rule.follow(value)
+        if part is not _ABSENT and part is not None and not rule.holds(part, sizes):
+            return f"has a {'.'.join(rule.way)!r} with values that do not fit the rest of it"
+    return None
+
+
+_ABSENT: Any = object()
+
+
+@cache
+def _rules(name: str) -> tuple[_Rule, ...]:
+    return tuple(map(_Rule.parse, RULES.get(name, ())))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A line of `RULES`."""
+
+    way: tuple[str, ...]
+    kinds: tuple[str, ...]
+    is_optional: bool
+    dims: tuple[str, ...]
+    flags: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, line: str) -> _Rule:
+        way, _, rest = line.partition(":")
+        kind, *words = rest.split()
+        flags = [word for word in words if word.partition(":")[0] in _FLAGS]
+        return cls(
+            tuple(way.split(".")),
+            tuple(kind.rstrip("?").split("|")),
+            kind.endswith("?"),
+            tuple(word for word in words if word not in flags),
+            tuple(flags),
+        )
+
+    def follow(self, value: Any) -> Any:
+        """Return what stands at the end of the way; absent parts on it have no rule."""
+        for name in self.way:
+            if value is None:
+                return _ABSENT
+            value = getattr(value, name, _ABSENT)
+            if value is _ABSENT:
+                return _ABSENT
+        return value
+
+    def is_kind(self, value: Any) -> bool:
+        return any(
+            _KINDS[kind](value) if kind in _KINDS else _is_class(kind, value)
+            for kind in self.kinds
+        )
+
+    def binds(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether the dimensions are those that other lines have found; notes new ones."""
+        if not self.dims:
+            return not isinstance(value, np.ndarray) or value.ndim == 0
+        shape = value.shape if hasattr(value, "shape") else _shape(value)
+        least = sum(not dim.endswith("?") for dim in self.dims)
+        if not least <= len(shape) <= len(self.dims):
+            return False
+        for dim, size in zip(self.dims, shape, strict=False):
+            name = dim.rstrip("?")
+            expected = int(name) if name.isdigit() else sizes.setdefault(name, size)
+            if name != "*" and expected != size:
+                return False
+        return True
+
+    def holds(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether the values are what the flags say."""
+        values = value.data if sparse.issparse(value) else np.asarray(value)
+        for flag in self.flags:
+            name, _, of = flag.partition(":")
+            if of and of not in sizes:
+                continue  # of a part that is None
+            if values.size and not _FLAGS[name](values, sizes.get(of, 0)):
+                return False
+        return True
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return (len(value),) if isinstance(value, (list, tuple)) else ()
+
+
+def _is_class(kind: str, value: Any) -> bool:
+    """Whether it is an instance of a class by its name, or of one whose name ends so."""
+    own = type(value).__name__
+    is_named = own.endswith(kind[1:]) if kind.startswith("*") else own == kind
+    is_search = own == "ExactBackend"  # made by the decoder, not by a name
+    return is_named and (is_search or name_of(type(value)) is not None)
+
+
+def _is_float(value: Any) -> bool:
+    return is_real(value) or (is_numbers(value) and value.dtype.kind == "f")
+
+
+def _is_int(value: Any) -> bool:
+    if is_real(value):
+        return not isinstance(value, (float, np.floating, bool, np.bool_))
+    return is_numbers(value) and value.dtype.kind in "iu"
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, np.ndarray) and (value.ndim != 1 or value.dtype.kind not in "OU"):
+        return False
+    return isinstance(value, (list, tuple, np.ndarray)) and all(
+        isinstance(item, str) for item in value
+    )
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biufUSO",
+    "bool": lambda value: (
+        isinstance(value, (bool, np.bool_))
+        or (isinstance(value, np.ndarray) and value.dtype.kind == "b")
+    ),
+    "estimator": lambda value: is_public_estimator(type(value)),
+    "float": _is_float,
+    "function": lambda value: isinstance(value, MethodType) or is_known_function(value),
+    "int": _is_int,
+    "list": lambda value: isinstance(value, list),
+    "name": lambda value: isinstance(value, str),
+    "names": lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(one, str) for pair in value.items() for one in pair)
+    ),
+    "numbers": lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(key, str) and is_real(part) for key, part in value.items())
+    ),
+    "slopes": lambda value: (
+        isinstance(value, dict)
+        and all(
+            isinstance(key, tuple) and len(key) == 2 and all(map(_is_int, key)) and is_real(part)
+            for key, part in value.items()
+        )
+    ),
+    "real": lambda value: is_real(value) or is_numbers(value),
+    "text": _is_text,
+}
+_FLAGS: dict[str, Callable[[Any, float], bool]] = {
+    "below": lambda values, limit: values.min() >= 0 and values.max() < limit,
+    "finite": lambda values, _: bool(np.isfinite(values).all()),
+    "is": lambda values, limit: values.max() == limit,
+    "nonzero": lambda values, _: bool((values != 0).all()),
+    "positive": lambda values, _: bool((values > 0).all()),
+    "sum": lambda values, limit: values.sum() == limit,
+    "upto": lambda values, limit: values.min() >= 0 and values.max() <= limit,
+}

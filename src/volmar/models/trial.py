@@ -1,0 +1,177 @@
+"""A trial of a loaded model: it must score rows before anyone gets it.
+
+Types and shapes of its parts are checked one by one (`hints`, `rules`). Whether they fit together
+is seen here at once: some rows are scored by the code that scores any others, and a model that
+cannot is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+
+from volmar.tables import Preparation
+
+__all__ = ["trial_fault"]
+
+# Rows of more columns are tried as sparse ones, unless the file has as many numbers.
+WIDE = 2**17
+# Where the rows of a model lie: zero may be far from them, or have no similarity to them.
+_CENTRES = ("mean", "mean_", "offset", "origin", "_origin")
+_HOLDERS = (
+    *("_hyperplane", "_expansion", "expansion", "_planes", "_row_weights", "_fitted", "graph"),
+    *("_spectral_graph", "row_weights", "search", "_backend", "model_"),
+)
+# Built from the rows when first searched, which may take minutes.
+_SLOW = ("CellBackend", "FaissBackend", "PyNNDescentBackend")
+
+
+def trial_fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
+    """Return why a model cannot score rows, None where it can.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator, pipeline or `TableClusterer`.
+    preparation : Preparation or None
+        What made its rows from a table.
+    n_bytes : int
+        Size of the file, which bounds the rows that are made here.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return _fault(model, preparation, n_bytes)
+        except MemoryError:
+            return "needs more memory than is available"
+        except Exception as error:  # whatever hostile attributes lead to
+            return f"does not fit together ({type(error).__name__})"
+
+
+def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
+    if type(model) is Pipeline:
+        first, last = model.steps[0][1], model.steps[-1][1]
+        of_table = first if isinstance(first, Preparation) else None
+        return _inner(last, n_bytes) or _scores_rows(
+            model, _tables(of_table) if of_table else _rows(model, n_bytes)
+        )
+    if isinstance(preparation, Preparation):
+        for table in _tables(preparation):
+            preparation.prepare(table)
+    clusterer = vars(model).get("model_", model)
+    if clusterer is not model:
+        fault = _scores_rows(model, _tables(preparation), confidence=True)
+        if fault:
+            return fault
+    return _inner(clusterer, n_bytes) or _scores_rows(clusterer, _rows(clusterer, n_bytes))
+
+
+def _inner(model: Any, n_bytes: int) -> str | None:
+    """Try every node of a tree by itself: rows come down to some of them only."""
+    tree = vars(model).get("tree_")
+    for node in tree.nodes() if tree is not None else ():
+        if node.is_leaf or node.model is None:
+            continue
+        rows = _rows(model, n_bytes)
+        if node.columns is not None:
+            rows = (row[:, node.columns] for row in rows)
+        fault = _scores_rows(node.model, rows)
+        if fault:
+            return fault
+    return None
+
+
+def _scores_rows(model: Any, rows: Iterator[Any], *, confidence: bool = False) -> str | None:
+    """Score rows one after the other; a ValueError of one of them may be the row's fault."""
+    if any(type(part).__name__ in _SLOW for part in _parts(model)):
+        return None
+    refused = None
+    has_scored = False
+    for row in rows:
+        try:
+            scores = np.asarray(model.decision_function(row))
+            if hasattr(model, "predict"):
+                model.predict(row)
+            if confidence:
+                model.confidence(row)
+        except ValueError as error:
+            refused = error
+            continue
+        if scores.dtype.kind != "f" or scores.shape[:1] != (1,) or scores.ndim > 2:
+            return "gives scores that are none"
+        has_scored |= bool(np.isfinite(scores).all())
+    if has_scored:
+        return None
+    reason = "scores are not finite" if refused is None else " ".join(str(refused).split())
+    return f"does not fit together ({reason[:120]})"
+
+
+def _rows(model: Any, n_bytes: int) -> Iterator[Any]:
+    """Single rows: of zeros, of ones, and where the training rows are."""
+    d = int(model.n_features_in_)
+    if d > max(WIDE, n_bytes // 8):
+        yield sparse.csr_array((1, d))
+        return
+    yield np.zeros((1, d))
+    yield np.ones((1, d))
+    for centre in _centres(model):
+        if centre.shape == (d,) and np.isfinite(centre).all():
+            yield centre[None].astype(np.float64)
+    if type(model) is Pipeline and hasattr(model.steps[0][1], "statistics_"):
+        yield np.full((1, d), np.nan)
+
+
+def _centres(model: Any) -> Iterator[NDArray]:
+    for part in _parts(model):
+        for name in _CENTRES:
+            centre = getattr(part, name, None)
+            if isinstance(centre, np.ndarray):
+                yield centre
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """Return a model and the objects that it scores rows with."""
+    stack, seen = [model.steps[-1][1] if type(model) is Pipeline else model], set()
+    while stack:
+        part = stack.pop()
+        if isinstance(part, MethodType):
+            part = part.__self__
+        if id(part) not in seen and hasattr(part, "__dict__"):
+            seen.add(id(part))
+            yield part
+            stack.extend(vars(part)[name] for name in _HOLDERS if name in vars(part))
+
+
+def _tables(preparation: Preparation) -> Iterator[Any]:
+    """Tables of one row with the columns of a preparation."""
+    kinds = dict(zip(preparation.numbers_, preparation.number_kinds_, strict=True))
+    d = preparation.n_features_in_
+    is_plain = not preparation.texts_ and all(kind.kind == "numeric" for kind in kinds.values())
+    if is_plain and preparation.id_column is None:
+        yield sparse.csr_array((1, d)) if d > WIDE else np.zeros((1, d))
+        return
+    try:
+        import pandas as pd
+    except ImportError:  # then no such table can come
+        return
+    row = {name: _cell(preparation, kinds.get(name), name) for name in preparation.names_in_}
+    yield pd.DataFrame([row], columns=preparation.names_in_)
+    if preparation.missing in ("impute", "indicator"):
+        yield pd.DataFrame([dict.fromkeys(row)], columns=preparation.names_in_)
+
+
+def _cell(preparation: Preparation, kind: Any, name: str) -> Any:
+    if kind is None:
+        return next(iter(preparation.categories_.get(name, [])), "1")
+    if kind.kind == "date":
+        import pandas as pd
+
+        return "2024-01-31" if kind.layout else pd.Timestamp("2024-01-31")
+    return kind.order[0] if kind.order else 1.0
