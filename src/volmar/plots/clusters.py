@@ -167,7 +167,8 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
         return X, (names[0], names[1])
     points = np.zeros((1, 2))
     if len(X) > 1:
-        points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
+        with np.errstate(all="ignore"):  # shares of a variance of 0, which nobody asks for
+            points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
     return points, ("principal component 1", "principal component 2")
 
 

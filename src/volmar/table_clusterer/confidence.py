@@ -1,11 +1,14 @@
-"""How clearly each row belongs to its cluster rather than to the next one, from the scores."""
+"""How clearly each row belongs to its cluster rather than the next one; clusters without rows."""
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["confidence_of", "score_slopes"]
+__all__ = ["confidence_of", "score_slopes", "warn_of_empty"]
 
 # Values that two normal distributions are fitted to: quantiles of the scores, evenly spaced.
 N_VALUES = 2000
