@@ -9,35 +9,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils import check_random_state as _check_random_state
 
 __all__ = [
+    "as_float",
     "check_choice",
     "check_count",
     "check_flag",
     "check_magnitude",
     "check_number",
-    "check_sample_weight",
+    "check_random_state",
     "check_symmetric",
-    "check_weight_range",
     "fix_signs",
+    "is_finite",
+    "shown",
 ]
 
 # Rows of a dense matrix that are compared with their columns at a time.
 _BLOCK_ROWS = 256
+# Largest count: what C code takes for an int.
+_MAX_COUNT = 2**31 - 1
+# Longest value that a message shows.
+_SHOWN = 100
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: its repr, shortened, on one line, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # integers of more than 4300 digits, and whatever a user's class does
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def check_choice(name: str, value: Any, options: Iterable[str]) -> str:
     """Return `value` if it is one of `options`."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}."
+        )
     return value
 
 
 def check_flag(name: str, value: Any) -> bool:
     """Return `value` if it is True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {value!r}.")
+        raise TypeError(f"{name} must be True or False, got {shown(value)}.")
     return bool(value)
 
 
@@ -45,10 +63,12 @@ def check_count(name: str, value: Any, *, low: int = 1, high: int | None = None)
     """Return `value` as an int if it is a whole number between `low` and `high`."""
     limits = f"at least {low}" if high is None else f"between {low} and {high}"
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer ({limits}), got {value!r}.")
+        raise TypeError(f"{name} must be an integer ({limits}), got {shown(value)}.")
     count = int(value)
     if count < low or (high is not None and count > high):
-        raise ValueError(f"{name} must be {limits}, got {count}.")
+        raise ValueError(f"{name} must be {limits}, got {shown(count)}.")
+    if count > _MAX_COUNT:
+        raise ValueError(f"{name} must be at most {_MAX_COUNT}, got {shown(count)}.")
     return count
 
 
@@ -60,8 +80,8 @@ def check_number(
     `open_low` leaves out `low` itself.
     """
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
-    number = float(value)
+        raise TypeError(f"{name} must be a number, got {shown(value)}.")
+    number = as_float(value)
     inside = (low < number if open_low else low <= number) and number <= high
     if not np.isfinite(number) or not inside:
         relation = "greater than" if open_low else "at least"
@@ -69,14 +89,50 @@ def check_number(
         limits = limits if np.isfinite(low) else "finite"
         if number == np.inf and np.isfinite(low) and high == np.inf:
             limits += " and finite"
-        raise ValueError(f"{name} must be {limits}, got {value}.")
+        got = str(value) if isinstance(value, float) else shown(value)
+        raise ValueError(f"{name} must be {limits}, got {got}.")
     return number
 
 
-def check_magnitude(X: Any) -> None:
-    """Refuse rows so large or so small that their squares leave the range of their dtype."""
+def as_float(value: Any) -> float:
+    """Return a real number as a float; infinity for integers and fractions beyond its range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """Return the generator of a `random_state`, as scikit-learn does.
+
+    Refused are Generators too, of which scikit-learn takes none.
+    """
+    try:
+        return _check_random_state(random_state)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            "random_state must be None, an integer between 0 and 2**32 - 1 or a "
+            f"numpy.random.RandomState, got {shown(random_state)}."
+        ) from None
+
+
+def is_finite(values: NDArray) -> bool:
+    """Whether an array has neither NaN nor infinity; one pass without a copy settles most."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def check_magnitude(
+    X: Any, *, name: str = "X", dtype: Any = None, may_be_small: bool = False
+) -> None:
+    """Refuse rows so large or so small that their squares leave the range of their dtype.
+
+    `dtype` is that in which they will be squared, if another. Rows that are compared with others
+    `may_be_small`: beside these they are zero.
+    """
     values = X.data if sparse.issparse(X) else X
-    limits = np.finfo(X.dtype)
+    dtype = np.dtype(X.dtype if dtype is None else dtype)
+    limits = np.finfo(dtype)
     # Squares of sums over many features must fit, with room to divide by them.
     high, low = np.sqrt(float(limits.max)) * 1e-4, np.sqrt(float(limits.tiny)) * 1e4
     with np.errstate(all="ignore"):
@@ -86,10 +142,11 @@ def check_magnitude(X: Any) -> None:
     if values.size * low**2 < squares < high**2:
         return
     peak = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
-    if peak > high or 0 < peak < low:
+    if peak > high or (0 < peak < low and not may_be_small):
         raise ValueError(
-            f"X has a largest magnitude of {peak:.3g}, whose square does not fit {X.dtype}. Scale "
-            f"X to between {low:.0g} and {high:.0g} (sklearn.preprocessing.StandardScaler)."
+            f"{name} has a largest magnitude of {peak:.3g}, whose square does not fit {dtype}. "
+            f"Scale {name} to between {low:.0g} and {high:.0g} "
+            "(sklearn.preprocessing.StandardScaler)."
         )
 
 
@@ -139,43 +196,3 @@ def _largest_asymmetry(matrix: Any) -> tuple[float, int, int]:
             where = (start + int(row), start + int(column))
     i, j = sorted(where)
     return worst, i, j
-
-
-def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray | None:
-    """Return weights as float64 of shape (n_rows,), or None for equal weights.
-
-    They are finite, not negative and not all zero. One number is the weight of every row.
-    """
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        weights = np.full(n_rows, float(sample_weight))
-    else:
-        weights = np.asarray(sample_weight)
-        if weights.dtype.kind not in "biufO":
-            raise TypeError(f"sample_weight must hold real numbers, got dtype {weights.dtype}.")
-        weights = weights.astype(np.float64, copy=False)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight must have one weight for each row, shape ({n_rows},), got shape "
-            f"{weights.shape}."
-        )
-    check_weight_range(float(weights.min()), float(weights.max()))
-    return weights
-
-
-def check_weight_range(low: float, high: float) -> None:
-    """Refuse the smallest and largest of sample weights that cannot be weights."""
-    if not (np.isfinite(low) and np.isfinite(high)) or low < 0:
-        worst = low if not low >= 0 else high
-        raise ValueError(
-            f"sample_weight must be finite and not negative, got {worst:g}. A row of weight 0 is "
-            "a row left out."
-        )
-    if not high > 0:
-        raise ValueError("sample_weight must have a positive entry, got only zeros.")
-    if not 1e-100 < high < 1e100:
-        raise ValueError(
-            f"sample_weight has a largest entry of {high:.3g}, whose square does not fit "
-            "float64. Divide the weights by their mean."
-        )

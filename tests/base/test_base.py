@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 
 import volmar
-from volmar._checks import check_sample_weight
+from volmar._input import check_matrix
+from volmar._weights import check_sample_weight
 from volmar.base import Clusterer, Result, Status
 from volmar.base.callbacks import fit_steps
 from volmar.base.clusterer import two_column_scores
@@ -15,7 +16,6 @@ from volmar.base.validation import (
     check_n_clusters,
     check_number,
     check_start_labels,
-    with_short_indices,
 )
 
 
@@ -261,4 +261,4 @@ def test_64_bit_indices_are_taken(name, kind, rng):
 
 def test_more_entries_than_32_bits_can_count_stay():
     wide = sparse.csr_array((np.ones(2), np.array([0, 2**31]), np.array([0, 1, 2])))
-    assert with_short_indices(wide) is wide
+    assert check_matrix(wide) is wide

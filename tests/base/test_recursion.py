@@ -121,7 +121,7 @@ def test_fewer_different_rows_than_clusters_is_said():
 
 def test_warnings_of_splits_come_as_one(blobs):
     X, _ = blobs
-    with pytest.warns(ConvergenceWarning, match="Of 2 splits 2 ended early") as caught:
+    with pytest.warns(ConvergenceWarning, match="of 2 splits 2 ended early") as caught:
         model = volmar.SDPMMC(3, max_iter=1, random_state=0).fit(X)
     assert len(caught) == 1
     assert len(model.result_.warnings) >= 2

@@ -1,5 +1,6 @@
 """Kernel k-means: fixed points, agreement with brute force and with KMeans, properties."""
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -156,8 +157,13 @@ def test_indefinite_kernel_is_said_to_cycle(rng):
     K = (A + A.T) / 2
     statuses = set()
     for seed in range(30):
-        model = KernelKMeans(kernel="precomputed", n_init=1, random_state=seed).fit(K)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = KernelKMeans(kernel="precomputed", n_init=1, random_state=seed).fit(K)
         statuses.add(model.result_.status)
+        assert ["status is CYCLE" in str(one.message) for one in caught] == [
+            True for _ in range(model.result_.status is Status.CYCLE)
+        ]
         assert model.result_.status is not Status.MAX_ITER
         assert (model.result_.residuals["moves"] > 0) == (model.result_.status is Status.CYCLE)
     assert Status.CYCLE in statuses
@@ -165,15 +171,25 @@ def test_indefinite_kernel_is_said_to_cycle(rng):
 
 def test_iteration_limit_is_reported():
     data = load("digits-3v8")
-    model = KernelKMeans(init="random", n_init=1, max_iter=1, random_state=0).fit(data.X)
+    with pytest.warns(ConvergenceWarning, match=r"MAX_ITER .*max_iter=1.*Raise max_iter\.$"):
+        model = KernelKMeans(init="random", n_init=1, max_iter=1, random_state=0).fit(data.X)
     assert model.result_.status is Status.MAX_ITER
     assert model.result_.residuals["moves"] > 0
     assert model.n_iter_ == 1
 
 
-def test_equal_rows_still_give_two_clusters():
-    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+def test_equal_rows_are_one_cluster():
+    with pytest.warns(ConvergenceWarning, match="Found 1 clusters where n_clusters=2"):
         model = KernelKMeans(random_state=0).fit(np.ones((6, 2)))
+    assert set(model.labels_) == {0}
+    assert set(model.predict(np.ones((6, 2)))) == {0}
+    assert model.objective_ == pytest.approx(0.0)
+
+
+def test_rows_that_a_kernel_does_not_tell_apart_are_said():
+    X = np.random.default_rng(0).standard_normal((6, 2))
+    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
+        model = KernelKMeans(kernel=lambda a, b: np.ones((len(a), len(b))), random_state=0).fit(X)
     assert set(model.labels_) == {0, 1}
     assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0)
@@ -213,7 +229,7 @@ def test_asymmetric_kernel(rng):
 
 def test_memory_is_checked_first(monkeypatch, rng):
     monkeypatch.setattr(_memory, "available_memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .* GiB.*NystroemMap"):
+    with pytest.raises(MemoryError, match=r"kernel matrix of 100 rows needs .*iB.*NystroemMap"):
         KernelKMeans().fit(rng.standard_normal((100, 2)))
 
 
@@ -255,9 +271,17 @@ def test_new_rows_are_scored_in_blocks(rng, monkeypatch):
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
 
 
-def test_weights_beyond_floats_are_refused(rng):
-    with pytest.raises(ValueError, match="Divide the weights by their mean"):
-        KernelKMeans().fit(rng.standard_normal((9, 2)), sample_weight=np.full(9, 1e-200))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-310, 1e-200, 1e50, 1e308])
+def test_weights_of_any_size_give_the_clusters_of_weight_one(rng, size, dtype):
+    X = rng.standard_normal((20, 3)).astype(dtype)
+    alone = KernelKMeans(random_state=0).fit(X)
+    model = KernelKMeans(random_state=0).fit(X, sample_weight=np.full(20, size))
+    np.testing.assert_array_equal(model.labels_, alone.labels_)
+    np.testing.assert_allclose(
+        model.decision_function(X), alone.decision_function(X), rtol=1e-5, atol=1e-6
+    )
+    assert 0.0 < model.objective_ < 100.0
 
 
 def test_a_start_with_a_cluster_without_weight(rng):
@@ -273,7 +297,8 @@ def test_a_start_with_a_cluster_without_weight(rng):
 def test_moves_at_the_limit_are_those_of_one_more_iteration():
     X = load("digits-3v8").X
     free = KernelKMeans(init="random", n_init=1, random_state=0).fit(X)
-    cut = KernelKMeans(init="random", n_init=1, max_iter=free.n_iter_ - 1, random_state=0).fit(X)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+        cut = free.set_params(max_iter=free.n_iter_ - 1).fit(X)
     assert cut.result_.status is Status.MAX_ITER
     assert cut.result_.residuals["moves"] == 0.0  # the labels are there, the check was not
 

@@ -6,6 +6,7 @@ from helpers.scatter import correlated, covariances, every_cluster, labellings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar.baselines.discriminative_kmeans import DiscriminativeKMeans
 from volmar.baselines.lda_kmeans import LDAKMeans
@@ -123,7 +124,8 @@ def test_iteration_limit_and_tolerance():
     start = np.arange(len(X)) % 2
     free = LDAKMeans(init=start).fit(X)
     assert free.n_iter_ > 3
-    cut = LDAKMeans(init=start, max_iter=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1.*Raise max_iter"):
+        cut = LDAKMeans(init=start, max_iter=1).fit(X)
     assert cut.result_.status is Status.MAX_ITER
     assert cut.result_.residuals["moves"] > 0
     assert cut.result_.history == free.result_.history[:2]
@@ -131,6 +133,7 @@ def test_iteration_limit_and_tolerance():
     assert loose.result_.status is Status.CONVERGED
     assert loose.n_iter_ < free.n_iter_
     assert 0 < loose.result_.residuals["moves"] <= 0.5
-    limited = DiscriminativeKMeans(init=start, max_iter=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1.*Raise max_iter"):
+        limited = DiscriminativeKMeans(init=start, max_iter=1).fit(X)
     assert limited.result_.status is Status.MAX_ITER
     assert limited.result_.residuals["moves"] > 0

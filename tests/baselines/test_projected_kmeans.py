@@ -127,11 +127,13 @@ def test_features_that_depend_on_each_other(rng, estimator, dtype):
 @pytest.mark.parametrize("estimator", BOTH)
 def test_fewer_different_rows_than_clusters(estimator):
     X = np.repeat([[0.0, 1.0], [2.0, 5.0]], 5, axis=0)
-    with pytest.warns(ConvergenceWarning, match="only 2 of n_clusters=3 clusters were found"):
+    with pytest.warns(ConvergenceWarning, match="Found 2 clusters where n_clusters=3"):
         model = estimator(3, random_state=0).fit(X)
-    assert model.result_.status is Status.DEGENERATE
     assert clustering_error(np.repeat([0, 1], 5), model.labels_) == 0.0
     np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert model.cluster_centers_.shape[0] == 2
+    assert np.isfinite(model.cluster_centers_).all()
+    assert np.isfinite(model.decision_function(X)).all()
     with pytest.raises(ValueError, match=r"all rows of X .* are equal.*Use n_clusters=1"):
         estimator().fit(np.full((6, 2), 0.1))
 
@@ -145,6 +147,52 @@ def test_no_row_goes_to_a_cluster_without_weight(rng, estimator):
         model = estimator(init=init).fit(X, sample_weight=weights)
     assert np.unique(model.predict(np.vstack([X, X * 100]))).size == 1
     assert np.isfinite(model.result_.history).all()
+    assert model.result_.status is Status.DEGENERATE
+    assert np.isfinite(model.cluster_centers_).all()
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore:Found 2 clusters")
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("outlier", [1e6, 1e9, 1e10, 1e13])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_outlier_leaves_labels_as_predicted(estimator, outlier, seed):
+    X = np.random.default_rng(seed).standard_normal((40, 3))
+    X[5, 1] = outlier
+    model = estimator(3, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_no_weight_have_the_labels_that_are_predicted(estimator, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3))
+    weights = rng.integers(0, 3, 60) * rng.integers(0, 2, 60)
+    model = estimator(4, random_state=0).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_the_limit_ended_has_the_labels_that_are_predicted(estimator, seed):
+    X = np.random.default_rng(seed).standard_normal((200, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = estimator(6, n_init=1, max_iter=1, random_state=seed).fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    sizes = np.bincount(model.labels_)
+    assert np.all(sizes[:-1] >= sizes[1:])
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_columns_of_any_scale_give_finite_scores(rng, estimator):
+    X = rng.standard_normal((40, 4)) * 10.0 ** np.array([-160.0, -50, 50, 148])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = estimator(3, random_state=0).fit(X)
+        assert np.isfinite(model.decision_function(X)).all()
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
 @pytest.mark.parametrize("estimator", BOTH)

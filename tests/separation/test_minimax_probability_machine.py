@@ -18,9 +18,8 @@ from sklearn.multiclass import OneVsOneClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from volmar.datasets import make_two_circles
-from volmar.separation import minimax_probability_machine as module
 from volmar.separation.minimax_probability_machine import MinimaxProbabilityMachine
-from volmar.solvers import Status
+from volmar.solvers import Status, minimax_probability
 
 EXPECTED_SKIPS = {
     "check_array_api_input": "array API support is not claimed",
@@ -380,7 +379,7 @@ def test_equal_rows_to_a_kernel():
 
 
 def test_a_large_gap_warns(monkeypatch):
-    monkeypatch.setattr(module, "WORST_GAP", -1.0)
+    monkeypatch.setattr(minimax_probability, "MAX_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="nearly singular. Use a larger reg"):
         MinimaxProbabilityMachine().fit(*two_groups(0))
 

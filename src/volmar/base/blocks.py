@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from volmar._checks import check_sample_weight, check_weight_range
+from volmar._weights import (
+    WeightUnit,
+    check_weight_range,
+    in_weight_unit,
+    positive_weights,
+    rescaled_sample_weight,
+)
 from volmar.base.validation import check_start_labels
 from volmar.rows import (
     BlockRows,
@@ -89,20 +95,23 @@ def check_entries(table: BlockTable, ask_more: Callable[[], None]) -> None:
 
 
 def check_weights(X: Any, sample_weight: Any, ask_first: Callable[[RowSource], None]) -> Any:
-    """Return the weights of validated rows, or None.
+    """Return the weights of validated rows, in their `WeightUnit`, or None.
 
     Of rows in blocks the entries are checked, too, and the same pass brings what `ask_first` asks
     for, with which the fit begins.
     """
     if is_in_memory(X):
-        return check_sample_weight(sample_weight, X.shape[0])
+        return rescaled_sample_weight(sample_weight, X.shape[0])
     weights = check_block_weights(X, sample_weight)
     check_entries(X, lambda: ask_first(as_rows(X, sample_weight=weights)))
     return weights
 
 
 def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | None:
-    """Return weights as a vector over the rows, in float64, or None for equal weights."""
+    """Return weights as a vector over the rows, in float64, or None for equal weights.
+
+    They are in their `WeightUnit`, as those in memory.
+    """
     if sample_weight is None:
         return None
     if np.ndim(sample_weight) == 0 and not is_dask(sample_weight):
@@ -112,10 +121,16 @@ def check_block_weights(table: BlockTable, sample_weight: Any) -> RowVector | No
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {weights.dtype}.")
     weights = weights.astype(np.float64)
-    table.prefetch(lambda: (weights.min(), weights.sum(), np.count_nonzero(weights)))
-    low, high = weights.min(), weights.max()
+    positive = row_wise(positive_weights, weights)
+    table.prefetch(
+        lambda: (weights.min(), weights.sum(), np.count_nonzero(weights), positive.min())
+    )
+    low, high = float(weights.min()), float(weights.max())
     check_weight_range(low, high)
-    return weights
+    unit = WeightUnit.of(high)
+    if unit.keeps(float(positive.min())):
+        return weights
+    return row_wise(in_weight_unit, weights, unit)
 
 
 def check_block_labels(name: str, X: Any, labels: Any, k: int = 2) -> RowVector:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import check_random_state
+from volmar._input import check_rows
 from volmar._memory import explain_memory
 from volmar._threads import in_jobs, one_thread
 from volmar.base.blocks import (
@@ -28,7 +29,9 @@ from volmar.base.blocks import (
     without_vectors,
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
+from volmar.base.distinct import fit_distinct
 from volmar.base.numbering import cluster_order
+from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
     confirmed_split,
@@ -36,16 +39,11 @@ from volmar.base.splitting import (
     groups_test,
     merge_leaves,
     side_of,
+    tree_words,
     warn_of_tree,
 )
 from volmar.base.tree import SplitTree, scores_in_graph
-from volmar.base.validation import (
-    check_count,
-    check_magnitude,
-    check_n_clusters,
-    check_number,
-    with_short_indices,
-)
+from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
 from volmar.evidence import HeldOutTest
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
@@ -89,6 +87,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _takes_blocks: ClassVar[bool] = False
     #: Whether the fit of a part may raise `PostponedSplitError`, where its `_hurdle` is above 0.
     _postpones: ClassVar[bool] = False
+    #: Fitted numbers that are documented to be NaN in some fits; all others are finite.
+    _may_be_nan: ClassVar[tuple[str, ...]] = ()
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
@@ -182,27 +182,23 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     @one_thread()
     @explain_memory
     def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
-        self._forget()
-        try:
+        with fresh_fit(self, X):
             self._fit_rows(X, sample_weight)
             if is_dask_frame(X):
                 # Labels that X.assign takes: its blocks as an array may be others.
                 self._set_lazy_labels(X)
-        except BaseException:
-            self._forget()
-            raise
         return self
 
-    def _forget(self) -> None:
-        """Delete what was fitted: a fit that fails or is interrupted leaves nothing of any."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
+    def _status_words(self, result: Any) -> str:
+        """Return what a status other than CONVERGED means, with a remedy; "" for any method's."""
+        return tree_words(result) if isinstance(result, RecursiveResult) else ""
 
     def _fit_rows(self, X: Any, sample_weight: ArrayLike | None) -> None:
         auto = isinstance(self.n_clusters, str)
         if auto:
-            self._check_finds_number()
+            check_auto(self)
         self._check_parameters()
+        check_random_state(self.random_state)
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
         if self.max_clusters is not None:
             check_count("max_clusters", self.max_clusters)
@@ -222,10 +218,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if not auto and n_counted < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} is more than the number of rows with a positive "
-                f"sample_weight, {n_counted}. Lower n_clusters."
+                f"sample_weight, {n_counted} (those below 2**-100 of the largest count as 0). "
+                "Lower n_clusters."
             )
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1))
+        elif fit_distinct(self, X, weights):
+            return
         elif self.n_clusters < self._min_clusters:
             labels = constant_vector(as_rows(X), 0, np.int64)
             self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
@@ -303,20 +302,6 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Whether large parts are split by a sample of their rows: scores tell the others."""
         return self._takes_blocks and not self._is_pairwise()
 
-    def _check_finds_number(self) -> None:
-        name = type(self).__name__
-        if self.n_clusters != "auto":
-            raise ValueError(
-                "n_clusters must be an integer (at least 1) or 'auto' for "
-                f"{name}, got {self.n_clusters!r}."
-            )
-        if self._is_pairwise():
-            raise ValueError(
-                f"n_clusters={self.n_clusters!r} looks for gaps between rows, and {name} was "
-                "given similarities ('precomputed'). Pass the rows themselves, or a number of "
-                "clusters."
-            )
-
     def _splits_by_hyperplanes(self) -> bool:
         """Whether a split into two is a hyperplane in the coordinates of X."""
         kernel = getattr(self, "kernel", None)
@@ -340,7 +325,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _take_over(self, model: Any) -> None:
         """Take what was fitted to the same columns by a copy with other parameters."""
-        own = {*self.get_params(deep=False), "n_features_in_", "feature_names_in_", "_keeps_sizes"}
+        own = {
+            *self.get_params(deep=False),
+            "n_features_in_",
+            "feature_names_in_",
+            "_keeps_sizes",
+            "_cut",
+        }
         for name, value in vars(model).items():
             if name not in own and not name.startswith(("_skl_callback", "_callback")):
                 setattr(self, name, value)
@@ -381,12 +372,16 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if is_dask(X):
             check_is_fitted(self, "result_")
             return lazily(self, "decision_function", X)
-        rows = self._validate(X, reset=False)
+        return self._finite_scores(self._validate(X, reset=False))
+
+    def _finite_scores(self, rows: Any) -> NDArray:
+        """Return the scores of validated rows."""
         if isinstance(self.result_, OneCluster):
             return np.zeros(rows.shape[0])
-        if isinstance(self.result_, RecursiveResult):
-            return self.tree_.scores(rows)
-        return self._scores(rows)
+        with quiet():
+            is_tree = isinstance(self.result_, RecursiveResult)
+            scores = self.tree_.scores(rows) if is_tree else self._scores(rows)
+        return finite_scores(scores, rows, self)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
         """Find the clusters of X, and return the cluster of each row.
@@ -434,16 +429,13 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             if not self._takes_blocks or self._is_pairwise():
                 refuse_blocks(type(self).__name__)
             return check_blocks(self, X, reset=reset)
-        rows = validate_data(
-            self,
+        return check_rows(
             X,
+            estimator=self,
             reset=reset,
-            accept_sparse="csr" if self._accepts_sparse else False,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
+            accept_sparse=self._accepts_sparse,
+            min_rows=2 if reset else 1,
         )
-        check_magnitude(rows)
-        return with_short_indices(rows)
 
     def __getstate__(self):
         """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar._checks import check_symmetric
+from volmar._checks import check_symmetric, shown
 from volmar.base.validation import check_count, check_number
 from volmar.rows import Kernel, as_rows, counted_rows, scale_gamma
 from volmar.rows.kernel import shifted
@@ -74,13 +74,15 @@ class KernelMixin:
         if self.kernel_params is not None and not isinstance(self.kernel_params, Mapping):
             raise TypeError(
                 "kernel_params must be a dict of arguments for a callable kernel, or None, got "
-                f"{self.kernel_params!r}."
+                f"{shown(self.kernel_params)}."
             )
-        named = self.kernel if isinstance(self.kernel, str) else None
-        if named in ("poly", "polynomial"):
-            check_number("degree", self.degree, low=0.0, open_low=True)
-        if named in ("poly", "polynomial", "sigmoid"):
-            check_number("coef0", self.coef0)
+        if not (isinstance(self.kernel, str) or callable(self.kernel)):
+            raise TypeError(
+                "kernel must be a name or a callable that takes two matrices, got "
+                f"{shown(self.kernel)}."
+            )
+        check_number("degree", self.degree, low=0.0, open_low=True)
+        check_number("coef0", self.coef0)
 
     def _gamma_rule(self) -> Any:
         """Return gamma, or the rule that "auto" stands for in methods that know it."""

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar._clones import silent_clone
 from volmar.base.callbacks import fit_steps
+from volmar.base.outcome import status_message
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
@@ -105,6 +106,7 @@ class GammaWidth:
     _gamma_words: ClassVar[str] = "'auto', 'scale', 'rms'"
 
     cut_: float
+    _cut: float
     gamma: Any
     gamma_: float
     init: Any
@@ -142,6 +144,7 @@ class GammaWidth:
         return True
 
     def _fit_once(self, X: Any, weights: Any) -> None:
+        self._cut = 0.0
         if not self._chooses_width():
             super()._fit_once(X, weights)  # type: ignore[misc]
             return
@@ -153,7 +156,9 @@ class GammaWidth:
         rows = take_rows(X, chosen)
         best = self._best_trial(rows, few, widest, seed)
         if best is not None:
-            self.cut_ = best.cut
+            self._cut = best.cut
+            if np.isfinite(best.cut):  # it is not where clusters of all widths are too small
+                self.cut_ = best.cut
         if best is not None and rows is X and self._adopts_trial():
             self._adopt(best.fitted, X)
             return
@@ -174,12 +179,15 @@ class GammaWidth:
         A narrow kernel separates any labels, so that its scores alone do not compare parts.
         """
         worth = super()._split_worth(model, probability)  # type: ignore[misc]
-        return worth / (1.0 + getattr(model, "cut_", 0.0) / CUT_OF_A_SPLIT)
+        return worth / (1.0 + getattr(model, "_cut", 0.0) / CUT_OF_A_SPLIT)
 
     def _adopt(self, fitted: Fitted, X: Any) -> None:
         for _ in fit_steps(self, X, 1):
             self._take_over(fitted.model)  # type: ignore[attr-defined]
+        said = status_message(fitted.model)  # which this fit says, too
         for warning in fitted.warnings:
+            if str(warning.message) == said:
+                continue
             warn_user(str(warning.message), warning.category)
 
     @contextmanager

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base.validation import check_choice, check_count, check_flag, check_number
 from volmar.base.warn import warn_user
@@ -22,6 +21,7 @@ from volmar.solvers.elliptope_rounding import (
 
 # Random projections of rounding="random".
 N_RANDOM = 100
+TINY = 1e-300
 
 
 class RelaxationMixin:
@@ -53,15 +53,18 @@ class RelaxationMixin:
             return round_centred(V)
         return round_randomly(V, value, N_RANDOM, seed)
 
-    def _warn_of_relaxation(self, result: RoundedResult, raised: str, remedy: str) -> None:
-        """Warn of a gap that is open (raise also what `raised` names) and of an M of no groups."""
-        if result.status is Status.MAX_ITER:
-            warn_user(
-                f"The gap is {result.gap / abs(result.objective):.1e} of the objective after "
-                f"{result.n_iter} iterations, and the bound on row sums is missed by "
-                f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{raised}.",
-                ConvergenceWarning,
-            )
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, RoundedResult) or result.status is not Status.MAX_ITER:
+            return super()._status_words(result)  # type: ignore[misc]
+        raised = "" if self.balance is None else ", or balance"
+        return (
+            f"the gap is {result.gap / max(abs(result.objective), TINY):.1e} of the objective "
+            f"after {result.n_iter} iterations, and the bound on row sums is missed by "
+            f"{result.residuals['balance']:.1e} of n. Raise max_iter or tol{raised}"
+        )
+
+    def _warn_of_relaxation(self, result: RoundedResult, remedy: str) -> None:
+        """Warn of an M of no groups."""
         if result.spread > SPREAD:
             warn_user(
                 "The best M does not determine two clusters: it is far from two groups (second "

@@ -26,7 +26,7 @@ from volmar.evidence import (
 )
 from volmar.rows import Plane
 from volmar.rows.cells import Side
-from volmar.solvers import Result, Status
+from volmar.solvers import Result
 
 # Clusters with a p-value up to this may be several, and are not merged.
 ONE_GROUP = 0.5
@@ -160,7 +160,7 @@ def merge_leaves(tree: SplitTree, X: Any, weights: NDArray | None, labels: NDArr
 def warn_of_tree(
     tree: SplitTree, result: RecursiveResult, n_clusters: Any, max_clusters: int | None
 ) -> None:
-    """Warn of splits that are missing, or that ended early."""
+    """Warn of splits that are missing."""
     n_found = tree.n_leaves
     if not isinstance(n_clusters, str) and n_found < n_clusters:
         reasons = {leaf.reason for leaf in tree.leaves()}
@@ -175,9 +175,12 @@ def warn_of_tree(
             f"max_clusters={max_clusters} ended the splits, and {result.n_left} of the {n_found} "
             "clusters could be split further (see tree_). Raise max_clusters, or leave it out."
         )
-    if result.status in (Status.MAX_ITER, Status.FAILED) and result.warnings:
-        warn_user(
-            f"Of {n_found - 1} splits {result.n_open} ended early, the first: "
-            f"{result.warnings[0]} All warnings are in result_.warnings.",
-            ConvergenceWarning,
-        )
+
+
+def tree_words(result: RecursiveResult) -> str:
+    """Return which splits ended early, and what the worst of them warned of."""
+    first = f", the first: {result.warnings[0]}" if result.warnings else "."
+    return (
+        f"of {len(result.history)} splits {result.n_open} ended early{first} All warnings are in "
+        "result_.warnings"
+    )

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from volmar._checks import (
     check_choice,
@@ -15,9 +14,11 @@ from volmar._checks import (
     check_flag,
     check_magnitude,
     check_number,
+    shown,
 )
 
 __all__ = [
+    "check_auto",
     "check_choice",
     "check_cluster_size",
     "check_count",
@@ -26,7 +27,6 @@ __all__ = [
     "check_n_clusters",
     "check_number",
     "check_start_labels",
-    "with_short_indices",
 ]
 
 
@@ -39,6 +39,20 @@ def check_n_clusters(n_clusters: Any, n_samples: int) -> int:
             f"n_samples={n_samples}. Lower n_clusters."
         )
     return n_clusters
+
+
+def check_auto(estimator: Any) -> None:
+    """Refuse a word other than "auto" for the number of clusters, and pairs of rows with it."""
+    name, given = type(estimator).__name__, shown(estimator.n_clusters)
+    if estimator.n_clusters != "auto":
+        raise ValueError(
+            f"n_clusters must be an integer (at least 1) or 'auto' for {name}, got {given}."
+        )
+    if estimator._is_pairwise():
+        raise ValueError(
+            f"n_clusters={given} looks for gaps between rows, and {name} was given similarities "
+            "('precomputed'). Pass the rows themselves, or a number of clusters."
+        )
 
 
 def check_cluster_size(size: Any) -> None:
@@ -70,17 +84,3 @@ def check_start_labels(name: str, labels: ArrayLike, n_samples: int, n_clusters:
             f"{name} must hold n_clusters={n_clusters} different labels, got {values.size}."
         )
     return consecutive
-
-
-def with_short_indices(X: Any) -> Any:
-    """Return a CSR matrix with 32-bit indices if they fit, sharing its values; others as they are.
-
-    Readers of svmlight files and products of matrices give 64-bit ones, which scikit-learn's
-    k-means does not take, and which need twice the memory.
-    """
-    if not sparse.issparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
-        return X
-    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    short = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
-    return type(X)(short, shape=X.shape)

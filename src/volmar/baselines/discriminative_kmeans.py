@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar.base import Result, Status
 from volmar.base.validation import check_choice
@@ -54,7 +55,7 @@ def spanned_whitening(span: RowSpace, reg: float) -> tuple[NDArray, NDArray]:
     away from all means alike. The coordinates are principal components: copies of rows in the
     place of weights do not change them.
     """
-    values, vectors = linalg.eigh(span.correlation)
+    values, vectors = eigenpairs(span.correlation)
     size = span.kept.size
     if reg <= size * np.finfo(span.Z.source.dtype).eps * values[-1]:
         raise ValueError(singular_text(reg, span.Z.source.dtype))
@@ -68,11 +69,16 @@ def spanned_whitening(span: RowSpace, reg: float) -> tuple[NDArray, NDArray]:
 class WhitenedProblem:
     """K-means on the whitened rows Y = (X - 1 mean') A."""
 
+    X: Any
     Y: NDArray
     weights: NDArray
     mean: NDArray
     A: NDArray
     n_clusters: int
+
+    def seen(self, result: DiscriminativeKMeansResult) -> NDArray:  # noqa: ARG002 -- one protocol
+        """Whitened rows as `predict` computes them."""
+        return projected(self.X, self.mean, self.A)
 
     def certificate(self, labels: NDArray) -> Certificate:
         """Compute the objective, and the share of weight that lies nearer to another mean."""
@@ -255,10 +261,11 @@ class DiscriminativeKMeans(ProjectedKMeans):
             span = row_space(as_rows(X, sample_weight=weights), standardize=False)
             refuse_equal(span.kept.size > 0)
             Y, A = spanned_whitening(span, self.reg)
-            return WhitenedProblem(Y, of_rows, span.mean, A, self.n_clusters)
+            return WhitenedProblem(X, Y, of_rows, span.mean, A, self.n_clusters)
         z = varying(X, weights)
         A = whitening(z, self.reg)
-        return WhitenedProblem(projected(X, z.mean, A), of_rows, z.mean, A, self.n_clusters)
+        Y = projected(X, z.mean, A)
+        return WhitenedProblem(X, Y, of_rows, z.mean, A, self.n_clusters)
 
     def _run(self, problem: WhitenedProblem, seed: int) -> DiscriminativeKMeansResult:
         Y, weights = problem.Y, problem.weights

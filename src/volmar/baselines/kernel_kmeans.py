@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._memory import require_memory
 from volmar.base import Result, Status, WeightedClusterer
@@ -17,7 +16,6 @@ from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count, check_start_labels
-from volmar.base.warn import warn_user
 from volmar.solvers.result import Certificate
 
 
@@ -217,11 +215,13 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
         spread = np.where(np.isfinite(nearest), nearest, 1.0) if init == "k-means++" else 1.0
         if init == "random" and c > 0:
             spread = (nearest > 0).astype(float)  # a second centre on the same spot is no centre
-        density = problem.weights * np.maximum(spread, 0.0)
-        cumulated = np.cumsum(density[order])
+        density = (problem.weights * np.maximum(spread, 0.0))[order]
+        cumulated = np.cumsum(density)
         if cumulated[-1] <= 0:  # fewer different rows than clusters
             break
-        centre = order[np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")]
+        draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+        # The smallest numbers times less than 1 are themselves.
+        centre = order[min(draw, np.flatnonzero(density)[-1])]
         distance = np.maximum(diagonal + diagonal[centre] - 2.0 * problem.K[:, centre], 0.0)
         distance[centre] = 0.0
         labels[distance < nearest] = c
@@ -395,12 +395,14 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         mass = members.sum(axis=0, dtype=np.float64)
         means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
         self._mean_weights = means
-        if result.status is Status.DEGENERATE:
-            warn_user(
-                f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: "
-                "rows that look the same were put into different clusters. Lower n_clusters, or "
-                "check the kernel's parameters.",
-                ConvergenceWarning,
-            )
         self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
         self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: rows "
+            "that look the same were put into different clusters. Lower n_clusters, or check the "
+            "kernel's parameters"
+        )

@@ -16,6 +16,8 @@ from volmar.baselines.projected_kmeans import (
     ProjectedKMeans,
     drawn_centres,
     kmeans_labels,
+    moved,
+    projected_moved,
     regular_cholesky,
     varying,
     would_move,
@@ -25,6 +27,8 @@ from volmar.solvers.result import Certificate
 
 # Maximum number of iterations of a k-means, on the features for a start or in the subspace.
 KMEANS_ITERATIONS = 300
+# Beside a larger multiple of the identity the correlations are rounding.
+LARGEST_REG = 1e15
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,9 @@ class DiscriminantSubspace:
 class LDAProblem:
     """Minimise det(S_w + reg I) / det(R + reg I) over labels, R the correlation matrix of z.
 
-    `X` are the rows moved near their mean (dense) or as they came (sparse), `z` the same
-    standardised, `lower` the Cholesky factor of R + reg I, which no labelling changes.
+    `X` are the rows moved near their mean (dense) or as they came (sparse), `rest` what is left of
+    the `mean` then, `z` the rows standardised, `lower` the Cholesky factor of R + reg I, which no
+    labelling changes.
     """
 
     X: Any
@@ -55,6 +60,7 @@ class LDAProblem:
     weights: NDArray
     lower: NDArray
     mean: NDArray
+    rest: NDArray
 
     def subspace(self, labels: NDArray, n_clusters: int) -> DiscriminantSubspace:
         """Solve S_b w = rho (S_w + reg I) w for its min(k - 1, p) largest rho.
@@ -86,12 +92,16 @@ class LDAProblem:
         """Rows in the subspace, shape (n, m)."""
         return np.column_stack([self.z.scores(w) for w in space.W.T])
 
+    def seen(self, result: LDAKMeansResult) -> NDArray:
+        """Rows in the subspace, shape (n, m), as `predict` computes them."""
+        return projected_moved(self.X, self.rest, self.z.coefficients(result.W))
+
     def certificate(
         self, labels: NDArray, space: DiscriminantSubspace | None = None
     ) -> Certificate:
         """Compute the objective, and the share of weight that lies nearer to another mean."""
         if space is None:
-            space = self.subspace(labels, int(labels.max()) + 1)
+            space = self.subspace(labels, max(int(labels.max()) + 1, 2))
         moves = would_move(self.points(space), space.centres, labels)
         share = float(self.weights[moves].sum() / self.weights.sum())
         return Certificate(space.objective, {"moves": share})
@@ -189,7 +199,7 @@ class LDAKMeans(ProjectedKMeans):
         `tree_`).
     reg : float, default=1.0
         Regulariser: every feature's variance within clusters is raised by `reg` times its variance
-        over all rows. Not negative; with 0 the covariance of X must be regular. Features that do
+        over all rows. From 0 to 1e15; with 0 the covariance of X must be regular. Features that do
         not vary are left out.
     init : "k-means" or array of shape (n_samples,), default="k-means"
         Start from k-means on the features as given, or from these labels.
@@ -295,6 +305,7 @@ class LDAKMeans(ProjectedKMeans):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_number("reg", self.reg, low=0.0, high=LARGEST_REG)
         check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["k-means"])
@@ -303,14 +314,14 @@ class LDAKMeans(ProjectedKMeans):
         self._given_labels(X.shape[0])  # refused before anything is computed
         z = varying(X, weights)
         mean = z.mean
+        # Projections of float32 rows far from zero would lose the digits of their spread.
+        X, rest = moved(X, mean)
         if not sparse.issparse(X):
-            # Projections of float32 rows far from zero would lose the digits of their spread.
-            X = X - mean.astype(X.dtype)
             z = varying(X, weights)
         matrix = z.correlation + self.reg * np.eye(z.size)
         lower = regular_cholesky(matrix, self.reg, X.dtype)
         weights = np.ones(X.shape[0]) if weights is None else weights
-        return LDAProblem(X, z, weights, lower, mean)
+        return LDAProblem(X, z, weights, lower, mean, rest)
 
     def _run(self, problem: LDAProblem, seed: int) -> LDAKMeansResult:
         X, weights = problem.X, problem.weights

@@ -251,3 +251,8 @@ class NormalizedCut(Clusterer):
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors
         self._spectral_graph = problem
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return self._spectral_graph.words

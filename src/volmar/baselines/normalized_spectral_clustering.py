@@ -185,3 +185,8 @@ class NormalizedSpectralClustering(Clusterer):
         self.n_neighbors_ = problem.graph.n_neighbors
         self.embedding_ = result.embedding
         self._spectral_graph = problem
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return self._spectral_graph.words

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
+from volmar.base.numbering import cluster_order
 from volmar.base.validation import check_count, check_number, check_start_labels
-from volmar.base.warn import warn_user
 from volmar.rows import Standardized, as_rows, standardized
+
+# Centres whose squared distance is less than so many roundings of products are near each other.
+APART = 100.0
 
 
 def varying(X: Any, weights: NDArray | None) -> Standardized:
@@ -41,13 +46,22 @@ def projected(X: Any, mean: NDArray, A: NDArray) -> NDArray:
     Dense X is moved first, by the mean as rounded to its dtype: float32 rows far from zero keep
     the digits of their spread. Sparse X stays sparse.
     """
+    return projected_moved(*moved(X, mean), A)
+
+
+def moved(X: Any, mean: NDArray) -> tuple[Any, NDArray]:
+    """Return X less its mean as rounded to its dtype, sparse X as it is, and what is left."""
+    if sparse.issparse(X):
+        return X, mean
+    pivot = mean.astype(X.dtype)
+    return X - pivot, mean - pivot
+
+
+def projected_moved(X: Any, rest: NDArray, A: NDArray) -> NDArray:
+    """(X - 1 rest') A in the dtype of X, as it is `moved`."""
     A = A.astype(X.dtype)
-    pivot = np.zeros(mean.size, dtype=X.dtype)
-    if not sparse.issparse(X):
-        pivot = mean.astype(X.dtype)
-        X = X - pivot
     points: NDArray = X @ A
-    points -= ((mean - pivot) @ A).astype(A.dtype)
+    points -= (rest @ A).astype(A.dtype)
     return points
 
 
@@ -86,11 +100,13 @@ def drawn_centres(X: Any, n_clusters: int, weights: NDArray, seed: int) -> NDArr
     nearest = np.ones(X.shape[0])
     drawn: list[int] = []
     for _ in range(n_clusters):
-        cumulated = np.cumsum((weights * nearest)[order])
+        density = (weights * nearest)[order]
+        cumulated = np.cumsum(density)
         if cumulated[-1] <= 0:
             break
         draw = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
-        drawn.append(int(order[draw]))
+        # The smallest numbers times less than 1 are themselves.
+        drawn.append(int(order[min(draw, np.flatnonzero(density)[-1])]))
         row = X[drawn[-1:]]
         squared = euclidean_distances(X, row, squared=True).ravel().astype(np.float64)
         squared[drawn[-1]] = 0.0
@@ -131,27 +147,55 @@ def weighted_means(
 
 
 def distance_scores(points: NDArray, centres: NDArray) -> NDArray:
-    """Negative squared distance of points to centres, less the points' own norms, shape (n, k).
+    """Negative squared distance of points to centres, up to a constant of each point, (n, k).
 
-    No point goes to a centre of NaN, that of a cluster without weight.
+    The squares are expanded, without the norms of the points, but for centres that are near each
+    other and far from zero, as they are beside outliers: there it would leave rounding only.
     """
-    known = np.nan_to_num(centres, nan=0.0)
-    scores = 2.0 * (points @ known.T.astype(points.dtype)) - np.einsum("kp,kp->k", known, known)
-    scores[:, np.isnan(centres[:, 0])] = -np.inf
+    if _are_apart(points, centres):
+        scores = 2.0 * (points @ centres.T.astype(points.dtype))
+        return scores - np.einsum("kp,kp->k", centres, centres)
+    scores = np.empty((len(points), len(centres)))
+    for c, centre in enumerate(centres):
+        away = points - centre
+        scores[:, c] = -np.einsum("ip,ip->i", away, away)
     return scores
 
 
+def _are_apart(points: NDArray, centres: NDArray) -> bool:
+    """Whether all squared distances between centres are well above the rounding of products."""
+    rounding = _rounding(points) * np.abs(centres).max(initial=0.0)
+    return bool(pdist(centres, "sqeuclidean").min(initial=np.inf) > APART * rounding)
+
+
+def _rounding(points: NDArray) -> float:
+    """Bound of the rounding of a product of points with a vector whose entries are at most 1."""
+    epsilon = float(np.finfo(points.dtype).eps)
+    return 10 * points.shape[1] * epsilon * float(np.abs(points).max(initial=0.0))
+
+
 def would_move(points: NDArray, centres: NDArray, labels: NDArray) -> NDArray:
-    """Rows that lie nearer to another centre than to their own, by more than rounding."""
-    scores = distance_scores(points, centres)
+    """Rows that lie nearer to another centre than to their own, by more than rounding.
+
+    A centre of NaN is that of a cluster without weight: no row stays there.
+    """
+    known = ~np.isnan(centres[:, 0])
+    scores = np.full((len(points), len(centres)), -np.inf)
+    scores[:, known] = distance_scores(points, centres[known])
     own = scores[np.arange(labels.size), labels]
-    size = float(np.nanmax(np.abs(centres), initial=0.0) * np.abs(points).max(initial=0.0))
-    slack = 10 * points.shape[1] * np.finfo(points.dtype).eps * size
+    slack: Any = _rounding(points)
+    if _are_apart(points, centres[known]):
+        slack *= np.abs(centres[known]).max(initial=0.0)
+    else:
+        slack *= np.sqrt(np.where(known[labels], -own, 0.0))
     return scores.max(axis=1) > own + slack
 
 
 class ProjectedKMeans(WeightedClusterer):
-    """Clusters by the nearest mean of the rows ``components_ (x - mean_)``."""
+    """Clusters by the nearest mean of the rows ``components_ (x - mean_)``.
+
+    A problem has `seen(result)`, the rows as `predict` sees them, and a `certificate` of labels.
+    """
 
     n_init: Any
     max_iter: Any
@@ -172,18 +216,38 @@ class ProjectedKMeans(WeightedClusterer):
             return None
         return check_start_labels("init", self.init, n_rows, self.n_clusters)
 
+    def _finish(self, problem: Any, result: Any, weights: Any) -> None:
+        """Give rows the labels that `predict` gives them; clusters without weight are left out.
+
+        Rows of no weight, or of a run that the limit of iterations ended, may have other labels.
+        """
+        known = np.flatnonzero(~np.isnan(result.centers[:, 0]))
+        scores = distance_scores(problem.seen(result), result.centers[known])
+        nearest = np.argmax(scores, axis=1)
+        order = cluster_order(nearest, weights, known.size)
+        labels = np.argmax(scores[:, order], axis=1)  # of equal scores the first
+        if not np.array_equal(known[nearest], result.labels):
+            result = replace(result, **vars(problem.certificate(labels)))
+        result = replace(result, labels=labels, centers=result.centers[known[order]])
+        self._set_result(result)
+        self._publish(problem, result)
+
     def _set_projection(self, components: NDArray, mean: NDArray, result: Any) -> None:
         self.components_: NDArray = components
         self.mean_: NDArray = mean
         self.cluster_centers_: NDArray = result.centers
-        if result.status is Status.DEGENERATE:
-            warn_user(
-                f"only {np.unique(result.labels).size} of n_clusters={self.n_clusters} clusters "
-                "were found: X has fewer different rows of positive weight than that. Lower "
-                "n_clusters.",
-                ConvergenceWarning,
-            )
+
+    def _status_words(self, result: Any) -> str:
+        if result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            f"Found {len(result.centers)} clusters where n_clusters={self.n_clusters}: no other "
+            "rows of positive weight are told apart, beside the largest. Lower n_clusters, or "
+            "check X for outliers."
+        )
 
     def _scores(self, X: Any) -> NDArray:
+        if len(self.cluster_centers_) == 1:
+            return np.zeros(X.shape[0])
         points = projected(X, self.mean_, self.components_.T)
         return two_column_scores(distance_scores(points, self.cluster_centers_))

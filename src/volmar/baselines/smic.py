@@ -89,9 +89,35 @@ class KernelSpectrum:
             or np.any(-np.diff(self.values) <= SAME_RATIO * self.values[0])
         )
 
+    def words(self, n_unseen: int) -> str:
+        """Return what K does not determine, and what to do; `n_unseen` rows have no eigenvector.
+
+        Where there are more components than clusters, some rows are unseen for that reason.
+        """
+        n_groups, k = int(self.is_extensible.sum()), self.n_clusters
+        if self.graph.components[0] > k:
+            return self.graph.component_words(k)
+        if n_groups < k:
+            return (
+                f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of the "
+                f"similarities is {self.values[n_groups]:.3g}, which is not positive beside the "
+                f"first, {self.values[0]:.3g}, so that new rows cannot be told by its "
+                "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma."
+            )
+        if n_unseen:
+            return (
+                f"{n_unseen} of {self.vectors.shape[0]} rows are out of sight of the {k} leading "
+                "eigenvectors, which live on a part of the graph with large similarities, and go "
+                "to cluster 0. Use a larger n_neighbors or sigma, or NormalizedSpectralClustering."
+            )
+        return (
+            "Eigenvalues of the similarities are equal, and other eigenvectors, with other "
+            "clusters, are as good. Use another number of clusters, or another affinity."
+        )
+
 
 def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
-    """Compute the leading eigenpairs of K, and warn of what the graph cannot tell."""
+    """Compute the leading eigenpairs of K, and warn of stray rows."""
     graph.warn_of_components(n_clusters)
     # No eigenvalue of a nonnegative matrix is larger in magnitude than its largest row sum.
     ceiling = float(graph.degrees.max())
@@ -103,21 +129,12 @@ def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
     scaled = graph.W.astype(np.float64, copy=False) * (-1.0 / ceiling)
     n_pairs = min(n_clusters + 1, scaled.shape[0])
     pairs = as_operator(scaled, shift=1.0, bounds=(-1.0, 1.0)).smallest_eigenpairs(n_pairs)
-    spectrum = KernelSpectrum(
+    return KernelSpectrum(
         graph,
         values=ceiling * (1.0 - pairs.values),
         vectors=pairs.vectors[:, :n_clusters],
         residuals=pairs.residuals[:n_clusters],
     )
-    n_groups = int(spectrum.is_extensible.sum())
-    if n_groups < n_clusters:
-        warn_user(
-            f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of the "
-            f"similarities is {spectrum.values[n_groups]:.3g}, which is not positive beside the "
-            f"first, {spectrum.values[0]:.3g}, so that new rows cannot be told by its "
-            "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma.",
-        )
-    return spectrum
 
 
 def information_maximization(problem: KernelSpectrum) -> SMICResult:
@@ -131,7 +148,7 @@ def information_maximization(problem: KernelSpectrum) -> SMICResult:
     # Numbers of clusters that no row goes to are left out.
     present, labels = np.unique(np.argmax(shares, axis=1), return_inverse=True)
     n_unseen = int((shares == 0).all(axis=1).sum())
-    _warn_of_labels(problem, present.size, n_unseen)
+    _warn_of_labels(present.size, n_clusters)
     values = problem.values[:n_clusters]
     divisors = np.where(problem.is_extensible, values / values[0], 1.0)
     objective = 0.5 - n_clusters / (2 * n) * float(values @ values)
@@ -148,19 +165,11 @@ def information_maximization(problem: KernelSpectrum) -> SMICResult:
     )
 
 
-def _warn_of_labels(problem: KernelSpectrum, n_present: int, n_unseen: int) -> None:
-    n, n_clusters = problem.vectors.shape
+def _warn_of_labels(n_present: int, n_clusters: int) -> None:
     if n_present < n_clusters:
         warn_user(
             f"Only {n_present} of n_clusters={n_clusters} clusters have rows: the other "
             "eigenvectors are largest nowhere. Ask for fewer clusters, or use another affinity.",
-        )
-    # More components than clusters have been warned of: some are out of sight for that reason.
-    if n_unseen and problem.graph.components[0] <= n_clusters:
-        warn_user(
-            f"{n_unseen} of {n} rows are out of sight of the {n_clusters} leading eigenvectors, "
-            "which live on a part of the graph with large similarities, and go to cluster 0. Use "
-            "a larger n_neighbors or sigma, or NormalizedSpectralClustering.",
         )
 
 
@@ -328,7 +337,12 @@ class SMIC(Clusterer):
     def _run(self, problem: KernelSpectrum, seed: int) -> SMICResult:  # noqa: ARG002 -- deterministic
         return information_maximization(problem)
 
-    def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:  # noqa: ARG002 -- one signature
+    def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:
         self.eigenvalues_ = problem.values
         self.n_neighbors_ = problem.graph.n_neighbors
         self._row_weights = problem.graph.row_weights
+        n_unseen = int((result.shares == 0).all(axis=1).sum())
+        self._words = "" if result.status.ok else problem.words(n_unseen)
+
+    def _status_words(self, result: Any) -> str:
+        return self._words if isinstance(result, SMICResult) else super()._status_words(result)

@@ -8,9 +8,8 @@ from numbers import Real
 
 import numpy as np
 from sklearn import datasets
-from sklearn.utils import check_random_state
 
-from volmar._checks import check_count, check_number
+from volmar._checks import check_count, check_number, check_random_state
 
 __all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
 

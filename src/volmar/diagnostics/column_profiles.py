@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
-from sklearn.utils import check_random_state
 
-from volmar._checks import check_count
+from volmar._checks import check_count, check_random_state
 from volmar.diagnostics.column_features import (
     MAX_LEVELS,
     CodedColumn,

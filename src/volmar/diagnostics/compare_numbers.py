@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, silhouette_score
-from sklearn.utils import check_array, check_random_state
 
-from volmar._checks import check_count, check_number
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar._input import check_matrix
 from volmar.evidence.labels.label_test import label_test
 from volmar.metrics import separation_score
 
@@ -212,13 +212,7 @@ def compare_numbers(
     check_count("max_rows", max_rows, low=4)
     check_count("n_resamples", n_resamples)
     check_number("max_seconds", max_seconds, low=0.0, open_low=True)
-    rows: Any = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        input_name="X",
-        ensure_min_samples=4,
-    )
+    rows: Any = check_matrix(X, min_rows=4)
     rng = check_random_state(random_state)
     if estimator is None:
         from volmar.separation import MSPC

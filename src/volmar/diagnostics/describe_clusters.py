@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils import check_random_state
 
-from volmar._checks import check_choice, check_count, check_number
+from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
 from volmar.diagnostics.cluster_description import ClusterDescription
 from volmar.diagnostics.column_features import Features, as_features, n_rows_of

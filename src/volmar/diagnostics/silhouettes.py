@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import silhouette_samples
-from sklearn.utils import check_array, check_random_state
 
-from volmar._checks import check_count
+from volmar._checks import check_count, check_random_state
+from volmar._input import check_matrix
 from volmar.metrics.contingency import labels_of_rows, sampled_rows
 
 __all__ = ["Silhouettes", "silhouettes"]
@@ -55,7 +55,7 @@ def silhouettes(
     cluster than of a large one does not bias it.
     """
     check_count("max_rows", max_rows, low=2)
-    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    rows: Any = check_matrix(X)
     n = rows.shape[0]
     names, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
     if not 2 <= names.size < n:

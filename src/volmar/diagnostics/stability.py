@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score
-from sklearn.utils import check_array, check_random_state
 
-from volmar._checks import check_count, check_number
+from volmar._checks import check_count, check_number, check_random_state
 from volmar._clones import fitted_labels, refuse_pairwise, seeded
+from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import in_jobs
 from volmar.metrics import matched_labels
@@ -134,7 +134,7 @@ def stability(
     if is_dask(X):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         X = draw_from_collection(X, seed=seed).rows
-    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    rows: Any = check_matrix(X)
     n = rows.shape[0]
     size = round(share * n)
     if not 2 <= size < n:

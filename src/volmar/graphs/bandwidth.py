@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from volmar._checks import as_float, shown
 from volmar.graphs.distances import centre, shift, upper_blocks
 from volmar.graphs.validation import MatrixLike, check_points, is_constant
 
@@ -171,11 +172,13 @@ def parse_sigma(sigma: float | str) -> float | tuple[float, str, float]:
             factor, divisor = (float(match[part] or 1) for part in ("factor", "divisor"))
             if 0 < factor < math.inf and 0 < divisor < math.inf:
                 return factor, match["rule"], divisor
-    elif isinstance(sigma, Real) and not isinstance(sigma, bool) and 0 < sigma < math.inf:
-        return float(sigma)
+    elif isinstance(sigma, Real) and not isinstance(sigma, bool):
+        number = as_float(sigma)
+        if 0 < number < math.inf:
+            return number
     raise ValueError(
         f"sigma must be a positive number or a rule such as 'mean', 'mean/10', '2*rms' or "
-        f"'0.3*range' (a positive factor or divisor of {', '.join(_RULES)}); got {sigma!r}."
+        f"'0.3*range' (a positive factor or divisor of {', '.join(_RULES)}); got {shown(sigma)}."
     )
 
 

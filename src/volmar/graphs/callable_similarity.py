@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_array
 
+from volmar._input import check_matrix
 from volmar.graphs.validation import (
-    FLOATS,
     MatrixLike,
     check_new_points,
     check_nonnegative,
@@ -76,12 +75,8 @@ class CallableExtension:
         """Similarities of shape (m, n), dense or CSR as the function returns them."""
         X_new = check_new_points(X_new, self.rows)
         name = "affinity(X_new, X)"
-        S = check_array(
-            _matrix(self.function, X_new, self.rows, name),
-            accept_sparse="csr",
-            dtype=FLOATS,
-            input_name=name,
-        )
+        S = _matrix(self.function, X_new, self.rows, name)
+        S = check_matrix(S, name=name, is_scaled=False)
         check_nonnegative(S, name)
         return S
 

@@ -110,7 +110,15 @@ def gaussian_similarity(
 
 def _softmax(exponents: NDArray) -> NDArray:
     """Return exp(E_ij) / Σ_j exp(E_ij), in place, the row's largest exponent taken out first."""
-    exponents -= exponents.max(axis=1, keepdims=True)
+    largest = exponents.max(axis=1, keepdims=True)
+    if not np.isfinite(largest).all():
+        row = int(np.argmin(np.isfinite(largest)))
+        raise ValueError(
+            f"row {row} of X is too far from every training row to be placed: even its largest "
+            "similarity is the exponential of minus infinity. Use a larger sigma, or leave the "
+            "row out."
+        )
+    exponents -= largest
     np.exp(exponents, out=exponents)
     exponents /= exponents.sum(axis=1, keepdims=True)
     return exponents

@@ -115,21 +115,31 @@ class Graph:
         chosen = np.argsort(-sizes, kind="stable")[: min(MAX_NULL_VECTORS, int((sizes > 0).sum()))]
         return np.sqrt(self.degrees)[:, None] * (labels[:, None] == chosen)
 
-    def warn_of_components(self, n_clusters: int) -> None:
-        """Warn where components are more than the clusters, or where one is a few stray rows."""
+    def component_words(self, n_clusters: int) -> str:
+        """Return what is wrong with the components; "" where nothing is.
+
+        They are more than the clusters, or one of them is a few stray rows.
+        """
         count, labels = self.components
         sizes = np.sort(np.bincount(labels))
         if count > 1 and sizes[0] < STRAY_SHARE * labels.size:
-            warnings.warn(component_message(labels), UserWarning, stacklevel=2)
-        elif count > n_clusters:
-            warnings.warn(
-                f"The graph has {count} connected components of {sizes[0]} to {sizes[-1]} rows, "
-                f"more than n_clusters={n_clusters}, and nothing in it says which belong "
-                f"together. Ask for n_clusters={count}, or join them with a larger n_neighbors or "
-                "another affinity.",
-                UserWarning,
-                stacklevel=2,
-            )
+            return component_message(labels)
+        if count <= n_clusters:
+            return ""
+        return (
+            f"The graph has {count} connected components of {sizes[0]} to {sizes[-1]} rows, more "
+            f"than n_clusters={n_clusters}, and nothing in it says which belong together. Ask for "
+            f"n_clusters={count}, or join them with a larger n_neighbors or another affinity."
+        )
+
+    def warn_of_components(self, n_clusters: int) -> None:
+        """Warn of components of a few stray rows, where the clusters are determined all the same.
+
+        Of more components than clusters a fit warns with its status.
+        """
+        words = self.component_words(n_clusters)
+        if words and self.components[0] <= n_clusters:
+            warnings.warn(words, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,20 @@ class SpectralGraph:
         """
         return self.graph.components[0] > self.n_clusters or bool(self.values[-1] >= 1.0)
 
+    @property
+    def words(self) -> str:
+        """What a degenerate graph does not determine, and what to do."""
+        if self.graph.components[0] > self.n_clusters:
+            return self.graph.component_words(self.n_clusters)
+        values = self.pairs.values
+        n_groups = int((values < 1.0).sum())
+        return (
+            f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of L_sym is "
+            f"{values[min(n_groups, values.size - 1)]:.3g}, and eigenvectors of 1 and more split "
+            "rows from their own neighbours. Ask for fewer clusters, or use a smaller n_neighbors "
+            "or sigma."
+        )
+
     def extended(self, rows: Any) -> NDArray:
         """Coordinates of new rows: those of their neighbours, over 1 - lambda."""
         divisors = np.maximum(1.0 - self.values, SMALLEST_DIVISOR)
@@ -175,18 +199,9 @@ class SpectralGraph:
 
 
 def spectral_graph(graph: Graph, n_clusters: int, n_pairs: int) -> SpectralGraph:
-    """Compute the smallest eigenpairs, and warn of what the graph cannot tell."""
+    """Compute the smallest eigenpairs, and warn of stray rows."""
     graph.warn_of_components(n_clusters)
     pairs = graph.normalized_operator().smallest_eigenpairs(n_pairs)
-    n_groups = int((pairs.values < 1.0).sum())
-    if n_groups < n_clusters:
-        warnings.warn(
-            f"The graph holds at most {n_groups} group(s): eigenvalue {n_groups + 1} of L_sym is "
-            f"{pairs.values[n_groups]:.3g}, and eigenvectors of 1 and more part rows from their "
-            "own neighbours. Ask for fewer clusters, or use a smaller n_neighbors or sigma.",
-            UserWarning,
-            stacklevel=2,
-        )
     return SpectralGraph(graph, pairs, n_clusters)
 
 

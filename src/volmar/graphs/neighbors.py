@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar.graphs.distances import (
     candidate_distances,
     centre,

@@ -7,49 +7,49 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_array
 
-from volmar._checks import check_symmetric
+from volmar._checks import check_magnitude, check_symmetric, shown
+from volmar._input import check_matrix
 
 __all__ = ["MatrixLike", "check_similarity"]
 
 #: An array, anything `numpy.asarray` takes, a data frame, or a scipy sparse matrix or array.
 MatrixLike: TypeAlias = Any
 
-FLOATS = [np.float64, np.float32]
 
-
-def check_points(X: MatrixLike, *, name: str = "X", min_points: int = 2) -> Any:
+def check_points(X: MatrixLike) -> Any:
     """Return points as a finite float array or canonical CSR array; float32 stays float32."""
-    X = check_array(
-        X, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=min_points, input_name=name
-    )
-    return canonical_csr(X) if sp.issparse(X) else X
+    X = check_matrix(X, min_rows=2, may_be_small=True)
+    return sp.csr_array(X) if sp.issparse(X) else X
 
 
 def check_new_points(X: MatrixLike, rows: Any) -> Any:
     """Return new points in the dtype and format of the training points, with as many features."""
-    X = check_points(X, name="X_new", min_points=1)
+    X = check_matrix(X, name="X_new", may_be_small=True)
     if X.shape[1] != rows.shape[1]:
         raise ValueError(
             f"X_new has {X.shape[1]} features and the graph was built on {rows.shape[1]}: "
             "pass the same columns."
         )
-    if sp.issparse(X) != sp.issparse(rows):
-        X = X.toarray() if sp.issparse(X) else sp.csr_array(X)
+    if X.dtype.itemsize > rows.dtype.itemsize:
+        check_magnitude(X, name="X_new", dtype=rows.dtype, may_be_small=True)
+    if sp.issparse(X):
+        X = sp.csr_array(X) if sp.issparse(rows) else X.toarray()
+    elif sp.issparse(rows):
+        X = sp.csr_array(X)
     return X.astype(rows.dtype, copy=False)
 
 
 def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
     """Return a neighbour count between 1 and n - 1."""
     if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, Integral):
-        raise TypeError(f"n_neighbors must be an integer; got {n_neighbors!r}.")
+        raise TypeError(f"n_neighbors must be an integer; got {shown(n_neighbors)}.")
     if n_neighbors < 1:
-        raise ValueError(f"n_neighbors must be at least 1; got {n_neighbors}.")
+        raise ValueError(f"n_neighbors must be at least 1; got {shown(n_neighbors)}.")
     if n_neighbors >= n_points:
         raise ValueError(
-            f"n_neighbors={n_neighbors} needs at least {n_neighbors + 1} points and there are "
-            f"{n_points}: lower n_neighbors to at most {n_points - 1}."
+            f"n_neighbors={shown(n_neighbors)} needs more points and there are {n_points}: lower "
+            f"n_neighbors to at most {n_points - 1}."
         )
     return int(n_neighbors)
 
@@ -98,14 +98,14 @@ def check_similarity(W: MatrixLike, *, name: str = "W") -> Any:
     array([[1. , 0.5],
            [0.5, 1. ]])
     """
-    W = check_array(W, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2, input_name=name)
+    W = check_matrix(W, name=name, min_rows=2, is_scaled=False)
     if W.shape[0] != W.shape[1]:
         raise ValueError(
             f"{name} has shape {W.shape}; a precomputed similarity has one row and one column per "
             "point. To start from points, choose a named affinity instead of 'precomputed'."
         )
     if sp.issparse(W):
-        W = canonical_csr(W)
+        W = sp.csr_array(W)
     check_nonnegative(W, name)
     if check_symmetric(W, name, tol=1e-5 if W.dtype == np.float32 else 1e-8) == 0:
         return W
@@ -138,12 +138,3 @@ def rows_over_sums(S: Any, *, points: str) -> Any:
     # Each entry by itself: the reciprocal of a tiny sum would overflow.
     S.data /= np.repeat(total, np.diff(S.indptr))
     return S
-
-
-def canonical_csr(W: Any) -> Any:
-    """Return W as CSR, sorted and without duplicates; the caller's matrix is not edited."""
-    W = sp.csr_array(W)
-    if not W.has_canonical_format:
-        W = W.copy()
-        W.sum_duplicates()
-    return W

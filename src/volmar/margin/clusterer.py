@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.base.validation import check_choice, check_count, check_number
-from volmar.base.warn import warn_user
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.losses import HingeLoss, Loss
 from volmar.margin.engine.nested import relabelling_outside
@@ -373,19 +371,22 @@ class MarginClusterer(Clusterer):
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         self._hyperplane = inputs.space.hyperplane(result.normal, result.rho, result.t)
         self.balance_ = inputs.balance
+
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, MarginResult):
+            return super()._status_words(result)
         if result.status is Status.DEGENERATE:
-            warn_user(
-                f"At C={self.C:g} no hyperplane has a margin with its own labels: the rows are "
-                "too mixed for it. The clusters are those of a smaller C. Lower C.",
-                ConvergenceWarning,
+            return (
+                f"at C={self.C:g} no hyperplane has a margin with its own labels: the rows are "
+                "too mixed for it. The clusters are those of a smaller C. Lower C"
             )
-        elif result.status in (Status.MAX_ITER, Status.FAILED):
+        if result.status in (Status.MAX_ITER, Status.FAILED):
             name, share = next(iter(result.residuals.items()))
-            warn_user(
-                f"The descent ended early after {result.n_iter} steps ({result.status.value}), "
-                f"with a {name} of {share:.1e}. Raise max_iter or tol, or scale X.",
-                ConvergenceWarning,
+            return (
+                f"the descent ended early after {result.n_iter} steps, with a {name} of "
+                f"{share:.1e}. Raise max_iter or tol, or scale X"
             )
+        return ""
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar.base import Clusterer, Result, Status
 from volmar.base.kernel import KernelExpansion, KernelMixin
@@ -117,7 +117,7 @@ def _direction(problem: GMMCProblem, solution: PackingResult) -> tuple[NDArray, 
     else:
         A = np.eye(F.shape[1]) - F.T @ (F * solution.g[:, None])
         matrix = F @ linalg.solve(A, F.T, assume_a="pos")
-    values, vectors = linalg.eigh(0.5 * (matrix + matrix.T), subset_by_index=[n - 2, n - 1])
+    values, vectors = eigenpairs(0.5 * (matrix + matrix.T), (n - 2, n - 1))
     second, first = float(max(values[0], 0.0)), float(values[1])
     u = fix_signs(vectors[:, 1])
     if has_margin:
@@ -354,21 +354,23 @@ class GMMC(KernelMixin, Clusterer):
         self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)
 
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, GMMCResult):
+            return super()._status_words(result)
+        if result.status is Status.DEGENERATE:
+            return (
+                "two directions of the largest margin are as good as each other, and the labels "
+                "are one of many. Use another kernel, or a soft margin (C of about "
+                f"{2 * self.smallest_C_:.3g})"
+            )
+        return (
+            f"the gap is {result.residuals['relative gap']:.1e} of the objective after "
+            f"{result.n_iter} iterations. Raise max_iter, tol or shift"
+        )
+
 
 def _warn(problem: GMMCProblem, result: GMMCResult) -> None:
     """Warn of an answer that says less than it seems to."""
-    if result.status is Status.DEGENERATE:
-        warn_user(
-            "Two directions of the largest margin are as good as each other, and the labels are "
-            "one of many. Use another kernel, or a soft margin (C of about "
-            f"{2 * problem.smallest_penalty:.3g}).",
-        )
-    elif not result.status.ok:
-        warn_user(
-            f"The gap is {result.residuals['relative gap']:.1e} of the objective after "
-            f"{result.n_iter} iterations ({result.status.value}). Raise max_iter, tol or shift.",
-            ConvergenceWarning,
-        )
     if problem.C is not None and problem.smallest_penalty >= problem.C:
         warn_user(
             f"No row is worth its margin at C={problem.C:.3g}: labels are the signs of the first "

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
@@ -21,7 +20,6 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
-from volmar.base.warn import warn_user
 from volmar.margin.engine.starts import (
     k_means_start,
     kernel_k_means_start,
@@ -425,28 +423,28 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
             self.intercept_ = self._hyperplane.intercept
         else:
             self.intercept_ = self._hyperplane.linear.intercept
+
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, IterSVRResult):
+            return super()._status_words(result)
         if result.status is Status.DEGENERATE:
-            warn_user(
-                f"The regression on the labels found is no better than a constant, at "
-                f"C={prepared.C:.3g}: they are too uneven for it, and say little about the rows. "
-                f"Raise min_cluster_size (now {self._min_size():g}) or C.",
-                ConvergenceWarning,
+            return (
+                "the regression on the labels found is no better than a constant, at "
+                f"C={self.C_:.3g}: they are too uneven for it, and say little about the rows. "
+                f"Raise min_cluster_size (now {self._min_size():g}) or C"
             )
-        elif result.status is Status.FAILED:
-            warn_user(
-                f"Rounding ended the last regression at a duality gap of {result.gap:.2g}, above "
+        if result.status is Status.FAILED:
+            return (
+                f"rounding ended the last regression at a duality gap of {result.gap:.2g}, above "
                 f"tol={self.tol:g} of its objective of {result.objective:.3g}, at "
-                f"C={prepared.C:.3g}. Raise tol, lower C, or use float64 rows.",
-                ConvergenceWarning,
+                f"C={self.C_:.3g}. Raise tol, lower C, or use float64 rows"
             )
-        elif not result.status.ok:
-            warn_user(
-                f"The labels had not settled after {result.n_iter} regressions "
-                f"({result.status.value}); {100 * result.residuals['switched']:.2g}% of the rows "
-                "would switch sides. Raise max_iter, try another init"
-                + (", or bias='balance'." if self.bias == "gap" else "."),
-                ConvergenceWarning,
-            )
+        other = ", or bias='balance'" if self.bias == "gap" else ""
+        return (
+            f"the labels had not settled after {result.n_iter} regressions; "
+            f"{100 * result.residuals['switched']:.2g}% of the rows would switch sides. Raise "
+            f"max_iter, try another init{other}"
+        )
 
     def _scores(self, X: Any) -> NDArray:
         return self._hyperplane(X)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
@@ -19,7 +18,6 @@ from volmar.base.validation import (
     check_number,
     check_start_labels,
 )
-from volmar.base.warn import warn_user
 from volmar.margin.engine.unequal_sizes import (
     HALVES,
     are_unequal,
@@ -389,19 +387,20 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             self.dual_coef_ = hyperplane.coef
         linear = getattr(hyperplane, "linear", hyperplane)
         self.intercept_ = np.array([linear.intercept])
+
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, LabelGenerationResult):
+            return super()._status_words(result)
         if result.status is Status.MAX_ITER:
-            warn_user(
-                f"A labelling is still violated by {result.residuals['violation']:.1e} of the "
+            return (
+                f"a labelling is still violated by {result.residuals['violation']:.1e} of the "
                 f"objective after {result.n_iter} of them. Raise max_iter or tol, lower C, or "
-                "raise balance.",
-                ConvergenceWarning,
+                "raise balance"
             )
-        elif not result.status.ok:
-            warn_user(
-                f"The gap over the labellings is {result.residuals['master gap']:.1e} of the "
-                "objective, and rounding keeps it there. Raise tol, scale X, or use float64.",
-                ConvergenceWarning,
-            )
+        return (
+            f"the gap over the labellings is {result.residuals['master gap']:.1e} of the "
+            "objective, and rounding keeps it there. Raise tol, scale X, or use float64"
+        )
 
 
 def _largest_sum(mean: float, weights: NDArray) -> float:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
+from volmar._eigen import eigenvalues
 from volmar._memory import require_memory
 from volmar.base import Clusterer
 from volmar.base.kernel import KernelExpansion, KernelMixin
@@ -60,7 +61,7 @@ def definite(K: NDArray, rounding: float = 0.0) -> NDArray:
     `rounding` is what the eigenvalues of K may be off by, where K was centred and is small beside
     the kernel that it comes from.
     """
-    values = linalg.eigvalsh(K)
+    values = eigenvalues(K)
     lowest, highest = float(values[0]), float(values[-1])
     if lowest < -max(INDEFINITE * highest, rounding):
         raise ValueError(
@@ -380,7 +381,4 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
-        has_bound = prepared.bound is not None
-        raised = ", or balance (None for no bound)" if has_bound else ""
-        remedy = "Use a narrower kernel, or another balance"
-        self._warn_of_relaxation(result, raised, remedy)
+        self._warn_of_relaxation(result, "Use a narrower kernel, or another balance")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
+from volmar._weights import check_sample_weight
 
 __all__ = [
     "contingency_table",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar.rows import chosen_entries, numbers_of_rows, row_wise, scramble
 
 __all__ = ["random_halves"]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, issparse
 from sklearn.metrics import calinski_harabasz_score
-from sklearn.utils.validation import check_array
 
 from volmar._checks import check_symmetric
+from volmar._input import check_matrix
 from volmar.metrics.contingency import encode_labels
 
 __all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
@@ -46,7 +46,7 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
     >>> normalized_cut(W, [0, 0, 1])
     1.2
     """
-    W = check_array(W, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="W")
+    W = check_matrix(W, name="W", is_scaled=False)
     codes, n_clusters = encode_labels(labels, "labels")
     n = codes.size
     if W.shape != (n, n):
@@ -109,7 +109,7 @@ def volume(h: ArrayLike, Q: Any) -> float:
         )
     n = soft.size
     if not hasattr(Q, "matvec"):
-        Q = check_array(Q, accept_sparse=True, dtype=[np.float64, np.float32], input_name="Q")
+        Q = check_matrix(Q, name="Q", is_scaled=False)
         if Q.shape != (n, n):
             raise ValueError(f"Q must be of shape ({n}, {n}) for {n} responses, got {Q.shape}.")
     soft = soft / np.abs(soft).max()  # squares of tiny or huge entries leave the range of floats

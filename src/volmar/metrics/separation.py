@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
-from sklearn.utils.validation import check_array
 
+from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
 from volmar.metrics.block_labels import check_labelled_blocks, figures_at_once
@@ -357,7 +357,7 @@ def _part_of(T: NDArray) -> _Part:
 
 def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
     """Return the rows, the code of each one's cluster, and the clusters' sizes."""
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
+    X = check_matrix(X)
     codes, _ = encode_labels(labels, "labels")
     if codes.size != X.shape[0]:
         raise ValueError(

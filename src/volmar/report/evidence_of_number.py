@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar._clones import refuse_pairwise, silent_clone
 from volmar.evidence import LabelJoin, LabelTestResult, label_test, split_test
 from volmar.evidence.labels.label_result import named_pair

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from volmar._checks import check_symmetric, fix_signs
+from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar.rows._validation import as_matrix
 from volmar.rows.kernel import Kernel
@@ -119,8 +120,8 @@ def positive_part(
     eigenvalues without computing them: it is at least Σ_{computed λ > 0} λ - trace.
     """
     m = matrix.shape[0]
-    leading = None if n_components is None else [m - n_components, m - 1]
-    values, vectors = linalg.eigh(matrix, subset_by_index=leading)
+    leading = None if n_components is None else (m - n_components, m - 1)
+    values, vectors = eigenpairs(matrix, leading)
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = values > tolerance * max(values[0], scale, np.abs(matrix).max())
     if not kept.any():

@@ -12,6 +12,7 @@ from volmar.rows.blocks.source import BlockRows
 from volmar.rows.blocks.sums import ClusterTotals
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.protocol import RowSource
+from volmar.rows.standardized import relative_scale
 from volmar.rows.tiled import TiledRows, membership
 
 
@@ -44,7 +45,7 @@ class ClusterSums(NamedTuple):
     @property
     def key(self) -> bytes:
         """The same for the same labels, and another for others but by a rare chance."""
-        return self.n_rows.tobytes() + self.vectors.astype(np.float32).tobytes()
+        return self.n_rows.tobytes() + relative_scale(self.vectors).astype(np.float32).tobytes()
 
 
 def cluster_sums(rows: RowSource, labels: Any, k: int) -> ClusterSums:

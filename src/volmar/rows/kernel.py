@@ -10,10 +10,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import kernel_metrics
 
+from volmar._checks import is_finite, shown
 from volmar.rows.gaussian import gaussian_sums
 
 # Kernel values held at a time when rows are scored.
 KERNEL_BLOCK = 2**23
+# Kernels of scikit-learn whose compiled code takes no read-only memory.
+NEEDS_WRITABLE = ("chi2", "additive_chi2")
 
 
 class Kernel:
@@ -61,26 +64,31 @@ class Kernel:
         self.kernel = kernel
         self._function: Callable[..., Any] | None = None
         self._arguments: dict[str, Any] = dict(kernel_params or {})
+        if not (isinstance(kernel, str) or callable(kernel)):
+            raise TypeError(
+                f"kernel must be a name or a callable that takes two matrices, got "
+                f"{shown(kernel)}."
+            )
         if callable(kernel):
             if gamma is not None:
                 raise ValueError(
-                    f"gamma={gamma!r} has no meaning for a callable kernel. Pass it in "
+                    f"gamma={shown(gamma)} has no meaning for a callable kernel. Pass it in "
                     "kernel_params instead."
                 )
             self._function = kernel
             return
         if kernel_params:
             raise ValueError(
-                f"kernel_params={dict(kernel_params)!r} are for callable kernels, and kernel is "
-                f"{kernel!r}. Use gamma, degree and coef0."
+                f"kernel_params={shown(dict(kernel_params))} are for callable kernels, and kernel "
+                f"is {kernel!r}. Use gamma, degree and coef0."
             )
         if kernel == "precomputed":
             return
         functions = kernel_metrics()
         if kernel not in functions:
             raise ValueError(
-                f"kernel={kernel!r} is not known. Use one of {sorted(functions)} or a callable "
-                "that takes two matrices."
+                f"kernel={shown(kernel)} is not known. Use one of {sorted(functions)} or a "
+                "callable that takes two matrices."
             )
         self._function = functions[kernel]
         offered = {"gamma": gamma, "degree": degree, "coef0": coef0}
@@ -98,7 +106,10 @@ class Kernel:
         """Return the kernel matrix between the rows of X and those of Y, dense."""
         if self._function is None:
             raise ValueError("kernel='precomputed' cannot be evaluated between points.")
-        matrix = self._function(X, Y, **self._arguments)
+        if self.kernel in NEEDS_WRITABLE:
+            X, Y = _writable(X), _writable(Y)
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            matrix = self._function(X, Y, **self._arguments)
         matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
         if matrix.shape != (X.shape[0], Y.shape[0]):
             raise ValueError(
@@ -113,7 +124,7 @@ class Kernel:
                 f"kernel={self.kernel!r} returned values of type {matrix.dtype}; it must return "
                 "real numbers."
             )
-        if not np.isfinite(matrix.sum()) and not np.isfinite(matrix).all():
+        if not is_finite(matrix):
             raise ValueError(
                 f"kernel={self.kernel!r} gives NaN or infinite values on X. Scale X, or check the "
                 f"kernel's parameters {self._arguments}."
@@ -146,3 +157,8 @@ def shifted(X: Any, offset: np.ndarray | None) -> Any:
         return X
     rows = X.toarray() if sparse.issparse(X) else X
     return (rows - offset).astype(X.dtype, copy=False)
+
+
+def _writable(X: Any) -> Any:
+    """Return X, or a copy of an array that is read-only, as those of data frames are."""
+    return X if sparse.issparse(X) or X.flags.writeable else X.copy()

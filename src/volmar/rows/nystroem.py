@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar._memory import require_memory
 from volmar.rows._kernel_map import KernelMap, positive_part, rank_tolerance
 from volmar.rows._validation import as_matrix

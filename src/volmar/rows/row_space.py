@@ -13,11 +13,12 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigenpairs
 from volmar._memory import require_memory
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import RowSource
 from volmar.rows.sparse import SparseRows
-from volmar.rows.standardized import CONSTANT, Standardized, is_varying
+from volmar.rows.standardized import CONSTANT, Standardized, is_varying, relative_scale
 from volmar.rows.tiled import DenseRows
 
 # Up to so many rows, dense or sparse, their whole span is taken, beyond so many leading principal
@@ -190,7 +191,8 @@ class RowSpace(Standardized):
 
     def own_units_direction(self, v: NDArray) -> NDArray:
         """Return sum_i v_i (x_i - mean), in the columns' own units, as a direction of T."""
-        return self._with_rest(((self.Z.T @ v).T * self.scale[self.kept] ** 2).T)
+        own = relative_scale(self.scale[self.kept])
+        return self._with_rest(((self.Z.T @ v).T * own**2).T)
 
     def column_directions(self, columns: NDArray) -> NDArray:
         """Return single columns, by their numbers in z, as directions (size, k) of T."""
@@ -258,7 +260,7 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     Z = StandardizedColumns(source, mean, scale, kept)
     counted = np.arange(n) if weights is None else np.flatnonzero(weights)
     inner = gram if counted.size == n else gram[np.ix_(counted, counted)]
-    values, vectors = linalg.eigh(inner, driver="evd", check_finite=False)
+    values, vectors = eigenpairs(inner, driver="evd")
     large = values > np.finfo(np.float64).eps * n * max(values[-1], size)
     if not large.any():  # all rows are the same
         large[-1], values[-1] = True, 1.0
@@ -315,7 +317,7 @@ def leading_space(
     for _ in range(STEPS + 1):
         Q = linalg.qr(roots * (Z @ B), mode="economic", check_finite=False)[0]
         B = Z.T @ (roots * Q)
-    values, vectors = linalg.eigh(B.T @ B)
+    values, vectors = eigenpairs(B.T @ B)
     large = np.flatnonzero(values > np.finfo(np.float64).eps * n * values[-1])[::-1][:COMPONENTS]
     V = (B @ vectors[:, large]) / np.sqrt(values[large])
     signs = np.sign((V * fix_signs(V)).sum(axis=0))

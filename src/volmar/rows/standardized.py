@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
+from volmar._eigen import eigenvalues
 from volmar._memory import available_memory
 from volmar.rows.anywhere import centered_with_moments
 from volmar.rows.moments import Moments
@@ -79,8 +80,11 @@ class Standardized:
         return ((sums.T / self.scale).T)[self.kept]
 
     def own_units_direction(self, v: NDArray) -> NDArray:
-        """Return sum_i v_i (x_i - mean), in the features' own units, as a direction of z."""
-        return (self.combine(v).T * self.scale[self.kept] ** 2).T
+        """Return sum_i v_i (x_i - mean), in the features' own units, as a direction of z.
+
+        Its length is left open by a power of two: squares of own units need not fit.
+        """
+        return (self.combine(v).T * relative_scale(self.scale[self.kept]) ** 2).T
 
     def scores(self, w: NDArray) -> NDArray:
         """Return z'w of every row: one pass."""
@@ -115,6 +119,14 @@ class Standardized:
         covariance /= scale
         covariance /= scale[:, None]
         return part.mean[self.kept] / scale, covariance
+
+
+def relative_scale(scale: NDArray) -> NDArray:
+    """Return units over a power of two near the largest: the same ones, but for a range that fits.
+
+    Nothing is rounded.
+    """
+    return np.ldexp(scale, -int(np.frexp(np.abs(scale).max(initial=0.0))[1]))
 
 
 def is_varying(deviations: NDArray, mean: NDArray, constant: float = CONSTANT) -> NDArray:
@@ -200,7 +212,7 @@ def evenly_scaled(rows: RowSource, known: tuple[RowSource, Moments] | None = Non
     centred, moments = known or centered_with_moments(rows)
     mean = rows.mean()
     covariance = moments.covariance()
-    e1 = float(linalg.eigvalsh(covariance, subset_by_index=[d - 1, d - 1])[0])
+    e1 = float(eigenvalues(covariance, (d - 1, d - 1))[0])
     # Rows that differ by rounding only have no unit of their own.
     e1 = e1 if e1 > np.finfo(rows.dtype).eps * float(mean @ mean) else 1.0
     scale = np.full(d, np.sqrt(e1))

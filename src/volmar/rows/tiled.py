@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from volmar._checks import check_sample_weight
 from volmar._memory import require_memory
+from volmar._weights import check_sample_weight
 from volmar.rows._validation import as_block, as_matrix, as_vector, selected_rows
 from volmar.rows.moments import Moments
 from volmar.rows.protocol import FeatureMap, RowSource

@@ -10,16 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from volmar._checks import check_number
 from volmar.metrics.separation_bound import probability
 from volmar.rows import Standardized, bin_sums, constant_vector
 from volmar.separation.bound import best_split, edge_split
 from volmar.solvers import Result, Status
 
+# Beside a larger multiple of the identity the correlations are rounding.
+LARGEST_REG = 1e15
 # A bound that rises by less than this share rises by rounding.
 ROUNDING = 1e-12
 # Bins within this many standard deviations of the projection on either side; the first and the
 # last take what is beyond. One is an eighty-fifth of a standard deviation wide.
 N_BINS, N_DEVIATIONS = 1024, 6.0
+
+
+def check_reg(reg: Any) -> None:
+    """Refuse a regularisation that is negative, or so large that correlations are rounding."""
+    check_number("reg", reg, low=0.0)
+    check_number("reg", reg, low=0.0, high=LARGEST_REG)
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +161,17 @@ def mean_difference(z: Standardized, mask: Any) -> NDArray:
     v = mask.astype(z.rows.dtype) if z.rows.weights is None else z.rows.weights * mask
     weight, sums = z.rows.in_one_pass(lambda: (float(v.sum(dtype=np.float64)), z.combine(v)))
     total = z.rows.total_weight
+    require_sides(weight, total)
     return sums * (total / (weight * (total - weight)))
+
+
+def require_sides(weight: float, total: float) -> None:
+    """Refuse a side that has all of the weight, or none."""
+    if not 0.0 < weight < total:
+        raise ValueError(
+            "all rows of positive weight are on one side of the start: there is nothing to "
+            "separate. Check that the rows differ, or give other labels as init."
+        )
 
 
 def separation_gep(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_sample_weight
+from volmar._checks import check_random_state
+from volmar._eigen import eigenvalues
+from volmar._input import check_labelled_rows, check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
+from volmar._weights import rescaled_sample_weight
 from volmar.base.blocks import (
     check_block_weights,
     check_blocks,
@@ -26,7 +27,8 @@ from volmar.base.blocks import (
     refuse_blocks,
 )
 from volmar.base.kernel import KernelMixin
-from volmar.base.validation import check_count, check_magnitude, check_number
+from volmar.base.outcome import finite_scores, fresh_fit, quiet
+from volmar.base.validation import check_count
 from volmar.rows import (
     BlockTable,
     Kernel,
@@ -43,9 +45,10 @@ from volmar.rows import (
     mapped_scores,
     standardized,
 )
+from volmar.separation.gep import check_reg
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
-# A gap above this share of kappa is worth a warning: predictions may change with a better answer.
+# A gap up to this share of kappa is as good as none: a better answer predicts the same classes.
 WORST_GAP = 1e-6
 
 # ---------------------------------------------------------------------------------- problem
@@ -98,7 +101,7 @@ def _require_regular(S: NDArray, reg: float, eps: float) -> None:
     """Raise where S + 2 reg I is singular up to rounding: Cholesky may not notice."""
     noise = 4 * eps * float(np.trace(S))
     # S is positive semidefinite: a reg above the noise needs no eigenvalue.
-    if 2 * reg <= noise and linalg.eigvalsh(S, subset_by_index=[0, 0])[0] + 2 * reg <= noise:
+    if 2 * reg <= noise and eigenvalues(S, (0, 0))[0] + 2 * reg <= noise:
         raise ValueError(_singular(reg))
 
 
@@ -262,15 +265,16 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        # A fit that fails leaves an unfitted estimator, not half of the last.
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
+        with fresh_fit(self, X):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> None:
         if is_dask(X):
             X, weights, classes, positive = self._validated_blocks(X, y, sample_weight)
         else:
-            X, y = validate_data(self, X, y, **self._input())
-            check_magnitude(X)
-            weights = check_sample_weight(sample_weight, X.shape[0])
+            X, y = check_labelled_rows(X, y, estimator=self, accept_sparse=self._takes_sparse())
+            weights = rescaled_sample_weight(sample_weight, X.shape[0])
             classes, positive = self._two_classes(y, weights)
         if self._is_linear():
             z = standardized(as_rows(X, sample_weight=weights))
@@ -280,14 +284,25 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             self.feature_map_ = self._feature_map(X, weights, self.n_components)
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
+        if result.gap <= WORST_GAP * result.kappa and result.status is Status.MAX_ITER:
+            result = replace(result, status=Status.CONVERGED)
         self.classes_ = classes
         self.intercept_ = np.array([b])
         self.kappa_ = result.kappa
         self.separation_probability_ = result.probability
         self.result_ = result
         self.n_iter_ = result.n_iter
-        _warn_of(result)
-        return self
+
+    def _status_words(self, result: MinimaxProbabilityResult) -> str:
+        if result.status is not Status.DEGENERATE:
+            return (
+                f"kappa is certified to {result.gap / result.kappa:.1e} of itself only: the "
+                "covariances are nearly singular. Use a larger reg"
+            )
+        return (
+            "the classes have the same mean: no plane separates them, and every row is predicted "
+            "to be of classes_[0]. Use another kernel, e.g. kernel='rbf'"
+        )
 
     @one_thread()
     @explain_memory
@@ -308,12 +323,14 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "result_")
         if is_dask(X):
             return lazily(self, "decision_function", X)
-        rows: Any = validate_data(self, X, reset=False, **self._input())
-        check_magnitude(rows)
-        if self._is_linear():
-            # In float64: X may lie far from 0, where float32 has no digits for the distance.
-            return rows @ self.coef_[0] + self.intercept_[0]
-        return mapped_scores(self.feature_map_, rows, self._w) + self.intercept_[0]
+        rows: Any = check_rows(X, estimator=self, reset=False, accept_sparse=self._takes_sparse())
+        with quiet():
+            if self._is_linear():
+                # In float64: X may lie far from 0, where float32 has no digits for the distance.
+                scores = rows @ self.coef_[0] + self.intercept_[0]
+            else:
+                scores = mapped_scores(self.feature_map_, rows, self._w) + self.intercept_[0]
+        return finite_scores(scores, rows, self)
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the class of the side of the plane that each row lies on.
@@ -339,21 +356,19 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         """Tell scikit-learn which input is taken, and that two classes are the limit."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = not self._is_precomputed()
+        tags.input_tags.sparse = self._takes_sparse()
         tags.input_tags.pairwise = self._is_precomputed()
         return tags
 
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _input(self) -> dict[str, Any]:
-        return {
-            "accept_sparse": False if self._is_precomputed() else "csr",
-            "dtype": [np.float64, np.float32],
-        }
+    def _takes_sparse(self) -> bool:
+        return not self._is_precomputed()
 
     def _check_parameters(self) -> None:
-        check_number("reg", self.reg, low=0.0)
+        check_reg(self.reg)
+        check_random_state(self.random_state)
         self._check_kernel()
         if self.n_components is not None:
             check_count("n_components", self.n_components)
@@ -412,23 +427,6 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
                 f"sample_weight is 0 for every row of class {classes[np.argmin(mass)]!r}, and "
                 f"{type(self).__name__} needs 2 classes. Give some row of it a positive weight."
             )
-
-
-def _warn_of(result: MinimaxProbabilityResult) -> None:
-    if result.status is Status.DEGENERATE:
-        warnings.warn(
-            "the classes have the same mean: no plane separates them, and every row is predicted "
-            "to be of classes_[0]. Use another kernel, e.g. kernel='rbf'.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    elif result.gap > WORST_GAP * result.kappa:
-        warnings.warn(
-            f"kappa is certified to {result.gap / result.kappa:.1e} of itself only: the "
-            "covariances are nearly singular. Use a larger reg.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
 
 
 # ------------------------------------------------------------------------------ rows in blocks

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.rows import Moments, RowSource, Standardized, mask_key, moments_of_sides
-from volmar.separation.gep import SeparationResult
+from volmar.separation.gep import SeparationResult, require_sides
 from volmar.solvers import MinimaxProbabilityResult, Status, solve_minimax_probability
 
 # Gap of the machines on the way: rows switch sides by more than what this leaves open.
@@ -72,6 +72,7 @@ def separation_mpm(
     (part, _), key = rows.in_one_pass(
         lambda: (moments_of_sides(rows, labels, z.moments), mask_key(labels))
     )
+    require_sides(part.weight, total)
     seen = {key}
     history: list[float] = []
     status, n_iter, moves, t = Status.MAX_ITER, 0, 1.0, 0.5

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.blocks import refuse_blocks
 from volmar.base.numbering import cluster_order
-from volmar.base.validation import check_choice, check_cluster_size, check_count, check_number
+from volmar.base.validation import (
+    check_choice,
+    check_cluster_size,
+    check_count,
+    check_magnitude,
+    check_number,
+)
 from volmar.base.warn import warn_user
 from volmar.rows import (
     RowSource,
@@ -22,15 +28,29 @@ from volmar.rows import (
     centered_with_moments,
     evenly_scaled,
     features_of,
+    is_in_memory,
     standardized,
 )
+from volmar.separation.gep import check_reg
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.tree import SeparationTree
 from volmar.separation.two_way import TwoWaySolver, describe_split
+from volmar.solvers import Status
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
+
+
+def check_features(X: Any) -> None:
+    """Refuse features of a kernel whose squares do not fit their dtype."""
+    try:
+        check_magnitude(X)
+    except ValueError as error:
+        raise ValueError(
+            f"the kernel's values are too large or too small for {X.dtype}. Scale X, use other "
+            "parameters of the kernel, or float64 rows."
+        ) from error
 
 
 class MSPC(SeparationTree):
@@ -73,7 +93,7 @@ class MSPC(SeparationTree):
         Regularisation lambda, in units of the features' variances. Small values drift to
         splits of the noise; 0 needs regular covariances. Not given, it is 1, or 0.1 where
         init="auto" finds no valley with 1 and one with 0.1 (see `reg_`): groups beside each
-        other in strongly correlated features.
+        other in strongly correlated features. At most 1e15.
     init : {"auto", "k-means"} or array of shape (n_samples,), default="auto"
         "auto": single features, principal and random directions, and k-means on standardised
         rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
@@ -197,6 +217,7 @@ class MSPC(SeparationTree):
     """
 
     _takes_blocks = True
+    _may_be_nan = ("min_cluster_weight_",)
 
     def __init__(
         self,
@@ -249,7 +270,7 @@ class MSPC(SeparationTree):
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("scan", self.scan, ["auto", "exact", "histogram"])
         if self.reg is not None:
-            check_number("reg", self.reg, low=0.0)
+            check_reg(self.reg)
         self._check_kernel()
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
@@ -307,6 +328,8 @@ class MSPC(SeparationTree):
         if not self._is_linear():
             feature_map = feature_map or self._feature_map(X, weights)
             X = features_of(feature_map, X)
+            if is_in_memory(X):
+                check_features(X)
         rows = as_rows(X, sample_weight=weights)
         scaling = standardized if feature_map is None else evenly_scaled
         share = self._minimum_share(n_rows or X.shape[0], k or int(self.n_clusters))
@@ -382,6 +405,16 @@ class MSPC(SeparationTree):
         return result
 
     # ------------------------------------------------------------------ fitted
+
+    def _status_words(self, result: Any) -> str:
+        is_joint = isinstance(result, MultiwaySeparationResult)
+        if not is_joint or result.status is not Status.DEGENERATE:
+            return super()._status_words(result)
+        return (
+            "another step would leave a cluster with less than min_cluster_size="
+            f"{self.min_cluster_size}, and the labels before it are kept. Lower min_cluster_size "
+            "or n_clusters"
+        )
 
     def _publish(self, rows: SeparationRows, result: MultiwaySeparationResult) -> None:
         self._publish_clusters(rows, result, rows.reg)

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar._eigen import eigenpairs
 from volmar.evidence import column_resolutions, dithered
 from volmar.evidence.modes.valleys import valleys_at
 from volmar.rows import RowSpace, Standardized, drawn_by_weight, take_rows
+from volmar.rows.standardized import relative_scale
 from volmar.separation.bound import best_splits
 from volmar.separation.gep import RegularizedCorrelation
 from volmar.separation.two_groups import mean_differences, two_means
@@ -41,8 +43,8 @@ class StartRows(NamedTuple):
     """Centred rows to find starts in, in units of the features' standard deviations `scale`.
 
     `dithered` are the same with noise of the width of each column's resolution; `scale` is in the
-    units of the user, and None where all are the same. Of more columns than rows, Z are the rows
-    in a basis of their span, and `wide` has the columns.
+    units of the user over a power of two, and None where all are the same. Of more columns than
+    rows, Z are the rows in a basis of their span, and `wide` has the columns.
     """
 
     Z: NDArray
@@ -74,7 +76,7 @@ def start_rows(X: Any, z: Standardized, rng: np.random.Generator) -> tuple[Start
     """
     n = z.rows.n_rows
     chosen = drawn_by_weight(n, z.rows.weights, sample_size(n, z.kept.size), rng)
-    scale = None if has_one_unit(z) else z.scale[z.kept]
+    scale = None if has_one_unit(z) else relative_scale(z.scale[z.kept])
     if isinstance(z, RowSpace):
         wide = wide_columns(z, chosen)
         Z = z.T[chosen]
@@ -221,5 +223,5 @@ def _leading(correlation: NDArray, k: int, rng: np.random.Generator) -> NDArray:
     basis = rng.standard_normal((p, 2 * k))
     for _ in range(4):
         basis = linalg.qr(correlation @ basis, mode="economic")[0]
-    vectors = linalg.eigh(basis.T @ correlation @ basis)[1][:, -k:]
+    vectors = eigenpairs(basis.T @ correlation @ basis)[1][:, -k:]
     return basis @ vectors[:, ::-1]

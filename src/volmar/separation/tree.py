@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import check_random_state
 from volmar._clones import silent_clone
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import without_vectors
@@ -243,5 +243,5 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         labels = np.empty(rows.shape[0], dtype=np.int64)
         for start in range(0, rows.shape[0], TILE_ROWS):
             tile = slice(start, start + TILE_ROWS)
-            labels[tile] = np.argmax(self._scores(rows[tile]), axis=1)
+            labels[tile] = np.argmax(self._finite_scores(rows[tile]), axis=1)
         return labels

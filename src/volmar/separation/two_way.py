@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from volmar._checks import fix_signs
+from volmar._eigen import eigenpairs
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.metrics import separation_along
 from volmar.metrics.separation_bound import probability
@@ -236,7 +236,7 @@ def separation_eig(z: Standardized, *, unscaled: bool = False) -> SeparationResu
     same; it is not, and it depends on the features' scales.
     """
     p = z.size
-    values, vectors = linalg.eigh(z.correlation, subset_by_index=(max(p - 2, 0), p - 1))
+    values, vectors = eigenpairs(z.correlation, (max(p - 2, 0), p - 1))
     w: NDArray = fix_signs(vectors[:, -1])
     if unscaled:
         q = z.scores(w)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
+from volmar._eigen import eigenpairs
 from volmar.evidence import column_resolutions, dithered
 from volmar.rows import RowSpace
 
@@ -81,10 +82,10 @@ class WideColumns:
         deviations = self.resolutions / np.sqrt(12.0)
         if not deviations.any():
             return T
-        covariance = 0.0
+        covariance: Any = 0.0
         for part, V in self.z.basis_tiles():
             covariance = covariance + (V.T * deviations[part] ** 2) @ V
-        values, vectors = linalg.eigh(covariance)
+        values, vectors = eigenpairs(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         noise = rng.standard_normal((len(T), values.size)) @ root.T
         return T + np.pad(noise, ((0, 0), (0, T.shape[1] - values.size)))

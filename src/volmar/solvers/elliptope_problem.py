@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from volmar._eigen import eigenvalues
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.result import Certificate
 
@@ -226,7 +227,7 @@ def gap_reference(value: float, change: float) -> float:
 def largest_eigenvalue(G: NDArray) -> float:
     """Return the largest eigenvalue of a dense symmetric matrix."""
     last = len(G) - 1
-    return float(linalg.eigvalsh(G, subset_by_index=(last, last), check_finite=False)[0])
+    return float(eigenvalues(G, (last, last))[0])
 
 
 def unit_rows(U: NDArray) -> NDArray:

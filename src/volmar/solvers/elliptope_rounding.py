@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import fix_signs
+from volmar._eigen import singular_values, thin_svd
 from volmar.solvers.elliptope import ElliptopeResult
 
 # Below this share of n the centred M is nothing: M = 11'.
@@ -78,14 +79,14 @@ class RoundedResult(ElliptopeResult):
 def round_centred(V: NDArray) -> Rounded:
     """Signs of the leading eigenvector of HMH, with H the centring: the best two groups in M."""
     centred = V - V.mean(axis=0)
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    left, values, _ = thin_svd(centred)
     return _rounded(V, left[:, 0], values**2)
 
 
 def round_as_printed(V: NDArray) -> Rounded:
     """Signs of M's leading eigenvector about its mean (JMLR section 3.3)."""
-    left = np.linalg.svd(V, full_matrices=False)[0][:, 0]
-    centred = np.linalg.svd(V - V.mean(axis=0), compute_uv=False) ** 2
+    left = thin_svd(V)[0][:, 0]
+    centred = singular_values(V - V.mean(axis=0)) ** 2
     return _rounded(V, left - left.mean(), centred)
 
 
@@ -121,6 +122,6 @@ def _rounded(V: NDArray, scores: NDArray, centred_values: NDArray) -> Rounded:
     top = float(centred_values[0])
     second = float(centred_values[1]) if centred_values.size > 1 else 0.0
     spread = 1.0 if top <= TRIVIAL * n else second / top
-    values = np.linalg.svd(V, compute_uv=False)
+    values = singular_values(V)
     rank = int(np.sum(values > 1e-3 * values[0]))
     return Rounded(np.where(scores >= 0, 1.0, -1.0), scores, spread, rank)

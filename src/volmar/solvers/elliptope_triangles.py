@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
+from volmar._eigen import eigenpairs
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
 from volmar.solvers.elliptope_problem import (
@@ -310,6 +310,6 @@ class _Saddle:
 
 
 def _factor(M: NDArray) -> NDArray:
-    values, vectors = linalg.eigh(M)
+    values, vectors = eigenpairs(M)
     kept = values > 1e-12 * values[-1]
     return unit_rows(vectors[:, kept] * np.sqrt(values[kept]))

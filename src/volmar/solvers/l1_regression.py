@@ -155,6 +155,7 @@ class _Search:
             self.width = max(start.width, WARM_WIDTH * self.range)
             self.w, self.b = start.normal, start.intercept
             self.f = start.scores - start.intercept
+        self.best = self.w
 
     def _first_point(self) -> None:
         """Start along sum_i beta_i z_i with every beta_i at an end, as for a small C."""

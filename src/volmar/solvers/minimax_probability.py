@@ -153,4 +153,8 @@ def _direction(
     mixed += t * S2
     factor = linalg.cho_factor(mixed, lower=True, overwrite_a=True, check_finite=False)
     w = linalg.cho_solve(factor, difference, check_finite=False)
-    return w, float(np.sqrt(w @ (S1 @ w))), float(np.sqrt(w @ (S2 @ w)))
+    # Of a covariance that is singular but for rounding, one may be negative.
+    s1, s2 = (float(np.sqrt(max(w @ (S @ w), 0.0))) for S in (S1, S2))
+    if not s1 + s2 > 0.0:
+        raise linalg.LinAlgError("the covariances have no variance along the best direction.")
+    return w, s1, s2

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
+from volmar._eigen import eigenvalues
 from volmar.solvers.result import Certificate, Result, Status
 
 # Share of the way to the boundary that a step may take.
@@ -455,4 +456,4 @@ def _is_definite(matrix: NDArray) -> bool:
 
 
 def _smallest(matrix: NDArray) -> float:
-    return float(linalg.eigvalsh(matrix, subset_by_index=[0, 0])[0])
+    return float(eigenvalues(matrix, (0, 0))[0])

@@ -104,7 +104,9 @@ class Result:
             if isinstance(value, np.ndarray):
                 value = f"<array of shape {value.shape}>"
             elif isinstance(value, tuple) and len(value) > 3:
-                value = f"<{len(value)} values, last {value[-1]:.6g}>"
+                last = value[-1]  # of the history, or of warnings
+                last = f"{last:.6g}" if isinstance(last, float) else repr(last)
+                value = f"<{len(value)} values, last {last}>"
             elif isinstance(value, Mapping):
                 value = dict(value)
             elif isinstance(value, float):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import check_random_state
 from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
 from volmar.report.evidence import evidence_of

@@ -265,11 +265,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
-        has_bound = self._bound() is not None
-        remedy = "Use" if has_bound else "Use balance, or"
-        self._warn_of_relaxation(
-            result, ", or balance" if has_bound else "", f"{remedy} a wider similarity"
-        )
+        remedy = "Use balance, or" if self._bound() is None else "Use"
+        self._warn_of_relaxation(result, f"{remedy} a wider similarity")
 
 
 def _is_constant(W: Any) -> bool:

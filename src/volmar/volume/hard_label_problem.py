@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
+from volmar._eigen import eigenvalues
+
 # Above this size the ends of the spectrum are found by Lanczos.
 DENSE_UP_TO = 500
 
@@ -58,7 +60,7 @@ def spectrum_ends(Q: Any) -> tuple[float, float]:
     """
     n = Q.shape[0]
     if n <= DENSE_UP_TO:
-        values = linalg.eigvalsh(Q.toarray() if sparse.issparse(Q) else Q, check_finite=False)
+        values = eigenvalues(Q.toarray() if sparse.issparse(Q) else Q)
         return float(values[0]), float(values[-1])
     radii = np.asarray(abs(Q).sum(axis=1)).ravel() - np.abs(Q.diagonal())
     low = float((Q.diagonal() - radii).min())

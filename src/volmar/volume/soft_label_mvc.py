@@ -433,3 +433,12 @@ class SoftLabelMVC(Clusterer):
                 f"All rows are in one cluster: balance={self.balance} leaves the sum of soft "
                 "responses free. Lower it (1/n by default)."
             )
+
+    def _status_words(self, result: Any) -> str:
+        if not isinstance(result, (VolumeResult, MultiwayVolumeResult)):
+            return super()._status_words(result)
+        if result.status is Status.UNBOUNDED:
+            return f"a step of the papers' iteration has no solution at reg={self.reg}. Lower reg"
+        if result.status is Status.DEGENERATE:
+            return self._fitted.graph.component_words(self.n_clusters)
+        return ""

@@ -7,13 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import check_random_state
+from volmar._input import check_labelled_rows, check_rows
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
-from volmar.base.validation import check_choice, check_magnitude, check_number
+from volmar.base.outcome import finite_scores, fresh_fit, quiet
+from volmar.base.validation import check_choice, check_number
 from volmar.base.warn import warn_user
 from volmar.graphs.graph import build_graph
 from volmar.operators import SPDOperator
@@ -186,11 +188,12 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        # A fit that fails leaves an unfitted estimator, not half of the last.
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
-        X, y = validate_data(self, X, y, **self._input(), ensure_min_samples=2)
-        check_magnitude(X)
+        with fresh_fit(self, X):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
+        X, y = check_labelled_rows(X, y, estimator=self, min_rows=2)
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"a precomputed matrix must be square for fit, got shape {X.shape}: pass "
@@ -207,7 +210,6 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.n_neighbors_ = graph.n_neighbors
         self._row_weights = graph.row_weights
         self._warn_of(result)
-        return self
 
     @one_thread()
     @explain_memory
@@ -225,9 +227,10 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
             Two classes: positive for `classes_[1]`. More: the largest of a row is its class.
         """
         check_is_fitted(self, "result_")
-        rows: Any = validate_data(self, X, reset=False, **self._input())
-        check_magnitude(rows)
-        return np.asarray(self._row_weights(rows) @ self.h_)
+        rows = check_rows(X, estimator=self, reset=False)
+        with quiet():
+            scores = np.asarray(self._row_weights(rows) @ self.h_)
+        return finite_scores(scores, rows, self)
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the classes of rows by the sign of `decision_function`, or its largest column.
@@ -254,12 +257,10 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
     def _is_precomputed(self) -> bool:
         return isinstance(self.affinity, str) and self.affinity == "precomputed"
 
-    def _input(self) -> dict[str, Any]:
-        return {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-
     def _check_parameters(self) -> None:
         if isinstance(self.Q, str):
             check_choice("Q", self.Q, MATRICES)
+        check_random_state(self.random_state)
         check_number("reg", self.reg, low=0.0, open_low=True)
         check_number("tol", self.tol, low=0.0, open_low=True)
         if self.scale is not None:
@@ -285,23 +286,24 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         chosen = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[chosen.astype(np.intp)]
 
+    def _status_words(self, result: AVRResult) -> str:
+        if result.status is not Status.DEGENERATE:
+            return (
+                f"the residual of the search for the multiplier at reg={self.reg} is "
+                f"{result.residuals['stationarity']:.1e}. Use another reg, or a larger tol (it is "
+                f"{self.tol})"
+            )
+        return (
+            f"the labels lean to no side of the smoothest vector on the graph at reg={self.reg}, "
+            "and two mirror images are equally good. Lower reg or scale, or label one row more"
+        )
+
     def _warn_of(self, result: AVRResult) -> None:
         n, n_undecided = result.h.shape[0], int(result.undecided.sum())
         empty = np.setdiff1d(self.classes_, self.transduction_)
-        if result.status is Status.MAX_ITER:
-            warn_user(
-                f"The search for the multiplier did not converge at reg={self.reg}: the residual "
-                f"is {result.residuals['stationarity']:.1e}. Use another reg, or a larger tol "
-                f"(it is {self.tol}).",
-                ConvergenceWarning,
-            )
-        elif result.status is Status.DEGENERATE:
-            warn_user(
-                f"The labels do not determine the answer at reg={self.reg}: they lean to no side "
-                "of the smoothest vector on the graph, and two mirror images are equally good. "
-                "Lower reg or scale, or label one row more."
-            )
-        elif empty.size:
+        if not result.status.ok:
+            return  # the fit warns of that
+        if empty.size:
             warn_user(
                 f"No row is put into {', '.join(map(repr, empty.tolist()))}: at reg={self.reg} "
                 "the majority of the labels outweighs the graph. Lower reg or scale, or label as "

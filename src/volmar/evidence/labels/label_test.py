@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_random_state
 
-from volmar._checks import check_count, check_magnitude, check_number
+from volmar._checks import check_count, check_number, check_random_state
+from volmar._input import check_matrix
 from volmar._threads import one_thread
 from volmar.evidence.dither import column_resolutions
 from volmar.evidence.labels.label_borders import BorderTest, border_test, is_blocked
@@ -141,8 +141,7 @@ def label_test(
     if is_dask(X):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         X, (labels,), *_ = draw_from_collection(X, labels, seed=seed)
-    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
-    check_magnitude(rows)
+    rows: Any = check_matrix(X)
     given = _Clusters(labels, rows.shape[0], min_cluster_size, noise_label)
     k = len(given.names)
     level = float(alpha) / max(k - 1, 1)

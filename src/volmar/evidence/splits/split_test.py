@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_random_state
 
-from volmar._checks import check_choice, check_count, check_magnitude, check_number
+from volmar._checks import check_choice, check_count, check_number, check_random_state
 from volmar._clones import refuse_pairwise, seeded
+from volmar._input import check_matrix
 from volmar._notebook import html_card
 from volmar._threads import one_thread
 from volmar.evidence.dither import column_resolutions
@@ -260,8 +260,7 @@ def split_test(
 
 
 def _checked_rows(X: ArrayLike) -> Any:
-    rows: Any = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
-    check_magnitude(rows)
+    rows: Any = check_matrix(X)
     n = rows.shape[0]
     if n < FEWEST_ROWS:
         raise ValueError(

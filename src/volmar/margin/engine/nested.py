@@ -151,7 +151,8 @@ def _printed_objective(problem: MarginProblem, solution: _Solution, C: float) ->
     found = solution.found
     if problem.threshold == "fixed":
         return found.objective
-    return 0.5 * solution.square / found.rho**2 + C * found.xi / found.rho
+    # Of rows of 1e80 the square of rho does not fit.
+    return 0.5 * solution.square / found.rho / found.rho + C * found.xi / found.rho
 
 
 def _result(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar._memory import require_memory
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.margin.feature_space.basis_search import (

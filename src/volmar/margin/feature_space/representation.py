@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
+from volmar._checks import check_random_state
 from volmar._memory import require_memory
 from volmar.base.kernel import EXACT_KERNEL_UP_TO, KernelMixin
 from volmar.base.validation import check_choice, check_count

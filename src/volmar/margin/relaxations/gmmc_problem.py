@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from volmar._eigen import eigenpairs
 from volmar.solvers.packing_sdp import best_multiple
 
 # Eigenvalues below this part of the largest, times n, are zeros with rounding on them.
@@ -111,7 +112,7 @@ class GMMCProblem:
         means = self.K @ q + self.shift * q
         centred = self.K - means - means[:, None] + float(q @ means)
         centred.flat[:: self.n + 1] += self.shift
-        values, vectors = linalg.eigh(0.5 * (centred + centred.T), overwrite_a=True)
+        values, vectors = eigenpairs(0.5 * (centred + centred.T))
         largest = max(abs(values[0]), values[-1])
         if values[0] < -INDEFINITE * largest:
             raise ValueError(

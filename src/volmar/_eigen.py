@@ -1,0 +1,73 @@
+"""Eigenpairs and singular values that neither fail nor hang: checked, with another routine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+__all__ = ["eigenpairs", "eigenvalues", "require_finite", "singular_values", "thin_svd"]
+
+
+def eigenpairs(
+    matrix: NDArray, subset: tuple[int, int] | None = None, **options: Any
+) -> tuple[NDArray, NDArray]:
+    """Return eigenvalues of a symmetric matrix in ascending order, and their eigenvectors.
+
+    `subset` are the numbers of the first and the last that are wanted; `options` are those of
+    `scipy.linalg.eigh`. Its default, relatively robust representations, fails on some clusters of
+    eigenvalues (the identity with rounding on it): QR iterations take their place.
+    """
+    require_finite(matrix)
+    try:
+        return linalg.eigh(matrix, subset_by_index=subset, check_finite=False, **options)
+    except linalg.LinAlgError:
+        return _by_qr(matrix, subset)
+
+
+def eigenvalues(matrix: NDArray, subset: tuple[int, int] | None = None) -> NDArray:
+    """Return eigenvalues of a symmetric matrix in ascending order, as `eigenpairs` does."""
+    require_finite(matrix)
+    try:
+        return linalg.eigvalsh(matrix, subset_by_index=subset, check_finite=False)
+    except linalg.LinAlgError:
+        return _by_qr(matrix, subset)[0]
+
+
+def thin_svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the thin singular value decomposition; divide and conquer hangs on infinity."""
+    require_finite(matrix)
+    try:
+        return np.linalg.svd(matrix, full_matrices=False)
+    except np.linalg.LinAlgError:
+        return linalg.svd(matrix, full_matrices=False, lapack_driver="gesvd", check_finite=False)
+
+
+def singular_values(matrix: NDArray) -> NDArray:
+    """Return the singular values, largest first."""
+    require_finite(matrix)
+    try:
+        return np.linalg.svd(matrix, compute_uv=False)
+    except np.linalg.LinAlgError:
+        return thin_svd(matrix)[1]
+
+
+def require_finite(matrix: NDArray) -> None:
+    """Refuse numbers that have left the range of floating point."""
+    if not np.isfinite(matrix).all():
+        raise ValueError(
+            "numbers computed from X left the range of floating point (NaN or infinity in an "
+            "eigenvalue problem). Scale X to entries of about 1, use float64, or check the "
+            "parameters."
+        )
+
+
+def _by_qr(matrix: NDArray, subset: tuple[int, int] | None) -> tuple[NDArray, NDArray]:
+    """Return eigenpairs of the matrix made exactly symmetric, of entries of at most 1."""
+    unit = float(np.abs(matrix).max(initial=0.0)) or 1.0
+    scaled = matrix / unit
+    values, vectors = linalg.eigh(0.5 * (scaled + scaled.T), driver="ev", check_finite=False)
+    wanted = slice(None) if subset is None else slice(subset[0], subset[1] + 1)
+    return unit * values[wanted], vectors[:, wanted]

@@ -1,0 +1,77 @@
+"""Fewer different rows than clusters: each is a cluster, and copies of a row are in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar._clones import silent_clone
+from volmar.base.warn import warn_user
+from volmar.rows import is_in_memory
+
+# Entries that are looked at together.
+MOST_ENTRIES = 2**16
+
+
+def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
+    """Find one cluster for each different row, where X has fewer of these than n_clusters.
+
+    Say whether that is so. Rows that are all equal are left to a method that cannot find one
+    cluster, which refuses them, and start labels of more clusters to all.
+    """
+    if not (is_in_memory(X) and isinstance(getattr(model, "init", ""), str)):
+        return False
+    if model._is_pairwise() and not hasattr(model, "kernel"):
+        return False  # nodes of a graph with the same edges need not be the same
+    n_distinct = count_distinct_rows(X, weights, model.n_clusters)
+    if not model._min_clusters <= n_distinct < model.n_clusters:
+        return False
+    fewer = silent_clone(model).set_params(n_clusters=n_distinct)
+    fewer._fit_rows(X, weights)  # the fit of `model` warns of its status
+    model._take_over(fewer)
+    warn_user(
+        f"Found {n_distinct} clusters where n_clusters={model.n_clusters}: X has only "
+        f"{n_distinct} different rows of positive weight. Lower n_clusters.",
+        ConvergenceWarning,
+    )
+    return True
+
+
+def count_distinct_rows(X: Any, weights: NDArray | None, most: int) -> int:
+    """Return the number of different rows of positive weight, at most `most`.
+
+    No more rows are read than needed to see that many: of most data the first few.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        The rows.
+    weights : ndarray of shape (n,), optional
+        Their weights.
+    most : int
+        Where to stop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.base.distinct import count_distinct_rows
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [3.0, 1.0]])
+    >>> count_distinct_rows(X, None, 5), count_distinct_rows(X, np.array([1, 1, 1, 0.0]), 5)
+    (3, 2)
+    """
+    counted = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights > 0)
+    step = max(1, MOST_ENTRIES // max(X.shape[1], 1))
+    seen: set[bytes] = set()
+    start = 0
+    while start < counted.size and len(seen) < most:
+        # The first rows are enough, nearly always.
+        stop = start + (min(most, step) if start == 0 else step)
+        rows = X[counted[start:stop]]
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        seen.update(row.tobytes() for row in dense + 0.0)  # -0.0 is 0.0
+        start = stop
+    return min(len(seen), most)
