@@ -1,5 +1,8 @@
 """One thread inside a fit, and all as before after it."""
 
+import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -147,6 +150,59 @@ def test_functions_leave_no_limit(two_threads):
     y = (X[:, 0] > 0).astype(int)
     volmar.MinimaxProbabilityMachine().fit(X, y)
     assert numbers() == two_threads
+
+
+BITS = """
+import hashlib, warnings
+import numpy as np
+import volmar
+from threadpoolctl import threadpool_info
+from volmar.metrics import label_free_scores, msp_score, normalized_cut
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 50)) + 3 * rng.normal(size=(3, 50))[rng.integers(3, size=600)]
+new = X + 0.01
+
+def tell(name, *arrays):
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays))
+    print(name, digest.hexdigest())
+
+for name in (
+    *("MSPC", "CPMMC", "KernelCPMMC", "KernelKMeans", "LGMMC", "IterSVR", "LDAKMeans", "SMIC"),
+    *("NormalizedSpectralClustering", "SoftLabelMVC", "SKMMC", "SDPMMC", "GMMC"),
+):
+    rows = X[:200] if name in ("SDPMMC", "GMMC") else X
+    model = getattr(volmar, name)(random_state=0).fit(rows)
+    own = [getattr(model, one) for one in ("coef_", "dual_coef_") if hasattr(model, one)]
+    tell(name, model.labels_, np.float64(model.objective_), model.decision_function(new), *own)
+labels = X[:, 0] > 0
+tell("msp_score", np.float64(msp_score(X, labels)))
+tell("label_free_scores", np.array([score.value for score in label_free_scores(X, labels)]))
+W = np.exp(-np.abs(np.subtract.outer(X[:, 0], X[:, 0])))
+tell("normalized_cut", np.float64(normalized_cut(W, labels)))
+print(*sorted({one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}))
+"""
+
+
+@pytest.mark.slow
+def test_results_are_the_same_to_the_last_bit_on_one_and_two_threads():
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", BITS],
+            env={**os.environ, **dict.fromkeys(names, n)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in "12"
+    ]
+    one, two = (process.communicate(timeout=120)[0].splitlines() for process in running)
+    assert len(one) == 17
+    assert one[-1] == "1"
+    if two[-1] == "1":
+        pytest.skip("BLAS has one thread whatever is asked of it")
+    assert one[:-1] == two[:-1]
 
 
 # ---------------------------------------------------------------------- Python threads

@@ -272,7 +272,8 @@ def test_workers_that_are_killed_or_paused(tmp_path, monkeypatch):
             time.sleep(0.3)  # for the scheduler to hear of it
 
         stopped = Stopper(pause)
-        model = bounded(fit_reporting, MSPC("auto", random_state=0), held, stopped)
+        with pytest.warns(UserWarning, match="1 of 2 workers are paused"):
+            model = bounded(fit_reporting, MSPC("auto", random_state=0), held, stopped)
         assert stopped.done
         np.testing.assert_array_equal(model.predict(X), expected)
 

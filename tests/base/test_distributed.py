@@ -318,7 +318,8 @@ def test_a_paused_worker_does_not_hang_a_fit(rows, tmp_path, monkeypatch):
                 client.run(paused, workers=[worker])
                 time.sleep(0.3)  # for the scheduler to hear of it
 
-        total = bounded(lambda: fit_reporting_sum(held, listener))
+        with pytest.warns(UserWarning, match="1 of 2 workers are paused"):
+            total = bounded(lambda: fit_reporting_sum(held, listener))
         assert total == 1199 * 600
         with warnings.catch_warnings(action="ignore"):
             model = bounded(three.fit, held)

@@ -161,7 +161,7 @@ def test_indefinite_kernel_is_said_to_cycle(rng):
             warnings.simplefilter("always")
             model = KernelKMeans(kernel="precomputed", n_init=1, random_state=seed).fit(K)
         statuses.add(model.result_.status)
-        assert ["status is CYCLE" in str(one.message) for one in caught] == [
+        assert ["the status CYCLE" in str(one.message) for one in caught] == [
             True for _ in range(model.result_.status is Status.CYCLE)
         ]
         assert model.result_.status is not Status.MAX_ITER

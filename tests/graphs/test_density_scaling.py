@@ -324,6 +324,7 @@ def test_papers_keep_their_similarities():
     assert HardLabelMVC().affinity == "gaussian"
 
 
+@pytest.mark.filterwarnings("ignore:SoftLabelMVC ended with the status DEGENERATE")
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_very_few_rows(n):
     X = rows(n, 2)

@@ -278,7 +278,7 @@ def test_dense_similarities_are_refused_before_they_are_allocated(monkeypatch):
     X = points(0, n=3000)
     monkeypatch.setattr(_memory, "available_memory", lambda: 3000 * 3000 * 8)
     for similarity in (gaussian_similarity, local_scaling_similarity):
-        with pytest.raises(MemoryError, match=r"of 3000 points needs 0\.1 GiB.*graph='knn'"):
+        with pytest.raises(MemoryError, match=r"of 3000 points needs 100\.7 MiB.*graph='knn'"):
             similarity(X)
     assert local_scaling_similarity(X, graph="knn").nnz > 3000  # the remedy works
 

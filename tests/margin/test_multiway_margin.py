@@ -229,7 +229,7 @@ def test_large_prices_go_by_smaller_ones(blobs):
 
 def test_a_price_without_a_margin_keeps_the_clusters_of_a_smaller_one():
     X = np.random.default_rng(6).standard_normal((40, 1))
-    with pytest.warns(ConvergenceWarning, match="At C=20 no hyperplane has a margin"):
+    with pytest.warns(ConvergenceWarning, match="at C=20 no hyperplane has a margin"):
         model = CPMMC(4, C=20.0, anneal=(1.2,), random_state=0).fit(X)
     assert model.status_ is Status.DEGENERATE
     np.testing.assert_array_equal(model.predict(X), model.labels_)

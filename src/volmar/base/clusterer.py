@@ -226,8 +226,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         elif fit_distinct(self, X, weights):
             return
         elif self.n_clusters < self._min_clusters:
-            labels = constant_vector(as_rows(X), 0, np.int64)
-            self._set_result(OneCluster(objective=0.0, gap=0.0, labels=labels))
+            self._set_result(OneCluster(0.0, 0.0, labels=constant_vector(as_rows(X), 0, np.int64)))
         elif self.n_clusters > 2 and self._is_recursive():
             self._fit_tree(X, weights, fit_steps(self, X, self.n_clusters - 1, "split"))
         else:

@@ -88,7 +88,7 @@ def status_message(estimator: Any) -> str:
     if result.status is Status.MAX_ITER and getattr(estimator, "max_iter", None) is not None:
         limit = f", max_iter={estimator.max_iter}"
     return (
-        f"{type(estimator).__name__} did not converge, its status is {result.status.name} "
+        f"{type(estimator).__name__} ended with the status {result.status.name} "
         f"({result.status.value}{limit}): {words.rstrip('.')}."
     )
 

@@ -10,6 +10,13 @@ import numpy as np
 from sklearn import datasets
 
 from volmar._checks import check_count, check_number, check_random_state
+from volmar._memory import require_memory
+from volmar._vectors import check_vector
+
+# Largest noise and distance: squares of the points are numbers.
+FARTHEST = 1e100
+# Arrays of the points that are held at once while they are drawn and shuffled.
+COPIES = 4
 
 __all__ = ["make_blobs", "make_two_circles", "make_two_gaussians", "make_two_moons"]
 
@@ -43,7 +50,7 @@ def make_two_gaussians(
     >>> X.shape, sorted(set(X[y == 0, 2].tolist()))
     ((100, 3), [3.0])
     """
-    n_samples = check_count("n_samples", n_samples, low=2)
+    n_samples = _checked_size(n_samples, 3)
     rng = check_random_state(random_state)
     y = rng.permutation(np.arange(n_samples) % 2)
     X = rng.standard_normal((n_samples, 3))
@@ -69,7 +76,10 @@ def make_two_moons(
     >>> X.shape, sorted([int((y == 0).sum()), int((y == 1).sum())])
     ((101, 2), [50, 51])
     """
-    return datasets.make_moons(n_samples, noise=noise, random_state=random_state)
+    n_samples = _checked_size(n_samples, 2)
+    noise = check_number("noise", noise, low=0.0, high=FARTHEST)
+    rng = check_random_state(random_state)
+    return datasets.make_moons(n_samples, noise=noise, random_state=rng)
 
 
 def make_two_circles(
@@ -90,7 +100,13 @@ def make_two_circles(
     >>> sorted(set((X**2).sum(axis=1).round(6).tolist()))
     [0.0625, 1.0]
     """
-    return datasets.make_circles(n_samples, noise=noise, factor=factor, random_state=random_state)
+    n_samples = _checked_size(n_samples, 2)
+    noise = check_number("noise", noise, low=0.0, high=FARTHEST)
+    factor = check_number("factor", factor, low=0.0, high=1.0)
+    if factor == 1.0:
+        raise ValueError("factor must be below 1, got 1.0: the two circles would be one.")
+    rng = check_random_state(random_state)
+    return datasets.make_circles(n_samples, noise=noise, factor=factor, random_state=rng)
 
 
 def make_blobs(
@@ -141,24 +157,34 @@ def make_blobs(
     [90, 10]
     """
     centers = check_count("centers", centers, low=1)
-    n_samples = check_count("n_samples", n_samples, low=centers)
     n_features = check_count("n_features", n_features, low=1)
-    separation = check_number("separation", separation, low=0.0)
+    n_samples = _checked_size(n_samples, n_features, low=centers)
+    separation = check_number("separation", separation, low=0.0, high=FARTHEST)
     sizes = _class_sizes(n_samples, _fractions(imbalance, centers))
     return datasets.make_blobs(
         sizes,
         centers=_polygon(centers, n_features, separation),
         cluster_std=1.0,
-        random_state=random_state,
+        random_state=check_random_state(random_state),
     )
+
+
+def _checked_size(n_samples: int, n_features: int, low: int = 2) -> int:
+    n_samples = check_count("n_samples", n_samples, low=low)
+    require_memory(
+        COPIES * 8.0 * n_samples * n_features,
+        f"data of n_samples={n_samples} and n_features={n_features}",
+        "Ask for fewer points or features.",
+    )
+    return n_samples
 
 
 def _fractions(imbalance: float | Sequence[float], centers: int) -> np.ndarray:
     if isinstance(imbalance, Real):
-        ratio = check_number("imbalance", float(imbalance), low=1.0)
+        ratio = check_number("imbalance", imbalance, low=1.0, high=FARTHEST)
         weights = ratio ** np.linspace(1.0, 0.0, centers)
         return weights / weights.sum()
-    fractions = np.asarray(imbalance, dtype=float)
+    fractions = check_vector("imbalance", imbalance)
     if fractions.shape != (centers,):
         raise ValueError(
             f"imbalance={imbalance!r} must have one fraction for each of the {centers} centers"

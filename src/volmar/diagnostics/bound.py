@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_count, check_number
+from volmar._threads import one_thread
 from volmar.diagnostics.conditions import dense_symmetric
 from volmar.operators import SPDOperator
 from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
@@ -137,6 +138,7 @@ class ErrorBound:
         )
 
 
+@one_thread()
 def error_bound(
     model: SoftLabelMVC | None = None,
     *,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array
 
 from volmar._checks import check_count, check_number, check_symmetric
 from volmar._memory import require_memory
+from volmar._threads import one_thread
 from volmar.diagnostics.axisymmetry import find_axis
 from volmar.operators import SPDOperator
 
@@ -148,6 +149,7 @@ class StabilityReport:
         return f"no, the closest two partitions leave {self.si_gap:.1e} in eq. 20"
 
 
+@one_thread()
 def stability_report(
     Q: Any, *, tol: float = 1e-9, max_rows_for_si: int = 20, max_work: float = 2e9
 ) -> StabilityReport:

@@ -7,6 +7,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar._checks import check_number
+from volmar._vectors import check_vector
+
 __all__ = ["combine_p_values"]
 
 
@@ -42,19 +45,14 @@ def combine_p_values(p_values: ArrayLike, *, share: float = 1.0 / 3.0) -> float:
     >>> round(combine_p_values([0.01, 0.01, 0.6]), 3)
     0.03
     """
-    p = np.asarray(p_values, dtype=np.float64)
-    if p.ndim != 1 or p.size == 0:
-        raise ValueError(
-            f"p_values must be a one-dimensional array of one number or more, got shape {p.shape}."
-        )
+    p = check_vector("p_values", p_values)
     wrong = ~((p >= 0) & (p <= 1))
     if wrong.any():
         raise ValueError(
             f"p_values must be numbers from 0 to 1, got {p[wrong][0]} at position "
             f"{np.argmax(wrong)}."
         )
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"share must be greater than 0 and at most 1, got {share}.")
+    share = check_number("share", share, low=0.0, high=1.0, open_low=True)
     # A product such as 0.1 * 30 may come out a little above the whole number that it is.
     rank = max(math.ceil(share * p.size * (1.0 - 1e-12)), 1)
-    return float(min(1.0, np.partition(p, rank - 1)[rank - 1] / share))
+    return min(1.0, float(np.partition(p, rank - 1)[rank - 1]) / share)

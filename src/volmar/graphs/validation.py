@@ -48,8 +48,8 @@ def check_n_neighbors(n_neighbors: int, n_points: int) -> int:
         raise ValueError(f"n_neighbors must be at least 1; got {shown(n_neighbors)}.")
     if n_neighbors >= n_points:
         raise ValueError(
-            f"n_neighbors={shown(n_neighbors)} needs more points and there are {n_points}: lower "
-            f"n_neighbors to at most {n_points - 1}."
+            f"n_neighbors={shown(n_neighbors)} needs at least {shown(n_neighbors + 1)} points and "
+            f"there are {n_points}: lower n_neighbors to at most {n_points - 1}."
         )
     return int(n_neighbors)
 

@@ -12,6 +12,7 @@ from volmar._weights import check_sample_weight
 
 __all__ = [
     "contingency_table",
+    "distinct_labels",
     "encode_labels",
     "is_missing",
     "labels_of_rows",
@@ -22,32 +23,60 @@ __all__ = [
 
 def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
     """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages."""
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.size == 0:
+    found = _as_array(labels, name)
+    if found.ndim != 1 or found.size == 0:
         raise ValueError(
-            f"{name} must be one label for each point, got an array of shape {labels.shape}; pass "
+            f"{name} must be one label for each point, got an array of shape {found.shape}; pass "
             "a one-dimensional array with at least one label."
         )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"{name} must not contain NaN or infinity; drop the unlabelled points.")
+    distinct, codes = distinct_labels(found, name)
+    return codes, distinct.size
+
+
+def labels_of_rows(labels: ArrayLike, n: int, name: str = "labels") -> NDArray:
+    """Return labels as an array of shape (n,)."""
+    found = _as_array(labels, name)
+    if found.shape != (n,):
+        raise ValueError(
+            f"{name} must hold one label for each row of X, shape ({n},), got shape {found.shape}."
+        )
+    return found
+
+
+def distinct_labels(labels: NDArray, name: str = "labels") -> tuple[NDArray, NDArray[np.intp]]:
+    """Return the different labels in order, and the place of each label among them."""
+    if _has_missing(labels):
+        raise ValueError(
+            f"{name} must not contain NaN, infinity or missing values; drop the unlabelled points."
+        )
     try:
         distinct, codes = np.unique(labels, return_inverse=True)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name} must be labels of one kind, got a mixture that cannot be sorted ({error}); "
             "convert them all to strings or to integers."
         ) from error
-    return codes, distinct.size
+    return distinct, codes
 
 
-def labels_of_rows(labels: ArrayLike, n: int) -> NDArray:
-    """Return labels as an array of shape (n,)."""
-    found = np.asarray(labels)
-    if found.shape != (n,):
+def _as_array(labels: ArrayLike, name: str) -> NDArray:
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
+        raise ValueError(f"{name} has masked entries; drop the unlabelled points.")
+    try:
+        return np.asarray(labels)
+    except (TypeError, ValueError):  # lists of different lengths
         raise ValueError(
-            f"labels must hold one label for each row of X, shape ({n},), got shape {found.shape}."
-        )
-    return found
+            f"{name} must be one label for each point, got a {type(labels).__name__} of sequences "
+            "of different lengths; pass a one-dimensional array."
+        ) from None
+
+
+def _has_missing(labels: NDArray) -> bool:
+    if labels.dtype.kind in "fc":
+        return not np.isfinite(labels).all()
+    if labels.dtype.kind in "mM":
+        return bool(np.isnat(labels).any())
+    return labels.dtype.kind == "O" and any(map(is_missing, labels.ravel()))
 
 
 def is_missing(value: Any) -> bool:
@@ -58,6 +87,8 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)  # noqa: PLR0124 - NaN is what differs from itself
     except TypeError:  # pandas.NA compares as neither true nor false
         return True
+    except ValueError:  # an array in the array
+        return False
 
 
 def contingency_table(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from volmar._checks import check_number
 from volmar.metrics.contingency import contingency_table, encode_labels
 
 __all__ = ["balanced_clustering_error", "clustering_error", "matched_labels", "pair_f_measure"]
@@ -143,18 +142,19 @@ def pair_f_measure(labels_true: ArrayLike, labels_pred: ArrayLike, *, beta: floa
     >>> round(pair_f_measure([0, 0, 1, 1], [0, 0, 0, 1]), 6)
     0.4
     """
-    if not 0 < beta < math.inf:
-        raise ValueError(
-            f"beta must be a positive finite number, got {beta!r}; the paper takes 1.5."
-        )
+    beta = check_number("beta", beta, low=0.0, open_low=True)
     table = contingency_table(labels_true, labels_pred)
     joined_in_both = _pairs(table)
     missed = _pairs(table.sum(axis=1)) - joined_in_both
     false = _pairs(table.sum(axis=0)) - joined_in_both
     if joined_in_both + missed + false == 0:
         return 1.0
-    hits = (1 + beta**2) * joined_in_both
-    return float(hits / (hits + beta**2 * missed + false))
+    if joined_in_both == 0:
+        return 0.0
+    # Beyond 1e100 it is the recall to all digits, and the square would not be a number.
+    square = min(beta, 1e100) ** 2
+    hits = (1 + square) * joined_in_both
+    return float(hits / (hits + square * missed + false))
 
 
 def _pairs(counts: np.ndarray) -> int:

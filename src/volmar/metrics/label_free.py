@@ -11,11 +11,13 @@ from sklearn.metrics import calinski_harabasz_score
 
 from volmar._checks import check_symmetric
 from volmar._input import check_matrix
+from volmar._threads import one_thread
 from volmar.metrics.contingency import encode_labels
 
 __all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
 
 
+@one_thread()
 def normalized_cut(W: Any, labels: ArrayLike) -> float:
     r"""Sum over the clusters of cut over volume.
 

@@ -154,13 +154,14 @@ def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[Lab
     >>> [score.name for score in agreement_scores([0, 0, 1], [1, 1, 0])]
     ['error', 'NMI', 'ARI', 'F measure']
     """
-    information = normalized_mutual_info_score(
-        labels_true, labels_pred, average_method="geometric"
-    )
+    true, _ = encode_labels(labels_true, "labels_true")
+    pred, _ = encode_labels(labels_pred, "labels_pred")
+    error = clustering_error(true, pred)
+    information = normalized_mutual_info_score(true, pred, average_method="geometric")
     return [
         LabelScore(
             "error",
-            clustering_error(labels_true, labels_pred),
+            error,
             "lower",
             "share of rows outside the class that their cluster stands for; 0 is perfect",
         ),
@@ -172,13 +173,13 @@ def agreement_scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> list[Lab
         ),
         LabelScore(
             "ARI",
-            float(adjusted_rand_score(labels_true, labels_pred)),
+            float(adjusted_rand_score(true, pred)),
             "higher",
             "pairs of rows treated alike (adjusted Rand), 0 by chance, 1 perfect",
         ),
         LabelScore(
             "F measure",
-            pair_f_measure(labels_true, labels_pred),
+            pair_f_measure(true, pred),
             "higher",
             "precision and recall of pairs in one cluster, from 0 to 1",
         ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from volmar._vectors import check_vector
 
 __all__ = ["kappa2_bound", "probability", "separation_along"]
 
@@ -25,7 +27,9 @@ def probability(kappa2: float) -> float:
     return float(kappa2 / (1.0 + kappa2)) if np.isfinite(kappa2) else float(kappa2 > 0)
 
 
-def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = None) -> float:
+def separation_along(
+    scores: ArrayLike, sides: ArrayLike, weights: ArrayLike | None = None
+) -> float:
     r"""Worst-case probability that a split's own scores tell its sides apart.
 
     Theorem 2 of MSPC along one direction: with the shares :math:`r_1 + r_2 = 1` of the sides and
@@ -36,11 +40,11 @@ def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = 
 
     Parameters
     ----------
-    scores : ndarray of shape (n,)
+    scores : array-like of shape (n,)
         Scores of the rows.
-    sides : bool ndarray of shape (n,)
+    sides : array-like of bool, of shape (n,)
         Side of each row.
-    weights : ndarray of shape (n,), optional
+    weights : array-like of shape (n,), optional
         Sample weights.
 
     Returns
@@ -55,8 +59,20 @@ def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = 
     >>> separation_along(np.array([0.0, 1.0, 4.0, 5.0]), np.array([False, False, True, True]))
     0.9411764705882353
     """
-    scores = scores.astype(np.float64, copy=False)
-    w = np.ones(scores.size) if weights is None else weights
+    if np.size(scores) == np.size(sides) == 0:
+        return 0.0
+    scores = _of_ordinary_size(check_vector("scores", scores))
+    sides = np.asarray(sides)
+    if sides.dtype != bool or sides.shape != scores.shape:
+        raise ValueError(
+            f"sides must be True or False for each of the {scores.size} scores, got shape "
+            f"{sides.shape} of {sides.dtype}. Compare labels with a value, e.g. labels == 1."
+        )
+    w = np.ones(scores.size)
+    if weights is not None:
+        w = _of_ordinary_size(check_vector("weights", weights, scores.size))
+        if w.min() < 0:
+            raise ValueError(f"weights must not be negative, got {w.min():g}.")
     total, on_one = float(w.sum()), float(w @ sides)
     r1 = on_one / total if total > 0 else 0.0
     if not 0.0 < r1 < 1.0:
@@ -69,3 +85,9 @@ def separation_along(scores: NDArray, sides: NDArray, weights: NDArray | None = 
     # mean0 = -mean1 r1 / (1 - r1), so that r1 (1 - r1) (mean1 - mean0)^2 = mean1^2 r1 / (1 - r1).
     explained = min(mean1**2 * r1 / ((1.0 - r1) * variance), 1.0)
     return probability(float(kappa2_bound(explained, 1.0 - explained, r1)))
+
+
+def _of_ordinary_size(values: NDArray) -> NDArray:
+    """Return values whose squares are numbers: divided by the largest, where they are not."""
+    peak = float(np.abs(values).max())
+    return values if peak == 0 or 1e-100 < peak < 1e100 else values / peak

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import fft
 
-__all__ = ["GRID", "checked_sample", "fill", "grid_shares", "missing_mass", "smoothed"]
+__all__ = ["GRID", "fill", "grid_shares", "missing_mass", "smoothed"]
 
 # Points of the grid, in which samples of any size are binned.
 GRID = 256
-
-
-def checked_sample(x: ArrayLike) -> NDArray[np.float64]:
-    """Return a sample as float64, after checks."""
-    sample: NDArray[Any] = np.asarray(x)
-    if sample.dtype.kind not in "biuf":
-        raise TypeError(
-            f"x must hold real numbers, got dtype {sample.dtype}. Convert it to float first."
-        )
-    if sample.ndim != 1 or not sample.size:
-        raise ValueError(
-            f"x must be a one-dimensional array with at least one value, got shape "
-            f"{sample.shape}. Pass one feature or one projection at a time."
-        )
-    sample = sample.astype(np.float64)
-    finite = np.isfinite(sample)
-    if not finite.all():
-        raise ValueError(
-            f"x must be finite, got {sample[~finite][0]} at position {np.argmin(finite)}. Drop or "
-            "impute such values."
-        )
-    return sample
 
 
 def grid_shares(u: NDArray, counted: NDArray, size: int) -> NDArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from volmar.evidence.modes.densities import checked_sample
+from volmar._vectors import check_vector
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def dip_statistic(x: ArrayLike) -> Dip:
     >>> dip_statistic([0, 1, 2, 3, 4]).value
     0.1
     """
-    values, counts = np.unique(checked_sample(x), return_counts=True)
+    values, counts = np.unique(check_vector("x", x), return_counts=True)
     # The range of the values has to be a number too.
     scaled = values if abs(values[[0, -1]]).max() < np.finfo(float).max / 4 else values / 4
     doubled, low, high = modal_search(scaled, counts.astype(np.float64))
@@ -122,7 +122,7 @@ def dip_test(x: ArrayLike) -> DipTest:
     >>> dip_test(np.append(rng.normal(size=100), rng.normal(5, 1, size=100))).p_value < 0.001
     True
     """
-    sample = checked_sample(x)
+    sample = check_vector("x", x)
     statistic = dip_statistic(sample).value
     return DipTest(statistic, dip_p_value(statistic, sample.size))
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
+from volmar._vectors import check_vector
 from volmar.evidence.dither import column_resolutions, dithered
-from volmar.evidence.modes.densities import checked_sample, missing_mass
+from volmar.evidence.modes.densities import missing_mass
 from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
 __all__ = ["HumpTest", "deepest_valley", "hump_test"]
@@ -191,7 +192,7 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
     >>> hump_test(np.append(x, 6 + x[:20]), rng).p_value < 0.01
     True
     """
-    sample = checked_sample(x)
+    sample = check_vector("x", x)
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"rng must be a numpy.random.Generator, got {rng!r}. Use "
@@ -199,6 +200,11 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
         )
     if not isinstance(n_draws, Integral) or n_draws < 1:
         raise ValueError(f"n_draws must be an integer, at least 1, got {n_draws!r}.")
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Make one by "
+            "numpy.random.default_rng(0)."
+        )
     column = (sample * _safe_scale(sample))[:, None]
     sample = dithered(column, column_resolutions(column), rng)[:, 0]
     found = folded_sample(np.asarray(sample, dtype=np.float64))

@@ -6,8 +6,10 @@ import pickle
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,9 @@ FAN_IN = 8
 LARGE_PROGRAM, PIECE = 2**16, 2**22
 # Seconds between looks at the cluster while a pass runs, and without any worker before an error.
 GLANCE, PATIENCE = 1.0, 30.0
+# Seconds that a worker with tasks of a pass may be paused before others make the pass, and that it
+# may be before an error where no other can: while it is, it writes what it holds to disk.
+PAUSE, LONG_PAUSE = 10.0, 120.0
 # What a look at a future raises that is not there yet: distributed.utils.sync has no result to
 # return where the wait was cancelled, as a busy event loop does when its time is up.
 UNFINISHED = (TimeoutError, UnboundLocalError)
@@ -133,10 +138,18 @@ class Passes:
         self, client: Any, program: bytes, needed: Sequence[int], bounds: np.ndarray
     ) -> list[Partial | None]:
         """Have blocks computed and used where the scheduler likes."""
-        with _released() as made:
-            what = _sent(client, program, uuid.uuid4().hex, made)
-            made.append(client.compute(self._tree(what, needed, bounds)))
-            return _result(_Watch(client), made[-1])
+        watch = _Watch(client)
+        while True:
+            with _released() as made:
+                what = _sent(client, program, uuid.uuid4().hex, made)
+                tree = self._tree(what, needed, bounds)
+                made.append(client.compute(tree))
+                # The names of the blocks too: a paused worker may have to read one of them.
+                names = {str(key) for key in tree.__dask_graph__()}
+                found = _result(watch, made[-1], names.__contains__)
+            if found is not None:
+                return found
+            watch.warn_of_paused()
 
     def _tree(self, program: Any, needed: Sequence[int], bounds: np.ndarray) -> Any:
         from dask import delayed
@@ -164,11 +177,16 @@ def _where_they_lie(
                 _settle(watch, future)
         with _released() as made:
             total, holders = _submitted(client, program, blocks, starts, pinned, made)
-            found = _result(watch, total, holders)
+            found = _result(watch, total, partial(_is_part, total.key.split("-")[2]), holders)
         if found is not None:
             return found
         # A worker that still is there and yet takes no tasks is paused, for want of memory.
         pinned = not holders <= watch.workers
+        watch.warn_of_paused()
+
+
+def _is_part(name: str, key: str) -> bool:
+    return name in key
 
 
 def _submitted(
@@ -312,34 +330,74 @@ def _flat(keys: Any) -> list[Any]:
 
 
 class _Watch:
-    """Looks at a cluster while a pass runs, and gives up when there are no workers for long."""
+    """Looks at a cluster while a pass runs, and gives up when no worker takes tasks for long."""
 
     def __init__(self, client: Any):
         self.client = client
         self.workers: set[str] = set()
+        self._paused: dict[str, float] = {}  # and since when
+        self._next_look = 0.0
         self._alone_since: float | None = None
 
     def look(self) -> None:
-        """See who is there."""
+        """See who is there, and who is paused."""
         if self.client.status != "running":
             raise LostBlocksError(_NO_SCHEDULER)
         self.workers = set(self.client.nthreads())
-        if self.workers:
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + PAUSE / 4
+            self.look_for_paused()
+        if self.workers - set(self._paused):
             self._alone_since = None
             return
-        now = time.monotonic()
         if self._alone_since is None:
             self._alone_since = now
-        if now - self._alone_since >= PATIENCE:
+        if not self.workers and now - self._alone_since >= PATIENCE:
             raise LostBlocksError(
                 f"the cluster has had no worker for {PATIENCE:g} seconds. Start workers and fit "
                 "again, inside volmar.distributed.checkpoint if passes should not be lost."
             )
+        if self.workers and now - self._alone_since >= LONG_PAUSE:
+            raise LostBlocksError(
+                f"all {len(self.workers)} workers have been paused for {LONG_PAUSE:g} seconds, "
+                f"which dask does when they run out of memory. {_MORE_MEMORY}"
+            )
 
-    def is_idle(self, name: str) -> bool:
-        """Tell whether no worker has a task of the pass of this name."""
-        processing = self.client.processing().values()
-        return not any(name in str(key) for keys in processing for key in keys)
+    def look_for_paused(self) -> None:
+        """See which workers take no tasks because they are short of memory."""
+        now = time.monotonic()
+        found = self.client.scheduler_info(n_workers=-1)["workers"]
+        self._paused = {
+            address: self._paused.get(address, now)
+            for address, worker in found.items()
+            if worker["status"] == "paused"
+        }
+
+    def is_idle(self, is_ours: Callable[[str], bool]) -> bool:
+        """Tell whether no worker has a task of the pass."""
+        return not self._are_at(None, is_ours)
+
+    def is_stuck(self, is_ours: Callable[[str], bool], seconds: float) -> bool:
+        """Tell whether a worker that has been paused for so long has tasks of the pass."""
+        now = time.monotonic()
+        stuck = [worker for worker, since in self._paused.items() if now - since >= seconds]
+        return bool(stuck) and self._are_at(stuck, is_ours)
+
+    def _are_at(self, workers: list[str] | None, is_ours: Callable[[str], bool]) -> bool:
+        processing = self.client.processing(workers).values()
+        return any(is_ours(str(key)) for keys in processing for key in keys)
+
+    def warn_of_paused(self) -> None:
+        """Warn that other workers do the work of those that are paused."""
+        self.look_for_paused()
+        if self._paused:
+            warnings.warn(
+                f"{len(self._paused)} of {len(self.workers)} workers are paused, which dask does "
+                f"when they run out of memory ({', '.join(sorted(self._paused)[:3])}): the pass "
+                f"is made again by the others. {_MORE_MEMORY}",
+                stacklevel=2,
+            )
 
 
 def _settle(watch: _Watch, future: Any) -> None:
@@ -349,12 +407,22 @@ def _settle(watch: _Watch, future: Any) -> None:
             future.exception(timeout=GLANCE)
         except UNFINISHED:
             watch.look()
+        if watch.is_stuck(partial(_is_part, str(future.key)), LONG_PAUSE):
+            raise LostBlocksError(
+                f"a worker that has been paused for {LONG_PAUSE:g} seconds has a block of X to "
+                f"compute. Dask pauses workers that run out of memory. {_MORE_MEMORY}"
+            )
     if future.cancelled():
         future.result()
 
 
-def _result(watch: _Watch, future: Any, holders: set[str] | None = None) -> Any:
-    """Return what a future brings; None if workers that it needs are gone, or take no tasks."""
+def _result(
+    watch: _Watch, future: Any, is_ours: Callable[[str], bool], holders: set[str] | None = None
+) -> Any:
+    """Return what a future brings; None if workers that it needs are gone, or take no tasks.
+
+    `is_ours` tells by its name whether a task is of this pass.
+    """
     seconds, idle = GLANCE, 0
     while True:
         try:
@@ -365,13 +433,19 @@ def _result(watch: _Watch, future: Any, holders: set[str] | None = None) -> Any:
         if future.status == "finished":  # large, and still on its way to us
             seconds *= 2
         watch.look()
+        if watch.is_stuck(is_ours, PAUSE):
+            return None
         if not holders:
             continue
-        idle = idle + 1 if watch.is_idle(future.key.split("-")[2]) else 0
+        idle = idle + 1 if watch.is_idle(is_ours) else 0
         if not holders <= watch.workers or idle > 1:
             return None
 
 
+_MORE_MEMORY = (
+    "Use smaller chunks (X.rechunk), fewer threads a worker, larger workers, or rows that are not "
+    "persisted."
+)
 _NO_SCHEDULER = (
     "the connection to the scheduler is lost. Start it again and fit again; passes made inside "
     "volmar.distributed.checkpoint are not repeated."

@@ -1,0 +1,49 @@
+"""Vectors of real numbers as a user gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["check_vector"]
+
+
+def check_vector(name: str, values: Any, size: int | None = None) -> NDArray[np.float64]:
+    """Return values as a float64 array of one dimension, finite, with at least one entry.
+
+    `size` is the number of entries that it must have, one for each row of X.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked entries. Drop or impute such values.")
+    try:
+        vector = _as_floats(values)
+    except (TypeError, ValueError, OverflowError) as error:  # or sequences of different lengths
+        raise TypeError(
+            f"{name} must hold real numbers: {error}. Convert it to a float array first."
+        ) from error
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError(
+            f"{name} must be a one-dimensional array with at least one value, got shape "
+            f"{vector.shape}. Pass one feature or one column at a time."
+        )
+    if size is not None and vector.size != size:
+        raise ValueError(
+            f"{name} has shape {vector.shape} for {size} rows. Pass one number for each row."
+        )
+    finite = np.isfinite(vector)
+    if not finite.all():
+        raise ValueError(
+            f"{name} must be finite, got {vector[~finite][0]} at position {np.argmin(finite)}. "
+            "Drop or impute such values."
+        )
+    return vector
+
+
+def _as_floats(values: Any) -> NDArray[np.float64]:
+    given = np.asarray(values)
+    if given.dtype.kind not in "biufO":
+        raise TypeError(f"got dtype {given.dtype}")
+    with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite
+        return given.astype(np.float64, copy=False)
