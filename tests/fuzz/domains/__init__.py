@@ -7,6 +7,7 @@ SHARES = {
     "estimators": 0.5,
     "functions": 0.2,
     "objects": 0.02,
+    "commands": 0.05,
 }
 
 
