@@ -5,10 +5,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from volmar import (
     CPMMC,
     MSPC,
+    KernelKMeans,
     MinimaxProbabilityMachine,
     SoftLabelMVC,
     VolumeRegularizedClassifier,
@@ -42,3 +44,10 @@ def test_many_classes_are_no_reason_for_scikit_learns_warning():
 def test_a_matrix_q_that_is_none_is_named(Q):
     with pytest.raises(ValueError, match=r"^Q is no symmetric positive definite matrix: "):
         SoftLabelMVC(Q=Q).fit(np.random.default_rng(0).normal(size=(9, 2)))
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_kernels_that_take_no_sparse_rows_say_so(kernel):
+    X = sparse.csr_array(np.random.default_rng(0).uniform(size=(12, 2)))
+    with pytest.raises(TypeError, match=f"kernel='{kernel}' takes no sparse X"):
+        KernelKMeans(kernel=kernel, gamma=1.0).fit(X)
