@@ -20,6 +20,7 @@ __all__ = [
     "check_labelled_rows",
     "check_matrix",
     "check_rows",
+    "checking",
     "kind_of_classes",
     "refuse_masked",
 ]
@@ -48,7 +49,7 @@ def check_rows(
     the memory may be read-only. `reset` sets the estimator's number and names of features, and
     compares them otherwise.
     """
-    with _checking(X, "X"):
+    with checking(X, "X"):
         rows = validate_data(estimator, X, reset=reset, **_options(accept_sparse, min_rows))
     return _prepared(rows, may_be_small=not reset)
 
@@ -58,7 +59,7 @@ def check_labelled_rows(
 ) -> tuple[Any, NDArray]:
     """Return rows, as `check_rows` does, and a label for each."""
     refuse_masked(y, "y")
-    with _checking(X, "X"):
+    with checking(X, "X"):
         rows, y = validate_data(estimator, X, y, **_options(accept_sparse, min_rows))
     return _prepared(rows), y
 
@@ -76,7 +77,7 @@ def check_matrix(
 
     Without `is_scaled` entries may be of any size, and `may_be_small` is for new rows.
     """
-    with _checking(X, name):
+    with checking(X, name):
         matrix = check_array(X, input_name=name, **_options(accept_sparse, min_rows))
     return _prepared(matrix, name, is_scaled=is_scaled, may_be_small=may_be_small)
 
@@ -112,7 +113,7 @@ def _options(accept_sparse: bool, min_rows: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _checking(X: Any, name: str) -> Iterator[None]:
+def checking(X: Any, name: str) -> Iterator[None]:
     """Refuse what scikit-learn does not see, and name the argument where NumPy does not."""
     refuse_masked(X, name)
     _check_indices(X, name)
@@ -135,8 +136,8 @@ def _checking(X: Any, name: str) -> Iterator[None]:
         if not str(error).startswith(_NO_NUMBERS):
             raise
         raise type(error)(
-            f"{name} must be a table of real numbers: {error}. A table with other columns can be "
-            "passed to TableClusterer."
+            f"{name} must be a table of real numbers: {error}. A DataFrame of other columns can "
+            "be passed to TableClusterer."
         ) from error
 
 

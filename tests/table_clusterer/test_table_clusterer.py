@@ -76,6 +76,13 @@ def test_arrays(table):
     np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
 
 
+def test_arrays_of_text_are_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"data must be a table of real numbers.* DataFrame"):
+        TableClusterer(2).fit(np.array([["a", 1.0], ["b", 2.0]] * 9, dtype=object))
+    with pytest.raises(ValueError, match="Complex data not supported: data must"):
+        TableClusterer(2).fit(np.ones((9, 2)) * 1j)
+
+
 def test_a_single_column(table):
     column = table[0]["height"]
     labels = TableClusterer().fit_predict(table[0][["height"]])

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar._input import checking
 from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import (
     TableError,
@@ -273,15 +274,16 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = content.shape[1]
         return table
-    checked = validate_data(
-        estimator,
-        content,
-        reset=reset,
-        accept_sparse="csr",
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=2 if reset else 1,
-    )
+    with checking(content, "data"):
+        checked = validate_data(
+            estimator,
+            content,
+            reset=reset,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
     return table if isinstance(table, LoadedTable) else checked
 
 
