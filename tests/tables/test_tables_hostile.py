@@ -13,7 +13,6 @@ import pytest
 import scipy.sparse as sp
 
 from volmar import TableClusterer
-from volmar._files import printable
 from volmar.tables import TableError, read_table
 from volmar.tables.errors import MAX_COLUMNS
 
