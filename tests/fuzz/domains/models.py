@@ -418,7 +418,9 @@ def draw_case(draw):
 
     # A prediction may refuse the rows; whatever is wrong with a file, loading finds it.
     documented = (ModelError, TableError, ValueError)
-    return Case(f"{name}: {', '.join(done)}, {form}", use, (), check, documented=documented)
+    text = f"{name}: {', '.join(done)}, {form}"
+    # A report takes seconds: once is enough.
+    return Case(text, use, (), check, same_bits=not is_reported, documented=documented)
 
 
 def _loaded(path, content):
