@@ -59,15 +59,16 @@ def separation_along(
     >>> separation_along(np.array([0.0, 1.0, 4.0, 5.0]), np.array([False, False, True, True]))
     0.9411764705882353
     """
-    if np.size(scores) == np.size(sides) == 0:
+    scores = check_vector("scores", scores, may_be_empty=True)
+    sides = check_vector("sides", sides, scores.size, may_be_empty=True)
+    if not scores.size:
         return 0.0
-    scores = _of_ordinary_size(check_vector("scores", scores))
-    sides = np.asarray(sides)
-    if sides.dtype != bool or sides.shape != scores.shape:
+    if not ((sides == 0) | (sides == 1)).all():
         raise ValueError(
-            f"sides must be True or False for each of the {scores.size} scores, got shape "
-            f"{sides.shape} of {sides.dtype}. Compare labels with a value, e.g. labels == 1."
+            "sides must be True or False for each score. Compare labels with a value, e.g. "
+            "labels == 1."
         )
+    scores = _of_ordinary_size(scores)
     w = np.ones(scores.size)
     if weights is not None:
         w = _of_ordinary_size(check_vector("weights", weights, scores.size))

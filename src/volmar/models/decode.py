@@ -30,7 +30,7 @@ from volmar.models.classes import (
 from volmar.models.encode import is_key, is_short
 from volmar.models.hints import is_numbers, type_fault
 from volmar.models.limits import extent_fault
-from volmar.models.rules import rule_fault
+from volmar.models.rule_check import rule_fault
 
 __all__ = ["Decoder"]
 
@@ -295,6 +295,7 @@ class Decoder:
         if known and (None in labels or known != set(range(len(known)))):
             raise self._archive.error("has a tree of splits whose clusters are not numbered")
         features = [feature for node in tree.nodes() for feature, _ in node.leading]
-        n_names = len(features) if tree.feature_names is None else len(tree.feature_names)
-        if features and not 0 <= min(features) <= max(features) < max(n_names, 1):
+        names = tree.feature_names
+        n_names = math.inf if names is None else len(names)
+        if features and not 0 <= min(features) <= max(features) < n_names:
             raise self._archive.error("has a tree of splits by features that do not exist")

@@ -140,8 +140,9 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
     """Read a file that `save_model` has written.
 
     Loading runs nothing that the file says, no matter who wrote it: classes are taken from a list
-    of volmar's own, objects are made empty and given attributes, arrays hold no objects. A file
-    can still lie about clusters: trust its labels as far as the one who sent it.
+    of volmar's own, objects are made empty and given attributes, arrays hold no objects. Types,
+    shapes and sizes of its parts are checked, and the model scores a few rows before it is
+    returned. A file can still lie about clusters: trust its labels as far as the one who sent it.
 
     Parameters
     ----------
@@ -157,7 +158,9 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
     ------
     ModelError
         Where the file is not a model file, is damaged, was written by a later format, names a
-        class that is not on the list or needs more memory than there is.
+        class that is not on the list, needs more memory than there is, is nested more than 50
+        deep, holds more than 2^24 values when every reference is written out, or holds a model
+        whose parts do not fit together.
 
     Warns
     -----
@@ -178,6 +181,8 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
         _check_loaded(archive, model, preparation)
         if _is_of_tables(model):
             preparation = model.preparation_
+        if preparation is not None:
+            _check_width(archive, model, preparation)
         fault = trial_fault(model, preparation, archive.n_bytes)
         if fault:
             raise archive.error(f"holds a {type(model).__name__} that {fault}")
@@ -249,6 +254,15 @@ def _check_loaded(archive: Archive, model: Any, preparation: Any) -> None:
     n_features = vars(model).get("n_features_in_")
     if not isinstance(n_features, int) or "result_" not in vars(model):
         raise archive.error(f"holds a {type(model).__name__} that is not fitted")
+
+
+def _check_width(archive: Archive, model: Any, preparation: Preparation) -> None:
+    n_made, n_taken = len(preparation.feature_names_), getattr(model, "n_features_in_", None)
+    if not _is_of_tables(model) and n_made != n_taken:
+        raise archive.error(
+            f"holds a {type(model).__name__} for rows of {n_taken} features, and its preparation "
+            f"makes {n_made}"
+        )
 
 
 def _warn_of_scikit_learn(path: Any, model: Any) -> None:
