@@ -21,7 +21,7 @@ CHEAP  := $(addprefix tests/, \
 .PHONY: demo test quick fuzz coverage oldest wheels lint bench house docs reproduce reproduction clean
 
 demo: $(VENV)/.ready
-	$(BIN)/python -m volmar demo --out demo
+	$(BIN)/python -m volmar demo --out demo --force
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest

@@ -58,6 +58,10 @@ def wrong(tmp_path):
         "no folder": ([good, "-o", tmp_path / "no" / "x.csv"], "no folder"),
         "no such suffix": ([tmp_path / "nowhere.csv", "-o", tmp_path / "x.xlsx"], ".parquet"),
         "no name": ([""], "no file"),
+        "an unknown user": (["~nobody_of_this_name/x.csv"], "is no path"),
+        "an unknown user's file": ([good, "-o", "~nobody_of_this_name/x.csv"], "is no path"),
+        "brackets": ([good, "--set", "reg=" + "[" * 5000], "nested too deeply"),
+        "an endless name": ([good, "-o", "d/" * 3000 + "x.csv"], " ... "),
         "a folder as file": ([good, "-o", tmp_path / "folder", "--force"], "is a folder"),
         "over the table": ([good, "-o", good, "--force"], "which is read"),
         "one file twice": (

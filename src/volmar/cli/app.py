@@ -52,9 +52,11 @@ class _OneLine(TyperGroup):
 
 
 def _complain(text: str) -> None:
-    """Print one line on the error stream, if there still is one."""
+    """Print one line on the error stream, if there still is one, and no endless line."""
+    line = printable(text)
+    line = line if len(line) <= 2000 else f"{line[:1200]} ... {line[-700:]}"
     with suppress(OSError):
-        typer.echo(printable(text), err=True)
+        typer.echo(line, err=True)
 
 
 def _bad_usage(error: Any, given: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volmar._files import printable
+from volmar._files import printable, real_path
 from volmar._memory import available_memory
 from volmar.cli.cluster import ClusterFiles, fitted, outcome_of, print_found
 from volmar.cli.console import Stages, UsageError, say
@@ -83,7 +83,7 @@ def cluster_blocks(
         )
     elif n > n_drawn and clusterer.n_clusters != "auto":
         say(f"The clusters are those of all rows; tests used {n_drawn} drawn at random.")
-    name = printable(Path(source).expanduser().resolve().name)
+    name = printable(real_path(source).name)
     heading = f"{name}: {n} rows, {d} column{'s' if d > 1 else ''} in blocks"
     print_found(source, clusterer, heading, sizes, files)
     files.keep(clusterer, n_rows=n, n_rows_used=n, sizes=sizes.tolist())

@@ -17,7 +17,7 @@ from rich.table import Table as ScreenTable
 from sklearn.cluster import KMeans
 
 import volmar
-from volmar._files import write_atomically
+from volmar._files import expanded_path, write_atomically
 from volmar._version import __version__
 from volmar.cli.console import Screen, refuse_files
 from volmar.datasets import load, make_two_circles, make_two_gaussians, make_two_moons
@@ -56,7 +56,7 @@ FILES = ("labels.csv", "clusters.png", "report.html")
 def run_demo(out: Path, *, n_samples: int, seed: int, force: bool = False) -> None:
     """Run the demo, print its table and write its three files into `out`."""
     console = Screen()
-    out = out.expanduser()
+    out = expanded_path(out)
     out.mkdir(parents=True, exist_ok=True)
     refuse_files({f"--out, {name}:": out / name for name in FILES}, force=force)
     sets = _data(n_samples, seed)

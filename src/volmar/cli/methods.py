@@ -53,6 +53,8 @@ def _value(text: str) -> Any:
         value = json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise UsageError(f"--set {text[:20]}...: brackets are nested too deeply.") from None
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from volmar._files import printable
+from volmar._files import expanded_path, printable
 from volmar.cli.console import Screen, UsageError, counted, narrow_table, say, sizes_text
 from volmar.cli.rows import read_rows
 
@@ -118,7 +118,7 @@ def score_file(
 def _read_labels(option: str, path: Path) -> Any:
     from volmar.tables import read_table
 
-    path = Path(path).expanduser()
+    path = expanded_path(path)
     if not path.is_file():
         # Not a name of a built-in set, which is what a table of rows may be.
         what = "that is a folder" if path.is_dir() else "there is no such file"

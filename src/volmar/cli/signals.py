@@ -5,7 +5,6 @@ Only a program installs these handlers; the library leaves signals alone.
 
 from __future__ import annotations
 
-import _thread
 import signal
 import sys
 import threading
@@ -68,6 +67,8 @@ def _interrupt_again(caught: Any) -> None:
     if not issubclass(caught.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(caught)
         return
-    timer = threading.Timer(_AGAIN, _thread.interrupt_main, _received[-1:])
-    timer.daemon = True
-    timer.start()
+    if hasattr(signal, "pthread_kill"):
+        main = threading.main_thread().ident
+        timer = threading.Timer(_AGAIN, signal.pthread_kill, (main, _received[-1]))
+        timer.daemon = True
+        timer.start()

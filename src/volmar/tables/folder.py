@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from volmar._files import expanded_path
 from volmar.tables.errors import TableError, need, one_line, shown
 from volmar.tables.text import find_layout
 
@@ -36,7 +37,7 @@ def is_folder_of_tables(source: str | Path) -> bool:
     if not str(source).strip():
         return False  # which `Path` takes for the folder that one is in
     try:
-        return bool(_tables(Path(source).expanduser()))
+        return bool(_tables(expanded_path(source)))
     except (OSError, ValueError):
         return False
 
@@ -65,7 +66,7 @@ def read_folder(source: str | Path) -> Any:
     ImportError
         Where dask, pandas or pyarrow is not installed.
     """
-    folder = Path(source).expanduser()
+    folder = expanded_path(source)
     if not folder.is_dir():
         raise TableError(f"there is no folder {shown(source)}; check the path")
     files = _tables(folder)
