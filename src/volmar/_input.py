@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, validate_data
 
 from volmar._checks import check_magnitude
@@ -99,13 +100,16 @@ def _checking(X: Any, name: str) -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):  # wider types overflow to infinity, which is refused
             yield
-    except OverflowError as error:
-        raise ValueError(f"{name} must hold numbers that fit float64: {error}.") from error
-    except (TypeError, ValueError) as error:
-        if not str(error).startswith(_NO_NUMBERS):
+    except (MemoryError, ImportError, NotFittedError):
+        raise
+    except Exception as error:
+        kind, words = type(error), " ".join(str(error).split())
+        if kind not in (TypeError, ValueError):  # those of data frames, and overflow of integers
+            raise ValueError(f"{name} cannot be read as numbers: {words}.") from error
+        if not words.startswith(_NO_NUMBERS):
             raise
-        raise type(error)(
-            f"{name} must be a table of real numbers: {error}. A table with other columns can be "
+        raise kind(
+            f"{name} must be a table of real numbers: {words}. A table with other columns can be "
             "passed to TableClusterer."
         ) from error
 
