@@ -112,13 +112,13 @@ def test_indices_outside_the_shape_are_refused(kind, indices):
     ],
 )
 def test_rows_that_are_no_numbers_are_named(given):
-    with pytest.raises((TypeError, ValueError), match=r"^(X must|X cannot|Input X)"):
+    with pytest.raises((TypeError, ValueError), match=r"^(X must|Input X)"):
         volmar.MSPC().fit(given)
 
 
 def test_a_frame_with_columns_of_one_name_is_refused_in_words():
     pd = pytest.importorskip("pandas")
-    with pytest.raises(ValueError, match=r"X cannot be read as numbers: .*unique"):
+    with pytest.raises(ValueError, match="X has several columns of the same name"):
         volmar.MSPC().fit(pd.DataFrame(X, columns=["a", "a", "a"]))
 
 

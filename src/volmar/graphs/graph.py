@@ -254,7 +254,7 @@ def _operator_of(Q: Any) -> SPDOperator:
     try:
         return as_operator(Q)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"Q cannot be used as a matrix: {error}") from error
+        raise ValueError(f"Q is no symmetric positive definite matrix: {error}") from error
 
 
 def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
