@@ -190,8 +190,8 @@ def test_weights_that_are_no_numbers_are_named(weights):
 class Broken(volmar.KernelKMeans):
     """Clusters whose numbers broke down."""
 
-    def _publish(self, prepared, result):
-        super()._publish(prepared, result)
+    def _set_result(self, result):
+        super()._set_result(result)
         self.centre_ = np.array([0.0, np.nan])
 
 
