@@ -247,9 +247,9 @@ def _operator_of(Q: Any) -> SPDOperator:
     """Return the operator of a matrix Q that a user gave, or that a user's function returned."""
     is_table = isinstance(Q, (list, tuple)) or getattr(Q, "ndim", 0) == 2
     if not is_table or np.iscomplexobj(Q):
-        raise TypeError(
-            "Q must be 'laplacian', 'kernel', a symmetric matrix of real numbers, an operator or "
-            f"a function of W that returns one, got {shown(Q)}."
+        raise ValueError(
+            f"Q is no symmetric positive definite matrix: got {shown(Q)}. Use 'laplacian', "
+            "'kernel', a matrix, an operator, or a function of W that returns one."
         )
     try:
         return as_operator(Q)
