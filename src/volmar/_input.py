@@ -26,6 +26,8 @@ _NO_NUMBERS = (
     "Cannot cast",
     "cannot convert",
     "int too",
+    "The DType",
+    "Complex data",
 )
 
 
@@ -104,9 +106,10 @@ def _checking(X: Any, name: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if not str(error).startswith(_NO_NUMBERS):
             raise
-        raise type(error)(
-            f"{name} must be a table of real numbers: {error}. A table with other columns can be "
-            "passed to TableClusterer."
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"{name} must be a table of real numbers: {str(error).splitlines()[0]}. A table with "
+            "other columns can be passed to TableClusterer."
         ) from error
 
 
