@@ -38,6 +38,8 @@ _NO_NUMBERS = (
     "Cannot cast",
     "cannot convert",
     "int too",
+    "The DType",
+    "Complex data",
 )
 
 
@@ -140,8 +142,8 @@ def checking(X: Any, name: str) -> Iterator[None]:
             text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
         if text.startswith(_NO_NUMBERS):
             raise kind(
-                f"{name} must be a table of real numbers: {text}. A DataFrame of other columns "
-                "can be passed to TableClusterer."
+                f"{name} must be a table of real numbers: {text.splitlines()[0]}. A DataFrame of "
+                "other columns can be passed to TableClusterer."
             ) from error
         if text != str(error):
             raise kind(text) from error

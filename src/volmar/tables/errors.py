@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from volmar._files import printable
 from volmar._memory import available_memory
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "need",
     "one_line",
     "open_bytes",
-    "printable",
     "quoted_names",
     "refuse_bomb",
     "refuse_duplicates",
@@ -33,7 +33,7 @@ __all__ = [
 MAX_COLUMNS = 2**22
 # A compressed file may grow to so many times its size, unless it stays small. No text but copies
 # of one line is compressed by that much.
-_MOST_GROWTH, _SMALL = 500, 1 << 26
+_MOST_GROWTH, _SMALL = 200, 1 << 24
 
 
 class TableError(ValueError):
@@ -41,18 +41,6 @@ class TableError(ValueError):
 
     def __init__(self, text: str = ""):
         super().__init__(printable(text))
-
-
-def printable(text: Any) -> str:
-    """Return text with the characters escaped that a terminal would obey and not show.
-
-    Names of files, sheets and columns may hold them: codes that move the cursor or hide text, line
-    feeds, halves of surrogate pairs.
-    """
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def shown(value: Any) -> str:

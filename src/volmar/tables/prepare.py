@@ -21,7 +21,7 @@ from volmar.tables.columns import (
     table_tags,
 )
 from volmar.tables.errors import TableError, shown
-from volmar.tables.fitted_columns import FittedColumns, KeptRows
+from volmar.tables.fitted_columns import FittedColumns, KeptRows, beyond_float64
 from volmar.tables.informative import (
     CodedColumn,
     chosen,
@@ -314,6 +314,7 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
 
     # ---------------------------------------------------------------------- fitting
 
+    @beyond_float64
     def _fit(self, table: Columns) -> KeptRows:
         if table.n_rows < 2:
             raise TableError(
