@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,21 @@ def read_array(file: Any, size: int) -> NDArray:
     """Return the array of a file or zip member of `size` bytes.
 
     Nothing is allocated for a header that does not fit the size, and nothing is unpickled.
-    Raises ValueError, or what NumPy's reader of headers raises on bytes that are none.
+    Raises ValueError, EOFError or OSError.
     """
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"version {version} of the npy format")
-    shape, fortran_order, dtype = readers[version](file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the literals in a header that is none
+        try:
+            shape, fortran_order, dtype = readers[version](file)
+        except OSError:
+            raise
+        except Exception as error:  # of Python's tokenizer and compiler, which NumPy asks
+            detail = " ".join(str(error).split())[:100]
+            raise ValueError(f"a header that cannot be read ({detail})") from error
     if dtype.kind not in ARRAY_KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype!s:.40}")
     n_values = math.prod(shape)

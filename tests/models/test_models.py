@@ -21,6 +21,7 @@ from volmar.models import ModelError, archive, load_model, save_model
 from volmar.models.classes import CLASSES, class_named, name_of
 from volmar.tables import Preparation
 
+NEW_4 = np.random.default_rng(1).normal(size=(9, 4))
 # `TableClusterer` takes tables, and has tests of its own below.
 ESTIMATORS = [n for n in volmar.__all__ if n not in ("__version__", "TableClusterer")]
 
@@ -138,6 +139,19 @@ def test_every_estimator_comes_back(tmp_path):
             dict(model.result_.residuals), nan_ok=True
         )
     assert found["MSPC-deep"][2].tree_.n_leaves == 25
+
+
+@pytest.mark.parametrize("name", ["GMMC", "KernelKMeans", "SDPMMC"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf"])
+def test_scores_of_the_training_rows_come_back_to_the_last_bit(name, kernel, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(36, 4))
+    model = fit(name, {"kernel": kernel}, rows)
+    save_model(tmp_path / "m", model)
+    again = load_model(tmp_path / "m").model
+    np.testing.assert_array_equal(again.decision_function(rows), model.decision_function(rows))
+    before = model.decision_function(NEW_4)
+    rows[:] = 0.0
+    np.testing.assert_array_equal(model.decision_function(NEW_4), before)
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))

@@ -140,6 +140,10 @@ class KernelMixin:
                 offset = X.mean(axis=0, dtype=np.float64)
             rows = shifted(X, offset)
             K = kernel(rows, rows)
+            if rows is X:
+                # The model outlives X, which may change. And a product of one array with itself
+                # is rounded in another way than that of two, such as X and rows from a file.
+                rows = X.copy()
         check_symmetric(K, "K", what="the kernel matrix")
         return K, KernelExpansion(kernel, rows, offset)
 

@@ -30,7 +30,7 @@ from volmar.models.classes import (
 from volmar.models.encode import is_key, is_short
 from volmar.models.hints import is_numbers, type_fault
 from volmar.models.limits import extent_fault
-from volmar.models.rules import rule_fault
+from volmar.models.rule_check import rule_fault
 
 __all__ = ["Decoder"]
 

@@ -80,7 +80,8 @@ def _is_parameter(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(_is_plain(key) and _is_plain(part) for key, part in value.items())
     if type(value) is list and value and all(type(part) is tuple for part in value):
-        return all(len(part) == 2 and _is_single(part[1]) for part in value)  # steps of a pipeline
+        # Steps of a pipeline.
+        return all(len(part) == 2 and _is_plain(part[0]) and _is_single(part[1]) for part in value)
     if type(value) in _CONTAINERS:
         return all(map(_is_plain, value))
     return _is_single(value)
@@ -98,8 +99,8 @@ def _is_plain(value: Any) -> bool:
 
 def _fits(hint: Any, value: Any) -> bool:
     origin, of = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
+    if hint is Any:  # in a container: attributes that are any object have no entry
+        return _is_plain(value)
     if origin in (Union, UnionType):
         return any(_fits(one, value) for one in of)
     if hint in (None, NoneType):

@@ -9,34 +9,24 @@ and says what stands there::
 
 Kinds are float, int, bool, real (any of these), text (of one dimension: str), name (a str), a
 class of `volmar.models.classes`, a word that its name ends in ("*Extension"), "function" and
-"estimator". A kind with a question mark may be None; an attribute that is not there has no rule.
-Dimensions are letters, numbers or "*" for any. Flags: finite, positive, nonzero, below:n (indices
-from 0 to n - 1), upto:n (0 to n), sum:n, is:n (a number that equals n).
+"estimator". A kind with a question mark may be None, one with an exclamation mark must be there:
+other attributes may be missing, and the trial of the model finds what it needs. Dimensions are
+letters, numbers or "*" for any. Flags: finite, positive, nonzero, divisor (no quotient of a number
+of a table by it overflows), below:n (indices from 0 to n - 1), label:n (-1 to n - 1), upto:n (0 to
+n), sum:n, is:n (a number that equals n).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from types import MethodType
-from typing import Any
-
-import numpy as np
-from scipy import sparse
-
-from volmar.models.classes import is_public_estimator, name_of
-from volmar.models.hints import is_known_function, is_numbers, is_real
-
-__all__ = ["RULES", "rule_fault"]
+__all__ = ["RULES"]
 
 _LABELLED = (
     "n_features_in_: int positive",
     "labels_: int n below:n",
-    "objective_: float",
-    "n_iter_: int",
-    "status_: Status",
-    "result_: *Result|OneCluster",
+    "objective_: float!",
+    "n_iter_: int!",
+    "status_: Status!",
+    "result_: *Result|OneCluster!",
     "result_.labels: real n",
     "tree_: SplitTree",
 )
@@ -171,38 +161,47 @@ RULES: dict[str, tuple[str, ...]] = {
     "Fills": ("donors: float m d", "medians: float d finite", "scales: float d finite positive"),
     "NumberFeatures": (
         "offsets: float d finite",
-        "scales: float d finite nonzero",
+        "scales: float d finite divisor",
         "tails.shifts: float d",
         "fills.medians: float d",
     ),
     "CategoryScores": ("columns: text c", "widths: float k finite", "leading: list k"),
     "Preparation": (
-        "n_features_in_: int is:f",
-        "names_in_: text f",
+        "n_features_in_: int! is:f",
+        "names_in_: text! f",
         "feature_names_in_: text f",
-        "numbers_: text d",
-        "number_kinds_: list d",
+        "numbers_: text! d",
+        "number_kinds_: list! d",
+        "number_features_: NumberFeatures?",
         "number_features_.offsets: float d",
-        "texts_: text c",
+        "texts_: text! c",
+        "scores_: CategoryScores?",
         "scores_.columns: text c",
-        "feature_names_: text *",
-        "kinds_: names",
-        "left_out_: names",
-        "notes_: text *",
-        "warnings_: text *",
+        "categories_: categories!",
+        "feature_names_: text! *",
+        "kinds_: names!",
+        "left_out_: names!",
+        "notes_: text! *",
+        "warnings_: text! *",
     ),
     "TableClusterer": (
-        "n_features_in_: int is:f",
-        "preparation_: Preparation",
+        "n_features_in_: int! is:f",
+        "preparation_: Preparation!",
         "preparation_.names_in_: text f",
         "preparation_.feature_names_: text d",
-        "model_: estimator",
+        "model_: estimator!",
         "model_.n_features_in_: int is:d",
         "feature_names_in_: text f",
-        "labels_: int n",
-        "confidence_: float n",
-        "n_clusters_: int positive",
-        "slopes_: slopes",
+        "labels_: int! n label:n",
+        "confidence_: float! n",
+        "n_clusters_: int! positive upto:n",
+        "slopes_: slopes!",
+        "evidence_: list! *",
+        "notes_: text! *",
+        "warnings_: text! *",
+        "seconds_: numbers!",
+        "_fit_seed: int!",
+        "_fit_work: float",
         "is_fitted_to_blocks_: bool",
     ),
     "SplitTree": ("feature_names: text? *",),
@@ -278,166 +277,4 @@ RULES: dict[str, tuple[str, ...]] = {
         "h_: float n *? finite",
         "transduction_: any n",
     ),
-}
-
-
-def rule_fault(value: Any) -> str | None:
-    """Return which attribute of an object does not fit the others, None where all do."""
-    sizes: dict[str, int] = {}
-    for rule in _rules(type(value).__name__):
-        part = rule.follow(value)
-        if part is _ABSENT or (part is None and rule.is_optional):
-            continue
-        if not (rule.is_kind(part) and rule.binds(part, sizes)):
-            return f"has a {'.'.join(rule.way)!r} that does not fit the rest of it"
-    late = [rule for rule in _rules(type(value).__name__) if rule.flags]
-    for rule in late:
-        part = rule.follow(value)
-        if part is not _ABSENT and part is not None and not rule.holds(part, sizes):
-            return f"has a {'.'.join(rule.way)!r} with values that do not fit the rest of it"
-    return None
-
-
-_ABSENT: Any = object()
-
-
-@cache
-def _rules(name: str) -> tuple[_Rule, ...]:
-    return tuple(map(_Rule.parse, RULES.get(name, ())))
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """A line of `RULES`."""
-
-    way: tuple[str, ...]
-    kinds: tuple[str, ...]
-    is_optional: bool
-    dims: tuple[str, ...]
-    flags: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, line: str) -> _Rule:
-        way, _, rest = line.partition(":")
-        kind, *words = rest.split()
-        flags = [word for word in words if word.partition(":")[0] in _FLAGS]
-        return cls(
-            tuple(way.split(".")),
-            tuple(kind.rstrip("?").split("|")),
-            kind.endswith("?"),
-            tuple(word for word in words if word not in flags),
-            tuple(flags),
-        )
-
-    def follow(self, value: Any) -> Any:
-        """Return what stands at the end of the way; absent parts on it have no rule."""
-        for name in self.way:
-            if value is None:
-                return _ABSENT
-            value = getattr(value, name, _ABSENT)
-            if value is _ABSENT:
-                return _ABSENT
-        return value
-
-    def is_kind(self, value: Any) -> bool:
-        return any(
-            _KINDS[kind](value) if kind in _KINDS else _is_class(kind, value)
-            for kind in self.kinds
-        )
-
-    def binds(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether the dimensions are those that other lines have found; notes new ones."""
-        if not self.dims:
-            return not isinstance(value, np.ndarray) or value.ndim == 0
-        shape = value.shape if hasattr(value, "shape") else _shape(value)
-        least = sum(not dim.endswith("?") for dim in self.dims)
-        if not least <= len(shape) <= len(self.dims):
-            return False
-        for dim, size in zip(self.dims, shape, strict=False):
-            name = dim.rstrip("?")
-            expected = int(name) if name.isdigit() else sizes.setdefault(name, size)
-            if name != "*" and expected != size:
-                return False
-        return True
-
-    def holds(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether the values are what the flags say."""
-        values = value.data if sparse.issparse(value) else np.asarray(value)
-        for flag in self.flags:
-            name, _, of = flag.partition(":")
-            if of and of not in sizes:
-                continue  # of a part that is None
-            if values.size and not _FLAGS[name](values, sizes.get(of, 0)):
-                return False
-        return True
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    return (len(value),) if isinstance(value, (list, tuple)) else ()
-
-
-def _is_class(kind: str, value: Any) -> bool:
-    """Whether it is an instance of a class by its name, or of one whose name ends so."""
-    own = type(value).__name__
-    is_named = own.endswith(kind[1:]) if kind.startswith("*") else own == kind
-    is_search = own == "ExactBackend"  # made by the decoder, not by a name
-    return is_named and (is_search or name_of(type(value)) is not None)
-
-
-def _is_float(value: Any) -> bool:
-    return is_real(value) or (is_numbers(value) and value.dtype.kind == "f")
-
-
-def _is_int(value: Any) -> bool:
-    if is_real(value):
-        return not isinstance(value, (float, np.floating, bool, np.bool_))
-    return is_numbers(value) and value.dtype.kind in "iu"
-
-
-def _is_text(value: Any) -> bool:
-    if isinstance(value, np.ndarray) and (value.ndim != 1 or value.dtype.kind not in "OU"):
-        return False
-    return isinstance(value, (list, tuple, np.ndarray)) and all(
-        isinstance(item, str) for item in value
-    )
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "any": lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biufUSO",
-    "bool": lambda value: (
-        isinstance(value, (bool, np.bool_))
-        or (isinstance(value, np.ndarray) and value.dtype.kind == "b")
-    ),
-    "estimator": lambda value: is_public_estimator(type(value)),
-    "float": _is_float,
-    "function": lambda value: isinstance(value, MethodType) or is_known_function(value),
-    "int": _is_int,
-    "list": lambda value: isinstance(value, list),
-    "name": lambda value: isinstance(value, str),
-    "names": lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(one, str) for pair in value.items() for one in pair)
-    ),
-    "numbers": lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(key, str) and is_real(part) for key, part in value.items())
-    ),
-    "slopes": lambda value: (
-        isinstance(value, dict)
-        and all(
-            isinstance(key, tuple) and len(key) == 2 and all(map(_is_int, key)) and is_real(part)
-            for key, part in value.items()
-        )
-    ),
-    "real": lambda value: is_real(value) or is_numbers(value),
-    "text": _is_text,
-}
-_FLAGS: dict[str, Callable[[Any, float], bool]] = {
-    "below": lambda values, limit: values.min() >= 0 and values.max() < limit,
-    "finite": lambda values, _: bool(np.isfinite(values).all()),
-    "is": lambda values, limit: values.max() == limit,
-    "nonzero": lambda values, _: bool((values != 0).all()),
-    "positive": lambda values, _: bool((values > 0).all()),
-    "sum": lambda values, limit: values.sum() == limit,
-    "upto": lambda values, limit: values.min() >= 0 and values.max() <= limit,
 }

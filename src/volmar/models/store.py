@@ -178,6 +178,8 @@ def load_model(path: str | PathLike[str]) -> SavedModel:
         _check_loaded(archive, model, preparation)
         if _is_of_tables(model):
             preparation = model.preparation_
+        if preparation is not None:
+            _check_width(archive, model, preparation)
         fault = trial_fault(model, preparation, archive.n_bytes)
         if fault:
             raise archive.error(f"holds a {type(model).__name__} that {fault}")
@@ -249,6 +251,15 @@ def _check_loaded(archive: Archive, model: Any, preparation: Any) -> None:
     n_features = vars(model).get("n_features_in_")
     if not isinstance(n_features, int) or "result_" not in vars(model):
         raise archive.error(f"holds a {type(model).__name__} that is not fitted")
+
+
+def _check_width(archive: Archive, model: Any, preparation: Preparation) -> None:
+    n_made, n_taken = len(preparation.feature_names_), getattr(model, "n_features_in_", None)
+    if not _is_of_tables(model) and n_made != n_taken:
+        raise archive.error(
+            f"holds a {type(model).__name__} for rows of {n_taken} features, and its preparation "
+            f"makes {n_made}"
+        )
 
 
 def _warn_of_scikit_learn(path: Any, model: Any) -> None:

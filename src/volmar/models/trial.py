@@ -150,7 +150,8 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _tables(preparation: Preparation) -> Iterator[Any]:
-    """Tables of one row with the columns of a preparation."""
+    """Tables of one row with the columns of a preparation, whose parameters must be right."""
+    preparation.check_parameters()
     kinds = dict(zip(preparation.numbers_, preparation.number_kinds_, strict=True))
     d = preparation.n_features_in_
     is_plain = not preparation.texts_ and all(kind.kind == "numeric" for kind in kinds.values())

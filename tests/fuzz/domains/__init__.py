@@ -6,6 +6,7 @@ import importlib
 SHARES = {
     "estimators": 0.5,
     "functions": 0.2,
+    "models": 0.2,
     "objects": 0.02,
     "commands": 0.05,
 }

@@ -1,0 +1,219 @@
+"""Whether the attributes of an object keep the rules of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from volmar.models.classes import is_public_estimator, name_of
+from volmar.models.hints import is_known_function, is_numbers, is_real
+from volmar.models.rules import RULES
+
+__all__ = ["rule_fault"]
+
+# Columns are scaled by more than this (`volmar.tables.number_features`), and rows of a table are
+# nearer to each other than that in units of the standard deviations.
+SMALLEST_DIVISOR, LARGEST_DISTANCE = 1e-150, 1e100
+
+
+def rule_fault(value: Any) -> str | None:
+    """Return which attribute of an object does not fit the others, None where all do."""
+    sizes: dict[str, int] = {}
+    for rule in _rules(type(value).__name__):
+        part = rule.follow(value)
+        if part is _ABSENT and rule.is_needed:
+            return f"lacks {'.'.join(rule.way)!r}"
+        if part is _ABSENT or (part is None and rule.is_optional):
+            continue
+        if not (rule.is_kind(part) and rule.binds(part, sizes)):
+            return f"has a {'.'.join(rule.way)!r} that does not fit the rest of it"
+    for rule in _rules(type(value).__name__):  # all sizes are known now
+        part = rule.follow(value)
+        if part is not _ABSENT and part is not None and not rule.holds(part, sizes):
+            return f"has a {'.'.join(rule.way)!r} with values that do not fit the rest of it"
+    is_sound = _CHECKS.get(type(value).__name__)
+    return None if is_sound is None or is_sound(value) else "has values that do not fit together"
+
+
+_ABSENT: Any = object()
+
+
+@cache
+def _rules(name: str) -> tuple[_Rule, ...]:
+    return tuple(map(_Rule.parse, RULES.get(name, ())))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A line of `RULES`."""
+
+    way: tuple[str, ...]
+    kinds: tuple[str, ...]
+    is_optional: bool
+    is_needed: bool
+    dims: tuple[str, ...]
+    flags: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, line: str) -> _Rule:
+        way, _, rest = line.partition(":")
+        kind, *words = rest.split()
+        flags = [word for word in words if word.partition(":")[0] in _FLAGS]
+        return cls(
+            tuple(way.split(".")),
+            tuple(kind.rstrip("?!").split("|")),
+            kind.endswith("?"),
+            kind.endswith("!"),
+            tuple(word for word in words if word not in flags),
+            tuple(flags),
+        )
+
+    def follow(self, value: Any) -> Any:
+        """Return what stands at the end of the way; absent parts on it have no rule."""
+        for name in self.way:
+            if value is None:
+                return _ABSENT
+            value = getattr(value, name, _ABSENT)
+            if value is _ABSENT:
+                return _ABSENT
+        return value
+
+    def is_kind(self, value: Any) -> bool:
+        return any(
+            _KINDS[kind](value) if kind in _KINDS else _is_class(kind, value)
+            for kind in self.kinds
+        )
+
+    def binds(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether the dimensions are those that other lines have found; notes new ones."""
+        if not self.dims:
+            return not isinstance(value, np.ndarray) or value.ndim == 0
+        shape = value.shape if hasattr(value, "shape") else _shape(value)
+        least = sum(not dim.endswith("?") for dim in self.dims)
+        if not least <= len(shape) <= len(self.dims):
+            return False
+        for dim, size in zip(self.dims, shape, strict=False):
+            name = dim.rstrip("?")
+            expected = int(name) if name.isdigit() else sizes.setdefault(name, size)
+            if name != "*" and expected != size:
+                return False
+        return True
+
+    def holds(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether the values are what the flags say."""
+        values = value.data if sparse.issparse(value) else np.asarray(value)
+        for flag in self.flags:
+            name, _, of = flag.partition(":")
+            if of and of not in sizes:
+                continue  # of a part that is None
+            if values.size and not _FLAGS[name](values, sizes.get(of, 0)):
+                return False
+        return True
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return (len(value),) if isinstance(value, (list, tuple)) else ()
+
+
+def _is_class(kind: str, value: Any) -> bool:
+    """Whether it is an instance of a class by its name, or of one whose name ends so."""
+    own = type(value).__name__
+    is_named = own.endswith(kind[1:]) if kind.startswith("*") else own == kind
+    is_search = own == "ExactBackend"  # made by the decoder, not by a name
+    return is_named and (is_search or name_of(type(value)) is not None)
+
+
+def _is_float(value: Any) -> bool:
+    return is_real(value) or (is_numbers(value) and value.dtype.kind == "f")
+
+
+def _is_int(value: Any) -> bool:
+    if is_real(value):
+        return not isinstance(value, (float, np.floating, bool, np.bool_))
+    return is_numbers(value) and value.dtype.kind in "iu"
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, np.ndarray) and (value.ndim != 1 or value.dtype.kind not in "OU"):
+        return False
+    return isinstance(value, (list, tuple, np.ndarray)) and all(
+        isinstance(item, str) for item in value
+    )
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biufUSO",
+    "bool": lambda value: (
+        isinstance(value, (bool, np.bool_))
+        or (isinstance(value, np.ndarray) and value.dtype.kind == "b")
+    ),
+    "categories": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
+    "estimator": lambda value: is_public_estimator(type(value)),
+    "float": _is_float,
+    "function": lambda value: isinstance(value, MethodType) or is_known_function(value),
+    "int": _is_int,
+    "list": lambda value: isinstance(value, list),
+    "name": lambda value: isinstance(value, str),
+    "names": lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(one, str) for pair in value.items() for one in pair)
+    ),
+    "numbers": lambda value: (
+        isinstance(value, dict)
+        and all(isinstance(key, str) and is_real(part) for key, part in value.items())
+    ),
+    "slopes": lambda value: (
+        isinstance(value, dict)
+        and all(
+            isinstance(key, tuple) and len(key) == 2 and all(map(_is_int, key)) and is_real(part)
+            for key, part in value.items()
+        )
+    ),
+    "real": lambda value: is_real(value) or is_numbers(value),
+    "text": _is_text,
+}
+_FLAGS: dict[str, Callable[[Any, float], bool]] = {
+    "below": lambda values, limit: values.min() >= 0 and values.max() < limit,
+    "divisor": lambda values, _: bool((np.abs(values) >= SMALLEST_DIVISOR).all()),
+    "finite": lambda values, _: bool(np.isfinite(values).all()),
+    "is": lambda values, limit: values.max() == limit,
+    "label": lambda values, limit: values.min() >= -1 and values.max() < limit,
+    "nonzero": lambda values, _: bool((values != 0).all()),
+    "positive": lambda values, _: bool((values > 0).all()),
+    "sum": lambda values, limit: values.sum() == limit,
+    "upto": lambda values, limit: values.min() >= 0 and values.max() <= limit,
+}
+
+
+def _are_tails(tails: Any) -> bool:
+    """Whether logs of columns exist: (x + shift) of values that are `leasts` at least."""
+    is_log = np.isfinite(tails.shifts)
+    return bool((tails.leasts + tails.shifts > 0)[is_log].all())
+
+
+def _are_fills(fills: Any) -> bool:
+    """Whether distances between rows do not overflow."""
+    with np.errstate(all="ignore"):
+        distances = np.abs((fills.donors - fills.medians) / fills.scales)
+    return not np.isinf(fills.donors).any() and not (distances > LARGEST_DISTANCE).any()
+
+
+def _are_scores(scores: Any) -> bool:
+    k = scores.widths.size
+    return len(scores.weights) == len(scores.columns) and all(
+        weights.ndim == 2 and len(weights) and weights.shape[1] == k and np.isfinite(weights).all()
+        for weights in scores.weights
+    )
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "CategoryScores": _are_scores,
+    "Fills": _are_fills,
+    "Tails": _are_tails,
+}

@@ -1,0 +1,494 @@
+"""Model files of every class, changed in their bytes, their texts and their arrays."""
+
+import atexit
+import copy
+import io
+import json
+import shutil
+import struct
+import tempfile
+import traceback
+import warnings
+import zipfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import RobustScaler
+from sklearn.utils import get_tags
+
+import volmar
+from fuzz.contract import BrokenContract, Case, require, require_finite
+from volmar import CLUSTERERS
+from volmar.models import ModelError, load_model, save_model
+from volmar.tables import Preparation, TableError
+
+STORED = Path(__file__).parents[2] / "models" / "stored"
+_SPECIAL = (
+    *(None, True, False, 0, 1, -1, 2, 3000, 10**9, 2**63, -(2**63), 10**30, 10**400),
+    *(
+        0.0,
+        -1.5,
+        1e308,
+        1e-320,
+        "",
+        "x",
+        "auto",
+        "linear",
+        "rbf",
+        "precomputed",
+        "\ud800",
+        "a" * 5000,
+    ),
+    *([], {}, [[]], {"ref": 0}, {"ref": -1}, {"float": "nan"}, {"float": "inf"}, {"float": "x"}),
+)
+
+
+# ------------------------------------------------------------------------ good files
+
+
+def table(n=60):
+    """Numbers with a long tail, missing values, categories that agree, an order, dates."""
+    rng = np.random.default_rng(5)
+    group = rng.integers(2, size=n)
+
+    def letters(words, noise):
+        return np.array(words)[(group + (rng.random(n) < noise)) % len(words)]
+
+    frame = pd.DataFrame(
+        {
+            "name": [f"row {i}" for i in range(n)],
+            "a": rng.normal(size=n) + 5 * group,
+            "b": np.exp(2 * rng.normal(size=n)),
+            "c": letters(["x", "y", "z"], 0.1),
+            "d": letters(["u", "v", "w"], 0.1),
+            "e": letters(["p", "q", "r"], 0.1),
+            "size": letters(["low", "medium", "high"], 0.3),
+            "since": pd.date_range("2020-01-01", periods=n).astype(str),
+        }
+    )
+    frame.loc[3, "a"] = np.nan
+    frame.loc[4, "c"] = None
+    return frame
+
+
+def _rows(n=30):
+    rng = np.random.default_rng(0)
+    return np.abs(rng.normal(size=(n, 3)) + 6.0 * (np.arange(n)[:, None] % 3 == np.arange(3)))
+
+
+@cache
+def _models():
+    """Return models beyond those that are stored, and rows to fit them to, by name."""
+    found = {}
+    X = _rows()
+    S = np.exp(-0.05 * ((X[:, None] - X) ** 2).sum(axis=2))
+    for name in CLUSTERERS:
+        parameters = getattr(volmar, name)().get_params()
+        settings = [{"n_clusters": 3}]
+        if "kernel" in parameters:
+            settings += [{"kernel": "precomputed"}, {"kernel": "rbf"}]
+        if "method" in parameters:
+            settings += [{"kernel": "rbf", "method": "nystroem", "n_landmarks": 6}]
+        if "affinity" in parameters:
+            affinities = ("precomputed", "gaussian", "local_scaling", "cosine_knn")
+            settings += [{"affinity": affinity} for affinity in affinities]
+        if name in ("MSPC", "CPMMC", "SoftLabelMVC"):
+            settings += [{"n_clusters": "auto"}, {"n_clusters": 1}]
+        for given in settings:
+            is_given = "precomputed" in given.values()
+            model = getattr(volmar, name)(random_state=0, **given)
+            found[f"{name} {given}"] = model, S if is_given else X
+    found["pairwise"] = volmar.MSPC(3, multiway="pairwise", random_state=0), X
+    frame = table()
+    for missing in ("impute", "drop", "indicator"):
+        made = volmar.TableClusterer(2, id_column="name", missing=missing, random_state=0)
+        found[f"table {missing}"] = made, frame
+    found["table auto"] = volmar.TableClusterer(drop=["name"], random_state=0), frame
+    steps = Preparation(drop=["name"], scale="standard"), volmar.CPMMC(random_state=0)
+    found["pipeline of a table"] = make_pipeline(*steps), frame
+    steps = SimpleImputer(add_indicator=True), RobustScaler(), PCA(2), volmar.MSPC(random_state=0)
+    holes = np.where(np.arange(X.size).reshape(X.shape) % 17 == 3, np.nan, X)
+    found["pipeline"] = make_pipeline(*steps), holes
+    return found
+
+
+@cache
+def _folder():
+    """Return a folder of this process, so that messages of the same case are the same."""
+    folder = tempfile.mkdtemp(prefix="volmar-fuzz-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
+def _names():
+    stored = [path.name for path in sorted(STORED.glob("*.volmar"))]
+    return [*stored, *_models(), "preparation"]
+
+
+@cache
+def good_file(name):
+    """Return the parts of a model file, and rows that its model takes (None for any)."""
+    path = STORED / name
+    rows = None
+    if not path.exists():
+        path = _folder() / "good.volmar"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if name == "preparation":
+                made = Preparation(drop=["name"])
+                model = volmar.MSPC(random_state=0).fit(made.fit_prepare(table()).X)
+                save_model(path, model, preparation=made, force=True)
+            else:
+                model, rows = _models()[name]
+                save_model(path, model.fit(rows), force=True)
+    return _parts(path), rows
+
+
+def _parts(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+# ------------------------------------------------------------------------ changes
+
+
+def _values(text):
+    """Places of all values in the nodes of a text: (container, key)."""
+    found = []
+    stack = [text["nodes"]]
+    while stack:
+        held = stack.pop()
+        keys = range(len(held)) if isinstance(held, list) else list(held)
+        for key in keys:
+            found.append((held, key))
+            if isinstance(held[key], (list, dict)):
+                stack.append(held[key])
+    return found
+
+
+def _change_value(draw, text):
+    held, key = draw.pick(*_values(text))
+    held[key] = copy.deepcopy(draw.pick(*_SPECIAL))
+
+
+def _nudge_number(draw, text):
+    numbers = [(h, k) for h, k in _values(text) if type(h[k]) in (int, float)]
+    held, key = draw.pick(*numbers)
+    value = held[key]
+    held[key] = draw.pick(value + 1, value - 1, -value, value * 1000, value / 2, str(value))
+
+
+def _states(text):
+    return [n["state"] for n in text["nodes"] if n.get("is") == "object" and n.get("state")]
+
+
+def _drop_attribute(draw, text):
+    state = draw.pick(*_states(text))
+    state.pop(draw.pick(*state))
+
+
+def _rename_attribute(draw, text):
+    state = draw.pick(*_states(text))
+    name = draw.pick(*state)
+    other = draw.pick("_x", "x_", f"{name}_", "predict", "__class__", *draw.pick(*_states(text)))
+    state[other] = state.pop(name) if draw.chance(0.5) else state[name]
+
+
+def _swap_attributes(draw, text):
+    one, other = draw.pick(*_states(text)), draw.pick(*_states(text))
+    a, b = draw.pick(*one), draw.pick(*other)
+    one[a], other[b] = other[b], one[a]
+
+
+def _swap_references(draw, text):
+    places = [(h, k) for h, k in _values(text) if isinstance(h[k], dict) and "ref" in h[k]]
+    (h, k), (g, j) = draw.pick(*places), draw.pick(*places)
+    h[k], g[j] = g[j], h[k]
+
+
+def _move_reference(draw, text):
+    places = [h[k] for h, k in _values(text) if isinstance(h[k], dict) and "ref" in h[k]]
+    draw.pick(*places)["ref"] = draw.whole(0, len(text["nodes"]))
+
+
+def _exchange_classes(draw, text):
+    named = [n for n in text["nodes"] if "class" in n]
+    one, other = draw.pick(*named), draw.pick(*named)
+    one["class"], other["class"] = other["class"], one["class"]
+
+
+def _swap_nodes(draw, text):
+    nodes = text["nodes"]
+    i, j = draw.whole(0, len(nodes) - 1), draw.whole(0, len(nodes) - 1)
+    nodes[i], nodes[j] = nodes[j], nodes[i]
+
+
+def _nest(draw, text):
+    """Put a nest, deep or as large as 2^depth, in the place of a value or into a list."""
+    nodes, kind = text["nodes"], draw.pick("list", "tuple", "dict", "set")
+    inner, held = draw.pick(1, "x", {"ref": 0}), draw.pick(1, 2, 2, 3)
+    depth, shift = draw.pick(3, 20, 60, 3000), 0
+    for _ in range(depth):
+        items = [[i, inner] for i in range(held)] if kind == "dict" else [inner] * held
+        nodes.insert(shift, {"is": kind, "items": items})
+        inner, shift = {"ref": shift}, shift + 1
+    for held, key in _values({"nodes": nodes[shift:]}):
+        if key == "ref" and type(held[key]) is int:
+            held[key] += shift
+    for name in ("model", "preparation"):
+        if isinstance(text[name], dict):
+            text[name] = {"ref": text[name]["ref"] + shift}
+    target, key = draw.pick(*_values({"nodes": nodes[shift:]}))
+    target[key] = inner
+
+
+def _swap_roots(draw, text):
+    text[draw.pick("model", "preparation")] = {"ref": draw.whole(0, len(text["nodes"]) - 1)}
+
+
+def _repeat_node(draw, text):
+    text["nodes"] += [draw.pick(*text["nodes"])] * draw.pick(1, 10, 1000)
+
+
+_TEXTS = (
+    *(_change_value, _change_value, _change_value, _nudge_number, _nudge_number, _drop_attribute),
+    *(_rename_attribute, _swap_attributes, _swap_references, _move_reference, _exchange_classes),
+    *(_swap_nodes, _nest, _swap_roots, _repeat_node),
+)
+
+
+def _change_text(draw, parts):
+    text = json.loads(parts["model.json"])
+    for _ in range(draw.pick(1, 1, 1, 2, 5)):
+        # What the last change has left may have nothing for the next one.
+        with suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
+            draw.pick(*_TEXTS)(draw, text)
+    parts["model.json"] = json.dumps(text).encode()
+
+
+def _change_array(draw, parts):
+    """Write an array of another shape, dtype or content, with a header that fits."""
+    name = draw.pick(*(name for name in parts if name != "model.json"))
+    array = np.load(io.BytesIO(parts[name]))
+    flat, rng = array.ravel().copy(), draw.rng
+    change = draw.whole(0, 8)
+    if change == 0 and flat.dtype.kind == "f" and flat.size:
+        wrong = draw.pick(np.nan, np.inf, -np.inf, 1e308, 1e-320, 0.0, -1e150)
+        flat[rng.integers(flat.size)] = wrong
+    elif change == 1 and flat.dtype.kind in "iu" and flat.size:
+        flat[rng.integers(flat.size)] = draw.pick(-1, 10**6, 2**31 - 1, 2**31, flat.size)
+    elif change == 2:
+        flat = flat[: draw.whole(0, flat.size)]
+    elif change == 3:
+        flat = np.concatenate([flat, flat])
+    elif change == 4:
+        kinds = ("f4", "f2", "i8", "i4", "u1", "b1", "c16", "U3", "S2", ">f8", "g", "M8[D]")
+        with np.errstate(all="ignore"):
+            numbers = flat if flat.dtype.kind in "biuf" else np.zeros(flat.size)
+            flat = numbers.astype(draw.pick(*kinds))
+    elif change == 5:
+        flat = rng.permutation(flat)
+    elif change == 6 and flat.dtype.kind == "f":
+        flat = flat * draw.power(-300, 300)
+    elif change == 7:
+        flat = np.full_like(flat, flat.flat[0] if flat.size else 0)
+    shapes = [array.shape] if flat.size == array.size else []
+    shapes += [(flat.size,), (flat.size, 1), (1, flat.size), (1, flat.size, 1)]
+    shape = shapes[0] if draw.chance(0.6) else draw.pick(*shapes)
+    width = array.shape[-1] if array.ndim == 2 else 0
+    if width and shape is not array.shape and flat.size % width == 0:
+        shape = draw.pick(shape, (-1, width))
+    if draw.chance(0.05) and flat.size == 1:
+        shape = ()
+    file = io.BytesIO()
+    np.lib.format.write_array(file, flat.reshape(shape), allow_pickle=False)
+    parts[name] = file.getvalue()
+
+
+def _swap_arrays(draw, parts):
+    names = [name for name in parts if name != "model.json"]
+    one, other = draw.pick(*names), draw.pick(*names)
+    parts[one], parts[other] = parts[other], parts[one]
+
+
+def _flip_member(draw, parts):
+    """Flip bits inside a part, whose checksum is written anew."""
+    name = draw.pick(*parts)
+    content = bytearray(parts[name])
+    for _ in range(draw.pick(1, 1, 3, 20)):
+        content[draw.whole(0, len(content) - 1)] ^= 1 << draw.whole(0, 7)
+    parts[name] = bytes(content)
+
+
+def _rename_member(draw, parts):
+    name = draw.pick(*parts)
+    names = ("arrays/0.npy", "arrays/99.npy", "../x.npy", "/tmp/x", "arrays/00.npy", "", "x" * 300)
+    parts[draw.pick(*names)] = parts.pop(name) if draw.chance(0.7) else parts[name]
+
+
+def _flip_bytes(draw, content):
+    content = bytearray(content)
+    for _ in range(draw.pick(1, 1, 5, 50)):
+        content[draw.whole(0, len(content) - 1)] ^= 1 << draw.whole(0, 7)
+    return bytes(content)
+
+
+def _lie_in_directory(draw, content):
+    """Write another number into the directory of the zip, or into the header of a member."""
+    marks = [b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"]
+    mark = draw.pick(*(mark for mark in marks if mark in content))
+    places = [i for i in range(len(content)) if content.startswith(mark, i)]
+    place, width = draw.pick(*places) + draw.whole(4, 44), draw.pick(1, 2, 4)
+    lie = struct.pack("<I", draw.pick(0, 1, 2**31, 2**32 - 1, draw.whole(0, 2**32 - 1)))
+    return content[:place] + lie[:width] + content[place + width :]
+
+
+def _truncate(draw, content):
+    return content[: draw.whole(0, len(content) - 1)]
+
+
+def _written(parts, compression=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            for name, content in parts.items():
+                archive.writestr(name or "x", content)
+    return file.getvalue()
+
+
+# ------------------------------------------------------------------------ the case
+
+
+def draw_case(draw):
+    """Return the loading and the use of a model file that was changed somewhere."""
+    name = draw.pick(*_names())
+    good, rows = good_file(name)
+    parts = dict(good)
+    inner = (*[_change_text] * 8, *[_change_array] * 6, _swap_arrays, _flip_member, _rename_member)
+    outer = (_flip_bytes, _lie_in_directory, _truncate)
+    done = []
+    if draw.chance(0.9):
+        for _ in range(draw.pick(1, 1, 1, 2)):
+            change = draw.pick(*inner)
+            done.append(change.__name__)
+            with suppress(ValueError, LookupError):  # nothing left to change in this way
+                change(draw, parts)
+    content = _written(parts, zipfile.ZIP_DEFLATED if draw.chance(0.01) else zipfile.ZIP_STORED)
+    if not done:
+        change = draw.pick(*outer)
+        content = change(draw, content)
+        done.append(change.__name__)
+
+    form = draw.pick("as they are", "as they are", "float32", "sparse", "Fortran")
+    is_described, is_reported = draw.chance(0.2), draw.chance(0.03)
+
+    def use():
+        saved = _loaded(_folder() / "m.volmar", content)
+        texts = _looked_at(saved)
+        new = _rows_for(saved, rows)
+        if isinstance(new, np.ndarray):
+            new = _in_form(saved.model, new, form)
+        scores = np.asarray(saved.model.decision_function(new))
+        labels = np.asarray(saved.model.predict(new))
+        if hasattr(saved.model, "confidence"):
+            saved.model.confidence(new)
+            if is_described:
+                texts.append(str(saved.model.describe(new)))
+            if is_reported:
+                saved.model.report(_folder() / "report.html", new, force=True)
+        return labels, scores, texts
+
+    def check(value):
+        labels, scores, _ = value
+        require(labels.dtype.kind in "biufUO" and labels.ndim == 1, f"labels are {labels!r:.100}")
+        is_out = labels == -1  # rows of a table that are left out have no scores
+        require_finite("decision_function", scores[~is_out])
+
+    # A prediction may refuse the rows; whatever is wrong with a file, loading finds it.
+    documented = (ModelError, TableError, ValueError)
+    return Case(f"{name}: {', '.join(done)}, {form}", use, (), check, documented=documented)
+
+
+def _loaded(path, content):
+    """Load a file; nothing but a `ModelError` may come of it."""
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        # Another version, another scikit-learn: both warnings are ours.
+        warnings.filterwarnings("ignore", category=UserWarning)
+        try:
+            return load_model(path)
+        except ValueError as error:
+            require(type(error) is ModelError, f"load_model raised {error!r:.300}")
+            require(len(str(error)) < 1000 and "\n" not in str(error), f"{error!s:.300}")
+            raise
+
+
+def _looked_at(saved):
+    """Print, copy and save a loaded model, which never fails; return what was printed."""
+    model, clusterer = saved.model, saved.clusterer
+    if hasattr(clusterer, "steps"):
+        clusterer = clusterer.steps[-1][1]
+    try:
+        texts = [repr(model), repr(model.get_params()), repr(clone(model)), repr(saved)]
+        texts += [repr(getattr(model, name, "")) for name in ("evidence_", "notes_", "seconds_")]
+        texts += [repr(clusterer.result_), str(getattr(clusterer, "tree_", ""))]
+        if hasattr(clusterer, "tree_"):
+            texts += [repr(clusterer.tree_), clusterer.tree_._repr_html_()]
+        if hasattr(model, "summary"):
+            texts.append(json.dumps(model.summary()))
+        copy.deepcopy(model)
+        path = _folder() / "again.volmar"
+        own = None if hasattr(model, "preparation_") else saved.preparation
+        save_model(path, model, preparation=own, force=True)
+        load_model(path)
+    except Exception as error:
+        where = traceback.format_exc(limit=-4)
+        raise BrokenContract(
+            f"a loaded model cannot be looked at: {error!r:.200}\n{where}"
+        ) from error
+    require(max(map(len, texts)) < 10**7, "a text without end")
+    return texts
+
+
+def _rows_for(saved, rows):
+    """Return rows or a table that a model takes: those of its fit, if they still fit."""
+    model, frame = saved.model, table()
+    if hasattr(model, "preparation_"):
+        return _known(frame, model.preparation_)
+    if saved.preparation is not None:
+        return saved.preparation.prepare(_known(frame, saved.preparation)).X
+    if hasattr(model, "steps") and isinstance(model.steps[0][1], Preparation):
+        return _known(frame, model.steps[0][1])
+    if rows is None or np.shape(rows)[1] != model.n_features_in_:
+        return 10.0 * np.random.default_rng(1).random((20, model.n_features_in_))
+    return rows
+
+
+def _in_form(model, rows, form):
+    if form == "sparse" and get_tags(model).input_tags.sparse and np.isfinite(rows).all():
+        return sparse.csr_array(rows)
+    if form == "Fortran":
+        return np.asfortranarray(rows)
+    return rows.astype(np.float32) if form == "float32" else rows
+
+
+def _known(frame, preparation):
+    """Return a table with the columns of a preparation: those of `table`, or numbers."""
+    names = [name for name in preparation.names_in_ if name not in frame]
+    more = {name: np.arange(len(frame)) % 7 + 0.5 for name in names}
+    for name, kind in preparation.kinds_.items():
+        if name in more and kind == "date":
+            more[name] = frame["since"]
+        elif name in more and kind not in ("numeric",):
+            more[name] = frame["size"]
+    return frame.assign(**more)
