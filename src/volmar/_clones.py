@@ -13,6 +13,12 @@ __all__ = ["fitted_labels", "refuse_pairwise", "seeded", "silent_clone"]
 
 def silent_clone(estimator: Any) -> Any:
     """Clone without the callbacks, which hear of the whole fit and not of each of its parts."""
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        what = f"the class {estimator.__name__}" if isinstance(estimator, type) else ""
+        raise TypeError(
+            f"estimator must be a clusterer with scikit-learn's interface, such as MSPC(), got "
+            f"{what or type(estimator).__name__}."
+        )
     copy = clone(estimator)
     return copy.set_callbacks() if hasattr(copy, "set_callbacks") else copy
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
+from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["in_jobs", "one_thread", "user_openmp"]
@@ -107,12 +108,14 @@ def in_jobs(
     copy the rows; the warnings of a call are then not its own. Each call has one thread of BLAS
     and OpenMP, and must not depend on the others.
     """
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise TypeError(f"n_jobs must be None or an integer other than 0, got {n_jobs!r}.")
     if len(items) < 2:
         yield from map(call, items)
         return
     from joblib import Parallel, delayed, effective_n_jobs
 
-    n_jobs = effective_n_jobs(n_jobs)
+    n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs == 1:
         yield from map(call, items)
         return

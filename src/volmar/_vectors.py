@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 __all__ = ["check_vector"]
 
 
-def check_vector(name: str, values: Any, size: int | None = None) -> NDArray[np.float64]:
+def check_vector(
+    name: str, values: Any, size: int | None = None, *, may_be_empty: bool = False
+) -> NDArray[np.float64]:
     """Return values as a float64 array of one dimension, finite, with at least one entry.
 
     `size` is the number of entries that it must have, one for each row of X.
@@ -23,7 +25,7 @@ def check_vector(name: str, values: Any, size: int | None = None) -> NDArray[np.
         raise TypeError(
             f"{name} must hold real numbers: {error}. Convert it to a float array first."
         ) from error
-    if vector.ndim != 1 or not vector.size:
+    if vector.ndim != 1 or not (vector.size or may_be_empty):
         raise ValueError(
             f"{name} must be a one-dimensional array with at least one value, got shape "
             f"{vector.shape}. Pass one feature or one column at a time."

@@ -103,7 +103,11 @@ def as_weights(sample_weight: Any, n_rows: int) -> NDArray | None:
     refuse_masked(sample_weight, "sample_weight")
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_rows, _as_float64(np.asarray(sample_weight)))
-    weights = _as_float64(np.asarray(sample_weight))
+    try:
+        given = np.asarray(sample_weight)
+    except ValueError as error:  # sequences of different lengths
+        raise TypeError(f"sample_weight must be an array of numbers: {error}.") from error
+    weights = _as_float64(given)
     if weights.shape != (n_rows,):
         raise ValueError(
             f"sample_weight must have one weight for each row, shape ({n_rows},), got shape "

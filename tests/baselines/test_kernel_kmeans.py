@@ -190,9 +190,30 @@ def test_rows_that_a_kernel_does_not_tell_apart_are_said():
     X = np.random.default_rng(0).standard_normal((6, 2))
     with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=2"):
         model = KernelKMeans(kernel=lambda a, b: np.ones((len(a), len(b))), random_state=0).fit(X)
-    assert set(model.labels_) == {0, 1}
+    assert set(model.labels_) == {0}
     assert model.result_.status is Status.DEGENERATE
     assert model.objective_ == pytest.approx(0.0)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_are_as_predicted_whatever_ended_the_run(seed):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.standard_normal((60, 3)), 10.0 ** rng.uniform(-20, 0, 60)
+    weights[rng.integers(0, 60, 20)] = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for max_iter in (1, 2, 300):
+            model = KernelKMeans(5, init="random", n_init=1, max_iter=max_iter, random_state=seed)
+            model.fit(X, sample_weight=weights)
+            np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_a_kernel_of_negative_distances_keeps_the_best_labels(rng):
+    A = rng.standard_normal((20, 20))
+    with pytest.warns(ConvergenceWarning):
+        model = KernelKMeans(3, kernel="precomputed", random_state=0).fit(A + A.T)
+    assert model.objective_ == min(model.result_.history)
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])

@@ -178,7 +178,7 @@ def test_stability_in_words(agreement, words):
         ({"share": 1.0}, ValueError, "share=1.0 of 240 rows is 240: .*such as 0.8"),
         ({"share": 0.001}, ValueError, "is 0: a part must have 2 rows"),
         ({"X": blobs() * np.nan}, ValueError, "Input X contains NaN"),
-        ({"estimator": KMeans}, TypeError, "instance of scikit-learn estimator"),
+        ({"estimator": KMeans}, TypeError, "estimator must be a clusterer.*got the class KMeans"),
         ({"estimator": MSPC(kernel="precomputed")}, ValueError, "takes a precomputed matrix"),
         ({"estimator": StandardScaler()}, TypeError, "neither fit_predict nor labels_"),
     ],

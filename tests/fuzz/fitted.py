@@ -30,6 +30,7 @@ UNDEFINED = {
     "quartiles": "a cluster without known values (ColumnProfile)",
     "shares": "the same (ColumnProfile)",
     "si_gap": "not computed for this many rows (StabilityReport)",
+    "frozen_below": "Q is zero (StabilityReport)",
     "confidence": "rows that were in no resample (ResamplingStability)",
     "min_cluster_weight_": "clusters are found by splitting again (MSPC)",
 }

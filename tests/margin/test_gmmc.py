@@ -362,7 +362,8 @@ def test_a_small_balance_weight_is_warned_of(rng):
     X, _ = groups(rng, 30)
     with pytest.warns(UserWarning, match=r"one cluster: balance_weight=1e-06.*Raise it"):
         model = GMMC(balance_weight=1e-6).fit(X)
-    assert not np.ptp(model.labels_)
+    assert not model.labels_.any()
+    assert not model.predict(X).any()
 
 
 def test_an_iteration_limit_is_warned_of(rng):

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_blob
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from volmar import SDPMMC
+from volmar import GMMC, SDPMMC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import mean_distance
 from volmar.margin import SDPMMCProblem
@@ -408,3 +408,10 @@ def test_bad_kernel_matrices(rng):
     mended = SDPMMC(kernel="precomputed", random_state=0)
     quietly(mended, A + A.T + 1.01 * shift * np.eye(12))
     assert np.isfinite(mended.objective_)
+
+
+@pytest.mark.parametrize("kind", [SDPMMC, GMMC])
+def test_a_kernel_without_a_margin_is_refused_by_name(kind):
+    with pytest.raises(ValueError, match="must be positive semidefinite") as caught:
+        kind(kernel="precomputed").fit(np.diag([-1.0, -2.0, -1.0, -3.0]))
+    assert type(caught.value) is ValueError

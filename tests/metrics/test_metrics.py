@@ -260,7 +260,7 @@ def test_bad_labels_are_named(metric, true, pred, error, message):
         (lambda: normalized_cut([[0, 1], [0, 0]], [0, 1]), "W must be symmetric"),
         (lambda: normalized_cut([[0, np.nan], [0, 0]], [0, 1]), "NaN"),
         (lambda: volume([0, 0], np.eye(2)), "h must be a finite vector other than zero"),
-        (lambda: volume([[1, 0]], np.eye(2)), "h must be a finite vector"),
+        (lambda: volume([[1, 0]], np.eye(2)), "h must be a one-dimensional array"),
         (lambda: volume([1, 0], np.eye(3)), r"Q must be of shape \(2, 2\).* got \(3, 3\)"),
         (lambda: imbalance([]), "labels must be one label for each point"),
     ],

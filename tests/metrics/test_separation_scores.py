@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_iris
 
-from volmar.metrics import msp_score, separation_score
+from volmar.metrics import msp_score, separation_along, separation_score
 
 BOTH = pytest.mark.parametrize("score", [msp_score, separation_score])
 EITHER_WAY = pytest.mark.parametrize("cross_fit", [False, True])
@@ -319,3 +319,10 @@ def test_bad_input(score, arguments, message):
     X, labels = clusters(0)
     with pytest.raises(ValueError, match=message):
         score(**{"X": X, "labels": labels, **arguments})
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e250])
+def test_the_unit_of_scores_does_not_change_their_separation(rng, scale):
+    scores = rng.standard_normal(40)
+    found = separation_along(scores * scale, scores > 0)
+    assert found == pytest.approx(separation_along(scores, scores > 0), rel=1e-9)

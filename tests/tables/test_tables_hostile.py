@@ -6,11 +6,13 @@ import warnings
 import zipfile
 
 import numpy as np
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 from volmar import TableClusterer
-from volmar._files import printable
 from volmar.tables import TableError, read_table
 from volmar.tables.errors import MAX_COLUMNS
 
@@ -155,13 +157,78 @@ class TestNumpyFiles:
         assert np.isinf(read_table(tmp_path / "a.npy").data[0, 0])
 
 
+def packed_excel(path, change):
+    """Write a workbook whose sheet is changed, with checksums that fit."""
+    book = openpyxl.Workbook()
+    for row in [["a", "b"], [1, 2], [3, 4]]:
+        book.active.append(row)
+    book.save(path)
+    content = {}
+    with zipfile.ZipFile(path) as old:
+        content = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, inside in content.items():
+            new.writestr(name, change(inside) if "sheet1" in name else inside)
+
+
+class TestExcel:
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (b'<row r="100000000"><c r="A100000000"><v>1</v></c></row>', ["100,000,000 rows"]),
+            (b"<row r='900000'><c r='XFD9'><v>1</v></c></row>", ["16,384 columns"]),
+            (b'<row r="9"><c r="ZZZZ9"><v>1</v></c></row>', ["475,254 columns"]),
+            (b"<row/>" * 2_000_000, ["2,000,003 rows"]),
+            (b"<row/>" * 12_000_000, ["bomb"]),
+        ],
+    )
+    def test_a_sheet_of_empty_cells_is_refused(self, tmp_path, more, words):
+        end = b"</sheetData>"
+        packed_excel(tmp_path / "a.xlsx", lambda xml: xml.replace(end, more + end))
+        refused(tmp_path / "a.xlsx", *words)
+
+    def test_a_few_empty_rows_are_none(self, tmp_path):
+        more = b'<row r="5000"><c r="B5000"><v>1</v></c></row></sheetData>'
+        packed_excel(tmp_path / "a.xlsx", lambda xml: xml.replace(b"</sheetData>", more))
+        assert read_table(tmp_path / "a.xlsx").data.shape == (3, 2)
+
+    def test_entities_are_not_expanded_without_an_end(self, tmp_path):
+        entities = b'<!DOCTYPE w [<!ENTITY a "haha">' + b"".join(
+            b'<!ENTITY %c "%s">' % (98 + i, b"&%c;" % (97 + i) * 20) for i in range(9)
+        )
+
+        def change(xml):
+            xml = xml.replace(b"<worksheet", entities + b"]><worksheet", 1)
+            return xml.replace(b"<v>1</v>", b"<v>&j;</v>")
+
+        packed_excel(tmp_path / "a.xlsx", change)
+        refused(tmp_path / "a.xlsx", "Excel")
+
+
+class TestArrow:
+    def test_equal_values_that_fill_the_memory(self, tmp_path, monkeypatch):
+        pq.write_table(pa.table({"a": np.zeros(100_000)}), tmp_path / "a.parquet")
+        assert (tmp_path / "a.parquet").stat().st_size < 10_000
+        monkeypatch.setattr("volmar._memory.available_memory", lambda: 400_000)
+        refused(tmp_path / "a.parquet", "available")
+
+    def test_metadata_that_does_not_fit_is_ignored(self, tmp_path):
+        table = pa.table({"a": [1.0, 2.0]}).replace_schema_metadata({"pandas": "[[["})
+        pq.write_table(table, tmp_path / "a.parquet")
+        assert read_table(tmp_path / "a.parquet").data["a"].tolist() == [1, 2]
+
+    def test_messages_show_no_path(self, tmp_path):
+        (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
+        assert str(tmp_path) not in refused(tmp_path / "a.parquet", "a.parquet")
+
+
 class TestText:
     @pytest.mark.parametrize(
         ("name", "line"),
         [("a.csv.gz", b"1,1\n"), ("a.svm.gz", b"1 1:1\n"), ("a.jsonl.gz", b'{"a":1}\n')],
     )
     def test_a_bomb_is_refused(self, tmp_path, name, line):
-        (tmp_path / name).write_bytes(gzip.compress(line * (2**27 // len(line)), 9))
+        (tmp_path / name).write_bytes(gzip.compress(line * (2**26 // len(line)), 9))
         refused(tmp_path / name, "bomb")
 
     def test_a_file_larger_than_the_memory_is_refused(self, tmp_path, monkeypatch):
@@ -172,6 +239,10 @@ class TestText:
     def test_a_line_without_an_end_is_refused(self, tmp_path):
         (tmp_path / "a.csv").write_bytes(b"1," * 4_000_000)
         refused(tmp_path / "a.csv", "first line")
+
+    def test_a_header_of_empty_names_is_refused(self, tmp_path):
+        (tmp_path / "a.csv").write_bytes(b"," * 200_000 + b"\n1,2\n")
+        refused(tmp_path / "a.csv", "200,001 fields", "name")
 
     def test_a_wide_table_is_read(self, tmp_path):
         names = [f"a_long_name_of_column_{j}" for j in range(8000)]
@@ -188,15 +259,17 @@ class TestText:
             labels = TableClusterer(2).fit(tmp_path / "a.csv").labels_
         assert set(labels.tolist()) <= {0, 1}
 
+    def test_half_of_a_surrogate_pair_in_json(self, tmp_path):
+        (tmp_path / "a.jsonl").write_text('{"a": "\\ud800"}\n{"a": "b"}\n')
+        refused(tmp_path / "a.jsonl", "surrogate")
+
     def test_the_home_of_nobody(self):
         refused("~nobody_xyz/a.csv", "'~nobody_xyz/a.csv'", "home")
 
 
 def test_names_are_printable(tmp_path):
-    assert printable("\x1b[31mred\u202e\n\ud800") == r"\x1b[31mred\u202e\n\ud800"
-    assert printable("größe 数") == "größe 数"
     path = tmp_path / "\x1b[31mred.csv"
     path.write_text("a,b\n1,2\n3,4,5\n")
-    assert r"\x1b[31mred.csv" in refused(path)
+    assert r"\u001b[31mred.csv" in refused(path)
     path.write_text("a,b\n1,2\n")
-    assert read_table(path).name == r"\x1b[31mred.csv"
+    assert read_table(path).name == r"\u001b[31mred.csv"

@@ -1,5 +1,7 @@
 """SoftLabelMVC on symmetric graphs, matrices that are not definite, short runs."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -81,3 +83,16 @@ def test_a_fit_that_is_cut_short_says_so():
     with pytest.warns(ConvergenceWarning, match="max_iter=2.*Raise max_iter"):
         short = SoftLabelMVC(max_iter=2).fit(X)
     assert short.result_.status is Status.MAX_ITER
+
+
+@pytest.mark.parametrize("affinity", ["local_scaling", "gaussian", "nearest_neighbors"])
+@pytest.mark.parametrize("seed", range(50, 60))
+def test_one_cluster_is_predicted_as_it_is_numbered(affinity, seed):
+    X = np.random.default_rng(seed).normal(size=(20, 2))
+    model = SoftLabelMVC(affinity=affinity, balance=1e6, Q="kernel", reg=100.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+    assert 0 in model.labels_
+    if not model.labels_.any():
+        assert not model.predict(X).any()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
+from volmar.base.numbering import cluster_order
 from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.solvers.result import Certificate
 
@@ -352,6 +353,8 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
+        if self._mean_norms.size == 1:
+            return np.zeros(X.shape[0])
         products = self._expansion(X, self._mean_weights)
         return two_column_scores(2 * products - self._mean_norms)
 
@@ -388,21 +391,40 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
         return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
 
-    def _publish(self, prepared: KernelMeansInputs, result: KernelKMeansResult) -> None:
-        problem = prepared.problem
-        self._expansion = prepared.expansion
+    def _finish(
+        self, prepared: KernelMeansInputs, result: KernelKMeansResult, weights: Any
+    ) -> None:
+        """Give rows the labels that `predict` gives them, unless the objective would rise.
+
+        Rows of next to no weight, or of a run that the limit of iterations ended, may have other
+        labels. The objective rises for kernels that are not positive semidefinite.
+        """
+        problem, self._expansion = prepared.problem, prepared.expansion
         members = problem.members(result.labels, self.n_clusters)
         mass = members.sum(axis=0, dtype=np.float64)
-        means = members / np.where(mass > 0, mass, 1.0).astype(members.dtype)
-        self._mean_weights = means
-        self._mean_norms = np.einsum("ic,ic->c", means, problem.K @ means)
-        self._mean_norms[mass == 0] = np.inf  # no row goes to a cluster without weight
+        known = np.flatnonzero(mass > 0)  # no row goes to a cluster without weight
+        means = members[:, known] / mass[known].astype(members.dtype)
+        images = problem.K @ means
+        norms = np.einsum("ic,ic->c", means, images)
+        scores = 2 * images - norms
+        nearest = np.argmax(scores, axis=1)
+        order = cluster_order(nearest, weights, known.size)
+        labels = np.argmax(scores[:, order], axis=1)  # of equal scores the first
+        if not np.array_equal(known[nearest], result.labels):
+            certificate = problem.certificate(labels)
+            if certificate.objective <= result.objective + problem.rounding:
+                result = replace(result, **vars(certificate))
+            else:
+                numbers = np.minimum(np.searchsorted(known, result.labels), known.size - 1)
+                order = cluster_order(numbers, weights, known.size)
+                labels = np.argsort(order)[numbers]
+        self._mean_weights, self._mean_norms = means[:, order], norms[order]
+        self._set_result(replace(result, labels=labels))
 
     def _status_words(self, result: Any) -> str:
         if result.status is not Status.DEGENERATE:
             return super()._status_words(result)
         return (
-            f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel: rows "
-            "that look the same were put into different clusters. Lower n_clusters, or check the "
-            "kernel's parameters"
+            f"X has fewer different rows than n_clusters={self.n_clusters} to this kernel, and "
+            "means of clusters are the same. Lower n_clusters, or check the kernel's parameters"
         )

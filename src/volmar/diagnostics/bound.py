@@ -13,9 +13,11 @@ from scipy.sparse import issparse
 from scipy.stats import hypergeom
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import check_count, check_number
+from volmar._checks import check_count, check_magnitude, check_number
 from volmar._threads import one_thread
+from volmar._vectors import check_vector
 from volmar.diagnostics.conditions import dense_symmetric
+from volmar.metrics.contingency import as_array, distinct_labels, has_missing
 from volmar.operators import SPDOperator
 from volmar.volume import SoftLabelMVC, VolumeProblem, VolumeResult
 from volmar.volume.problem import signs
@@ -24,6 +26,8 @@ from volmar.volume.problem import signs
 C0 = float(np.sqrt(32 * np.log(4 * np.e) / 3))
 # Beyond this many rows the eigenvalues of a fitted model's Q are not computed.
 FULL_SPECTRUM = 3000
+# Largest numbers, and the reciprocal of the smallest width: their squares are numbers.
+HIGHEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -249,7 +253,7 @@ def error_bound(
         raise ValueError("h must be given where labels are, or else rho must be and labels not.")
     if rho is None and responses is not None:
         rho = float(np.abs(responses).mean())
-    rho = check_number("rho", rho, low=0.0, open_low=True)
+    rho = max(check_number("rho", rho, low=0.0, high=HIGHEST, open_low=True), 1.0 / HIGHEST)
 
     def terms(width: float) -> BoundTerms:
         rest = n - n_revealed
@@ -299,7 +303,7 @@ def _revealed(
         if n_revealed is None:
             raise ValueError("n_revealed must be given where revealed is not, got None.")
         return np.arange(n), None, check_count("n_revealed", n_revealed, low=1, high=n - 1)
-    rows = np.asarray(revealed)
+    rows = as_array(revealed, "revealed")
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < rows.size < n:
         raise ValueError(
             f"revealed must hold the numbers of 1 to {n - 1} rows, got {rows.dtype} of shape "
@@ -311,13 +315,13 @@ def _revealed(
         raise ValueError(f"n_revealed={n_revealed} must be left out: revealed has {rows.size}.")
     if labels is None:
         return rows, None, rows.size
-    given = np.asarray(labels)
-    if any(one is None or (isinstance(one, float) and np.isnan(one)) for one in given.flat):
+    given = as_array(labels, "labels")
+    if has_missing(given):
         raise ValueError(
             "labels must hold a label for every revealed row, got NaN or None. Leave such rows "
             "out of revealed and labels both."
         )
-    kinds, codes = np.unique(given, return_inverse=True)
+    kinds, codes = distinct_labels(given)
     if codes.shape != rows.shape:
         raise ValueError(
             f"labels must hold one label a revealed row, shape {rows.shape}, got {codes.shape}."
@@ -352,11 +356,12 @@ def _from_arrays(
 ) -> tuple[NDArray | None, int, float]:
     if Q is None or reg is None or eta is None:
         raise ValueError("Q, reg and eta must be given where there is no model.")
-    reg = check_number("reg", reg, low=0.0, open_low=True)
-    eta = check_number("eta", eta)
+    reg = check_number("reg", reg, low=0.0, high=HIGHEST, open_low=True)
+    eta = check_number("eta", eta, low=-HIGHEST, high=HIGHEST)
     matrix = None
-    if not isinstance(Q, SPDOperator) and not issparse(Q) and np.ndim(Q) == 1:
-        values = np.sort(np.asarray(Q, dtype=np.float64))
+    if not isinstance(Q, SPDOperator) and not issparse(Q) and as_array(Q, "Q").ndim == 1:
+        values = np.sort(check_vector("Q", Q))
+        check_magnitude(values, name="Q", may_be_small=True)
     else:
         matrix = dense_symmetric(Q)
         values = linalg.eigvalsh(matrix, check_finite=False)
@@ -370,8 +375,9 @@ def _from_arrays(
         )
     gaps, root = reg * values - eta, float(np.sqrt(n))
     radius, product = root, root
-    responses = None if h is None else np.asarray(h, dtype=np.float64)
+    responses = None if h is None else check_vector("h", h)
     if responses is not None:
+        check_magnitude(responses, name="h", may_be_small=True)
         norm = float(np.linalg.norm(responses))
         if responses.shape != (n,) or not abs(norm - 1) < 1e-3:
             raise ValueError(
@@ -385,7 +391,7 @@ def _from_arrays(
             # At a minimum sign(h)'(reg Q - eta I)^-1 sign(h) = sign(h)'h.
             product = float(np.abs(responses).sum())
     if mu is not None:
-        product = check_number("mu", mu, low=0.0)
+        product = check_number("mu", mu, low=0.0, high=HIGHEST)
     return responses, n, _lemma_18(n, gaps, radius, product)
 
 
@@ -399,8 +405,9 @@ def _lemma_18(n: int, gaps: NDArray, radius: float, mu: float, offset: float = 0
     root = np.sqrt(n)
     if gaps.min() <= 0:
         return float(root)
-    second = radius * np.sqrt(np.sum(1 / gaps**2))
-    third = np.sqrt(mu * np.sum(1 / gaps))
+    with np.errstate(over="ignore", divide="ignore"):  # of extreme gaps a term is 0, or no help
+        second = radius * np.sqrt(np.sum(1 / gaps**2))
+        third = np.sqrt(mu * np.sum(1 / gaps))
     return float(min(root, offset / root + min(second, third)))
 
 

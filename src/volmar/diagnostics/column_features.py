@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._checks import as_float
 from volmar.metrics.contingency import is_missing
 
 __all__ = [
@@ -71,13 +72,21 @@ def n_rows_of(X: Any) -> int:
     """Return the number of rows of a table; refuse what has no rows and columns."""
     shape = getattr(X, "shape", None)
     if shape is None:
-        shape = np.shape(X)
+        try:
+            shape = np.shape(X)
+        except ValueError:  # rows of different lengths
+            shape = (len(X),)
     if len(shape) != 2:
         raise ValueError(
             f"X must have rows and columns, got shape {tuple(shape)}. Reshape a single column "
             "with X.reshape(-1, 1)."
         )
     return int(shape[0])
+
+
+def _as_float64(values: NDArray) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # long doubles; infinity is a missing value
+        return values.astype(np.float64)
 
 
 def as_features(X: Any, names: list[str] | None) -> Features:
@@ -88,7 +97,7 @@ def as_features(X: Any, names: list[str] | None) -> Features:
         X = np.asarray(X)
         if X.dtype.kind in "iuf":
             taken = _names_of(X, names)
-            values, missing = _finite(X.astype(np.float64))
+            values, missing = _finite(_as_float64(X))
             d = X.shape[1]
             plain = Features(values, taken, ["number"] * d, [""] * d, {}, [])
             return plain if missing is None else _with_missing(plain, missing)
@@ -206,7 +215,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
     """
     kind = column.dtype.kind
     if kind in "iuf":
-        return column.astype(np.float64)
+        return _as_float64(column)
     if kind in "mM":
         days = _in_days(column)
         return days if kind == "m" else DatedColumn(days)
@@ -225,7 +234,7 @@ def _plain_column(column: NDArray, name: str) -> NDArray | CodedColumn | DatedCo
             )
         codes[i] = -1 if is_missing(value) else place.setdefault(value, len(place))
     if place and all(_is_number(value) for value in place):
-        numbers = np.array([*map(float, place), np.nan])
+        numbers = np.array([*map(as_float, place), np.nan])
         return numbers[codes]
     if place and all(isinstance(value, date) for value in place):  # a datetime is a date
         known = np.array([_naive(value) for value in place], dtype="M8[us]")

@@ -18,7 +18,7 @@ from volmar.diagnostics.column_features import (
     n_rows_of,
     table_columns,
 )
-from volmar.metrics.contingency import labels_of_rows, sampled_rows
+from volmar.metrics.contingency import distinct_labels, labels_of_rows, sampled_rows
 
 __all__ = ["ColumnProfile", "ColumnProfiles", "column_profiles"]
 
@@ -237,7 +237,7 @@ def column_profiles(
     n = n_rows_of(X)
     if n < 1:
         raise ValueError("X has no rows. Pass at least one.")
-    clusters, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
+    clusters, codes = distinct_labels(labels_of_rows(labels, n))
     sizes = np.bincount(codes)
     rows = sampled_rows(codes, max_rows, check_random_state(random_state), 50)
     if rows.size < n:

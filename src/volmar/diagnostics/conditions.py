@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse import issparse
-from sklearn.utils.validation import check_array
 
 from volmar._checks import check_count, check_number, check_symmetric
+from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
 from volmar.diagnostics.axisymmetry import find_axis
@@ -66,7 +66,7 @@ class StabilityReport:
     frozen_below : float
         For a `reg` below this, every one of the :math:`2^{n-1}` partitions is a strict local
         minimum of the volume problem without its balance constraint (JMLR eq. 4), whatever else
-        holds of Q.
+        holds of Q. Infinite where Q is zero.
     work : int
         Entries of Q that the search for an axis read.
     """
@@ -317,7 +317,7 @@ def _listed(rows: NDArray[np.intp]) -> str:
 
 def dense_symmetric(Q: Any) -> NDArray[np.float64]:
     """Return Q as a dense float64 array, exactly symmetric, after checks."""
-    n = Q.n if isinstance(Q, SPDOperator) else (np.shape(Q) or (0,))[0]
+    n = Q.n if isinstance(Q, SPDOperator) else (getattr(Q, "shape", None) or (0,))[0]
     require_memory(
         6 * 8.0 * n**2,
         f"A dense Q of {n} rows, with its eigenvalues and colours,",
@@ -325,13 +325,8 @@ def dense_symmetric(Q: Any) -> NDArray[np.float64]:
     )
     if isinstance(Q, SPDOperator):
         Q = Q.matvec(np.eye(n))
-    Q = check_array(
-        Q.toarray() if issparse(Q) else Q,
-        dtype=np.float64,
-        ensure_min_samples=2,
-        ensure_min_features=2,
-        input_name="Q",
-    )
+    matrix = Q.toarray() if issparse(Q) else Q
+    Q = check_matrix(matrix, name="Q", accept_sparse=False, min_rows=2).astype(np.float64)
     if Q.shape[0] != Q.shape[1]:
         raise ValueError(
             f"Q must be square, got shape {Q.shape}; pass the matrix between rows, not the rows."

@@ -24,6 +24,7 @@ from volmar.diagnostics.column_tests import (
     tested_by_sign_flips,
 )
 from volmar.diagnostics.contrasts import CHUNK, Contrasts, Standardised, contrasts, standardised
+from volmar.metrics.contingency import as_array, distinct_labels
 from volmar.rows import count_labels, draw_from_collection, is_dask
 
 __all__ = ["describe_clusters"]
@@ -171,7 +172,7 @@ def describe_clusters(
         raise ValueError(f"model_input must have the {n} rows of X, got {found}.")
     labels, model = _labels_and_model(labels_or_model, given, n, rng)
     features = as_features(X, None if feature_names is None else list(feature_names))
-    names = np.arange(n) if ids is None else np.asarray(ids)
+    names = np.arange(n) if ids is None else as_array(ids, "ids")
     if names.shape != (n,):
         raise ValueError(f"ids must have shape ({n},), one for each row, got {names.shape}.")
 
@@ -306,7 +307,7 @@ def _labels_and_model(
             f"an instance: {given.__name__}()."
         )
     if not hasattr(given, "fit") and not hasattr(given, "fit_predict"):
-        labels = np.asarray(given)
+        labels = as_array(given, "labels_or_model")
         if labels.shape != (n,):
             raise ValueError(
                 f"labels_or_model must be a clusterer or labels of shape ({n},), one for each row "
@@ -318,6 +319,7 @@ def _labels_and_model(
             raise TypeError(
                 f"labels must be integers or text, got dtype {labels.dtype}. Use -1 for noise."
             )
+        distinct_labels(labels, "labels_or_model")
         return labels, None
     steps = getattr(given, "steps", None)
     last = steps[-1][1] if steps else given

@@ -11,7 +11,7 @@ from sklearn.metrics import silhouette_samples
 
 from volmar._checks import check_count, check_random_state
 from volmar._input import check_matrix
-from volmar.metrics.contingency import labels_of_rows, sampled_rows
+from volmar.metrics.contingency import distinct_labels, labels_of_rows, sampled_rows
 
 __all__ = ["Silhouettes", "silhouettes"]
 
@@ -57,7 +57,7 @@ def silhouettes(
     check_count("max_rows", max_rows, low=2)
     rows: Any = check_matrix(X)
     n = rows.shape[0]
-    names, codes = np.unique(labels_of_rows(labels, n), return_inverse=True)
+    names, codes = distinct_labels(labels_of_rows(labels, n))
     if not 2 <= names.size < n:
         raise ValueError(
             f"labels has {names.size} cluster{'s' * (names.size != 1)} of {n} rows, and "

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar._checks import is_finite
+from volmar._input import FLOATS, check_matrix
+from volmar._vectors import check_vector
 from volmar.evidence.modes.densities import GRID, fill
 
 __all__ = ["column_resolutions", "dithered", "dithered_scores"]
@@ -54,6 +57,7 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     >>> column_resolutions(X)
     array([0., 1., 2.])
     """
+    X = as_given(X)
     n, d = X.shape
     if n < 2:
         return np.zeros(d)
@@ -61,14 +65,26 @@ def column_resolutions(X: Any) -> NDArray[np.float64]:
     # Not every second row, say: rows may alternate.
     few = X if n <= most else X[np.sort(np.random.default_rng(0).choice(n, most, replace=False))]
     few = few.toarray() if sparse.issparse(few) else np.asarray(few)
+    if not is_finite(few):
+        raise ValueError("X contains NaN or infinity; drop or fill such rows.")
     unit = np.maximum(np.abs(few).max(axis=0, initial=0.0), np.finfo(few.dtype).tiny)
     few = few / unit  # steps and squares of any magnitude are numbers
     ordered = np.sort(few, axis=0)
     tied = np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0))
     resolutions = np.zeros(d)
     if tied.size:
-        resolutions[tied] = _resolutions_of_tied(few[:, tied], ordered[:, tied]) * unit[tied]
+        found = _resolutions_of_tied(few[:, tied], ordered[:, tied])
+        with np.errstate(over="ignore"):  # twice the range may be more than the largest number
+            resolutions[tied] = np.minimum(found * unit[tied], np.finfo(np.float64).max)
     return resolutions
+
+
+def as_given(X: Any) -> Any:
+    """Return rows that are floats already without looking at them, others after checks."""
+    is_rows = isinstance(X, np.ndarray) or (sparse.issparse(X) and X.format == "csr")
+    if is_rows and X.ndim == 2 and X.dtype in FLOATS:
+        return X
+    return check_matrix(X, is_scaled=False)
 
 
 def _resolutions_of_tied(few: NDArray, ordered: NDArray) -> NDArray[np.float64]:
@@ -118,6 +134,25 @@ def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
     return float(widths[np.argmax(has_one)]) if has_one.any() else span
 
 
+def check_generator(rng: Any) -> None:
+    """Refuse what is no generator of random numbers."""
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Make one by "
+            "numpy.random.default_rng(0)."
+        )
+
+
+def _checked_widths(resolutions: Any, X: Any) -> NDArray[np.float64]:
+    widths = check_vector("resolutions", resolutions, may_be_empty=True)
+    if widths.size != X.shape[1] or widths.min(initial=0.0) < 0:
+        raise ValueError(
+            f"resolutions must hold a width, not negative, for each of the {X.shape[1]} columns "
+            f"of X, got {widths.size}. Use those of column_resolutions."
+        )
+    return widths
+
+
 def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
     """Return rows with uniform noise of the width of each column's resolution.
 
@@ -138,7 +173,9 @@ def dithered(X: Any, resolutions: NDArray, rng: np.random.Generator) -> Any:
     matrix of shape (n, d)
         In the dtype of X; X itself where all resolutions are 0.
     """
-    columns = np.flatnonzero(resolutions)
+    X = as_given(X)
+    check_generator(rng)
+    columns = np.flatnonzero(_checked_widths(resolutions, X))
     if columns.size == 0:
         return X
     rows = X.toarray() if sparse.issparse(X) else np.array(X)
@@ -163,7 +200,8 @@ def dithered_scores(
     rng : Generator
         Draws the noise.
     """
-    if not sparse.issparse(X) or not resolutions.any():
+    X = as_given(X)
+    if not sparse.issparse(X) or not _checked_widths(resolutions, X).any():
         return score(dithered(X, resolutions, rng))
     step = max(1, BLOCK // X.shape[1])
     blocks = range(0, X.shape[0], step)

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances
 
-from volmar.evidence.dither import column_resolutions, dithered
+from volmar._vectors import check_vector
+from volmar.evidence.dither import as_given, column_resolutions, dithered
 from volmar.evidence.modes.densities import GRID, grid_shares, missing_mass, smoothed
 
 __all__ = ["has_way_around"]
@@ -86,12 +87,9 @@ def has_way_around(X: Any, scores: ArrayLike) -> bool:
     >>> has_way_around(groups, groups[:, 0])
     False
     """
-    s = np.asarray(scores, dtype=np.float64)
+    X = as_given(X)
     n, d = X.shape
-    if s.shape != (n,):
-        raise ValueError(f"scores has shape {s.shape} for {n} rows of X. Pass one score a row.")
-    if not np.isfinite(s).all():
-        raise ValueError(f"scores has an entry of {s[~np.isfinite(s)][0]}. Pass finite scores.")
+    s = check_vector("scores", scores, n)
     if d < 2:
         return False
     most = min(MOST_ROWS, MOST_ENTRIES // d)

@@ -11,9 +11,11 @@ from volmar._memory import require_memory
 from volmar._weights import check_sample_weight
 
 __all__ = [
+    "as_array",
     "contingency_table",
     "distinct_labels",
     "encode_labels",
+    "has_missing",
     "is_missing",
     "labels_of_rows",
     "random_ranks",
@@ -21,13 +23,22 @@ __all__ = [
 ]
 
 
-def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
-    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages."""
-    found = _as_array(labels, name)
+def encode_labels(
+    labels: ArrayLike, name: str, n_rows: int | None = None
+) -> tuple[NDArray[np.intp], int]:
+    """Codes 0..k-1 of the labels in sorted order, and k; `name` is for error messages.
+
+    Labels of the rows of X are as many as these.
+    """
+    found = as_array(labels, name)
     if found.ndim != 1 or found.size == 0:
         raise ValueError(
             f"{name} must be one label for each point, got an array of shape {found.shape}; pass "
             "a one-dimensional array with at least one label."
+        )
+    if n_rows is not None and found.size != n_rows:
+        raise ValueError(
+            f"{name} must have one label for each of the {n_rows} rows of X, got {found.size}."
         )
     distinct, codes = distinct_labels(found, name)
     return codes, distinct.size
@@ -35,7 +46,7 @@ def encode_labels(labels: ArrayLike, name: str) -> tuple[NDArray[np.intp], int]:
 
 def labels_of_rows(labels: ArrayLike, n: int, name: str = "labels") -> NDArray:
     """Return labels as an array of shape (n,)."""
-    found = _as_array(labels, name)
+    found = as_array(labels, name)
     if found.shape != (n,):
         raise ValueError(
             f"{name} must hold one label for each row of X, shape ({n},), got shape {found.shape}."
@@ -45,7 +56,7 @@ def labels_of_rows(labels: ArrayLike, n: int, name: str = "labels") -> NDArray:
 
 def distinct_labels(labels: NDArray, name: str = "labels") -> tuple[NDArray, NDArray[np.intp]]:
     """Return the different labels in order, and the place of each label among them."""
-    if _has_missing(labels):
+    if has_missing(labels):
         raise ValueError(
             f"{name} must not contain NaN, infinity or missing values; drop the unlabelled points."
         )
@@ -59,19 +70,21 @@ def distinct_labels(labels: NDArray, name: str = "labels") -> tuple[NDArray, NDA
     return distinct, codes
 
 
-def _as_array(labels: ArrayLike, name: str) -> NDArray:
+def as_array(labels: ArrayLike, name: str) -> NDArray:
+    """Return what may be labels as an array of any shape."""
     if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
         raise ValueError(f"{name} has masked entries; drop the unlabelled points.")
     try:
         return np.asarray(labels)
     except (TypeError, ValueError):  # lists of different lengths
         raise ValueError(
-            f"{name} must be one label for each point, got a {type(labels).__name__} of sequences "
-            "of different lengths; pass a one-dimensional array."
+            f"{name} must be an array, got a {type(labels).__name__} of sequences of different "
+            "lengths; pass a one-dimensional array."
         ) from None
 
 
-def _has_missing(labels: NDArray) -> bool:
+def has_missing(labels: NDArray) -> bool:
+    """Whether some label is none: NaN, infinity, NaT, None or pandas' NA."""
     if labels.dtype.kind in "fc":
         return not np.isfinite(labels).all()
     if labels.dtype.kind in "mM":

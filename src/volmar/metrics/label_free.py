@@ -12,6 +12,7 @@ from sklearn.metrics import calinski_harabasz_score
 from volmar._checks import check_symmetric
 from volmar._input import check_matrix
 from volmar._threads import one_thread
+from volmar._vectors import check_vector
 from volmar.metrics.contingency import encode_labels
 
 __all__ = ["calinski_harabasz", "imbalance", "normalized_cut", "volume"]
@@ -58,6 +59,10 @@ def normalized_cut(W: Any, labels: ArrayLike) -> float:
         )
     if W.min() < 0:
         raise ValueError(f"W must not be negative, got {W.min():g}; pass similarities.")
+    peak = float(W.max())
+    # Sums of extreme similarities are no numbers; the ratios have no unit.
+    if peak > np.sqrt(np.finfo(W.dtype).max) or 0 < peak < np.sqrt(np.finfo(W.dtype).tiny):
+        W = W / W.dtype.type(peak)
     check_symmetric(W, "W")
     if issparse(W):
         W = W.tocoo()
@@ -103,11 +108,10 @@ def volume(h: ArrayLike, Q: Any) -> float:
     >>> volume([1, -1, 0], np.diag([1.0, 3.0, 5.0]))
     2.0
     """
-    soft = np.asarray(h, dtype=np.float64)
-    if soft.ndim != 1 or not np.isfinite(soft).all() or not soft.any():
+    soft = check_vector("h", h)
+    if not soft.any():
         raise ValueError(
-            f"h must be a finite vector other than zero, got {soft!r}; pass one response for each "
-            "point."
+            "h must be a finite vector other than zero; pass one response for each point."
         )
     n = soft.size
     if not hasattr(Q, "matvec"):
@@ -170,10 +174,16 @@ def calinski_harabasz(X: Any, labels: ArrayLike) -> float:
     >>> calinski_harabasz([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
     32.0
     """
-    if not issparse(X):
-        return float(calinski_harabasz_score(X, labels))
-    codes, k = encode_labels(labels, "labels")
+    X = check_matrix(X)
+    codes, k = encode_labels(labels, "labels", X.shape[0])
     n = codes.size
+    if not 2 <= k < n:
+        raise ValueError(
+            f"labels must name two clusters or more, and fewer than rows, got {k} clusters of {n} "
+            "rows."
+        )
+    if not issparse(X):
+        return float(calinski_harabasz_score(X, codes))
     members = csr_array((np.ones(n), (codes, np.arange(n))))
     sums = (members @ X).toarray()
     mean = sums.sum(axis=0) / n

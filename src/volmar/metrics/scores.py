@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, silhouette_score
 
+from volmar._checks import check_count
+from volmar._input import check_matrix
 from volmar.graphs import nearest_neighbors_similarity
 from volmar.metrics.contingency import encode_labels
 from volmar.metrics.errors import clustering_error, pair_f_measure
@@ -73,7 +75,9 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
     silhouette: 0.50
     Calinski-Harabasz: 487.33
     """
-    codes, k = encode_labels(labels, "labels")
+    check_count("seed", seed, low=0)
+    X = check_matrix(X)
+    codes, k = encode_labels(labels, "labels", X.shape[0])
     n = codes.size
     chosen: Any = slice(None)
     if n > MOST_SAMPLED:
@@ -101,12 +105,7 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
             "the same at the best border, unequal sizes forgiven: a few outliers win it",
         ),
         _silhouette(sampled, some, of_sample),
-        LabelScore(
-            "Calinski-Harabasz",
-            calinski_harabasz(X, codes),
-            "higher",
-            "spread between the clusters over that within; for comparing, no upper end",
-        ),
+        _variance_ratio(X, codes, k),
         _cut(sampled, some, of_sample),
         LabelScore(
             "imbalance",
@@ -115,6 +114,14 @@ def label_free_scores(X: Any, labels: ArrayLike, *, seed: int = 0) -> list[Label
             "sizes: 0 all equal, near 1 one cluster has hardly any rows; neither is wrong",
         ),
     ]
+
+
+def _variance_ratio(X: Any, codes: NDArray, k: int) -> LabelScore:
+    name = "Calinski-Harabasz"
+    if k == codes.size:
+        return LabelScore(name, None, "higher", "left out: every row is a cluster of its own")
+    meaning = "spread between the clusters over that within; for comparing, no upper end"
+    return LabelScore(name, calinski_harabasz(X, codes), "higher", meaning)
 
 
 def _silhouette(X: Any, codes: NDArray, of_sample: str) -> LabelScore:

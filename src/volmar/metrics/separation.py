@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
+from volmar._checks import check_flag, shown
 from volmar._input import check_matrix
 from volmar._memory import require_memory
 from volmar._threads import one_thread
@@ -43,6 +44,7 @@ _Pairs: TypeAlias = Callable[[Any, Any, Any, float], _PairOf]
 
 # Below this, rounding could hide a singular matrix from the Cholesky factorisation.
 _RISKY_REG = 1e-8
+_HIGHEST_REG = 1e100
 _SINGULAR = (
     "the covariances of two clusters are singular and `reg` is too small: some combination of "
     "features varies in neither cluster, so that the score would be trivially 1. Pass a reg of "
@@ -280,8 +282,12 @@ def _score(
     criterion: _Criterion,
 ) -> float:
     """Mean over the clusters, by size, of the probability against the worst rival."""
-    if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg < math.inf:
-        raise ValueError(f"reg must be a finite number of at least 0, got {reg!r}; 0.1 is usual.")
+    if isinstance(reg, bool) or not isinstance(reg, Real) or not 0 <= reg <= _HIGHEST_REG:
+        raise ValueError(
+            f"reg must be a finite number of at least 0, got {shown(reg)}; 0.1 is usual, and "
+            f"{_HIGHEST_REG:g} the most."
+        )
+    check_flag("cross_fit", cross_fit)
     if is_dask(X):
         rows, of_rows, names, sizes = check_labelled_blocks(X, labels)
     else:
@@ -358,11 +364,7 @@ def _part_of(T: NDArray) -> _Part:
 def _checked(X: Any, labels: ArrayLike) -> tuple[RowSource, NDArray, NDArray]:
     """Return the rows, the code of each one's cluster, and the clusters' sizes."""
     X = check_matrix(X)
-    codes, _ = encode_labels(labels, "labels")
-    if codes.size != X.shape[0]:
-        raise ValueError(
-            f"labels must have one label for each of the {X.shape[0]} rows of X, got {codes.size}."
-        )
+    codes, _ = encode_labels(labels, "labels", X.shape[0])
     return as_rows(X), codes, np.bincount(codes)
 
 

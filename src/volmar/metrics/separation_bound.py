@@ -59,15 +59,16 @@ def separation_along(
     >>> separation_along(np.array([0.0, 1.0, 4.0, 5.0]), np.array([False, False, True, True]))
     0.9411764705882353
     """
-    if np.size(scores) == np.size(sides) == 0:
+    scores = check_vector("scores", scores, may_be_empty=True)
+    sides = check_vector("sides", sides, scores.size, may_be_empty=True)
+    if not scores.size:
         return 0.0
-    scores = _of_ordinary_size(check_vector("scores", scores))
-    sides = np.asarray(sides)
-    if sides.dtype != bool or sides.shape != scores.shape:
+    if not ((sides == 0) | (sides == 1)).all():
         raise ValueError(
-            f"sides must be True or False for each of the {scores.size} scores, got shape "
-            f"{sides.shape} of {sides.dtype}. Compare labels with a value, e.g. labels == 1."
+            "sides must be True or False for each score. Compare labels with a value, e.g. "
+            "labels == 1."
         )
+    scores = _of_ordinary_size(scores)
     w = np.ones(scores.size)
     if weights is not None:
         w = _of_ordinary_size(check_vector("weights", weights, scores.size))
@@ -78,6 +79,9 @@ def separation_along(
     if not 0.0 < r1 < 1.0:
         return 0.0
     centred = scores - (w @ scores) / total
+    largest = float(np.abs(centred).max())
+    if largest > 0 and not 1e-100 < largest < 1e100:
+        centred = centred / largest  # the unit does not matter, and squares must fit
     variance = float(w @ centred**2) / total
     mean1 = float(w @ (centred * sides)) / on_one
     if variance <= 0:

@@ -68,7 +68,7 @@ class RoundedResult(ElliptopeResult):
         """Return the relaxation's result with the labels rounded from it."""
         return cls(
             **{one.name: getattr(found, one.name) for one in fields(ElliptopeResult)},
-            labels=np.unique(rounded.y, return_inverse=True)[1],
+            labels=(rounded.y > 0).astype(np.int64),
             scores=rounded.scores,
             rank=rounded.rank,
             spread=rounded.spread,

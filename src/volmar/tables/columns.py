@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar._input import checking
 from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import (
     TableError,
@@ -21,7 +22,7 @@ from volmar.tables.errors import (
     shown,
 )
 from volmar.tables.kinds import ColumnKind, kind_of
-from volmar.tables.numbers import as_numbers
+from volmar.tables.numbers import as_numbers, is_real
 from volmar.tables.read import LoadedTable, read_table
 
 __all__ = ["Columns", "as_columns", "as_pandas", "check_table", "chosen_places", "fitted_places"]
@@ -108,9 +109,8 @@ class Columns:
         none of these is missing, with a note. The result may share memory with the table.
         """
         X = self._as_block(places, kinds, notes)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if X.size == 0 or np.isfinite(X.sum()):
-                return X
+        if X.size == 0 or np.isfinite(X.sum()):
+            return X
         infinite = np.isinf(X)
         return np.where(infinite, np.nan, X) if infinite.any() else X
 
@@ -119,9 +119,15 @@ class Columns:
     ) -> NDArray[np.float64]:
         every = places == list(range(len(self.names)))
         if not self.is_frame:
+            for j, kind in zip(places, kinds, strict=True):
+                if kind.order is not None or kind.kind == "date":
+                    what = "dates" if kind.kind == "date" else "words"
+                    raise TableError(
+                        f"{self.source}: column {shown(self.names[j])} holds numbers, and {what} "
+                        "in the fitted table; give a table with names and values as that one"
+                    )
             block = self.data if every else self.data[:, places]
-            with np.errstate(over="ignore"):
-                return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
+            return block.toarray() if self.is_sparse else np.asarray(block, dtype=np.float64)
         chosen = self.data if every else self.data.iloc[:, places]
         plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in chosen.dtypes)
         if plain and all(kind.order is None for kind in kinds):
@@ -132,8 +138,6 @@ class Columns:
         return block
 
     def _as_numbers(self, j: int, kind: ColumnKind, notes: list[str]) -> NDArray[np.float64]:
-        import pandas as pd
-
         series = self.data.iloc[:, j]
         if kind.kind == "date":
             values = as_years(as_dates(series, kind.layout))
@@ -143,7 +147,7 @@ class Columns:
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             values = as_numbers(series)
-            if pd.api.types.is_numeric_dtype(series.dtype):
+            if is_real(series.dtype):
                 return values
         known = ~series.isna().to_numpy()
         wrong = np.flatnonzero(np.isnan(values) & known)
@@ -244,11 +248,26 @@ def as_pandas(data: Any) -> Any:
         return data
     pd = import_pandas()
     if home == "pyarrow":
-        return data.to_pandas()
+        from volmar.tables.arrow import as_frame
+
+        return as_frame("the table", data)
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
     # Column by column: polars' own way would need pyarrow.
-    return pd.DataFrame({name: data[name].to_numpy() for name in data.columns})
+    return pd.DataFrame({name: _of_polars(data[name]) for name in data.columns})
+
+
+def _of_polars(column: Any) -> Any:
+    """Return the values of a column of polars; lists and records as objects."""
+    import pandas as pd
+
+    try:
+        values = column.to_numpy()
+    except Exception:  # an error of polars: NumPy has no integers of 128 bits
+        values = None
+    if values is not None and values.ndim == 1 and values.dtype.kind in "biufcmMOUS":
+        return values
+    return pd.Series(column.to_list(), dtype=object)
 
 
 def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
@@ -264,7 +283,7 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
     content = table.data if isinstance(table, LoadedTable) else table
     if hasattr(content, "iloc"):
         if reset:
-            names = np.array([str(name) for name in content.columns], dtype=object)
+            names = np.array(_names_of(content), dtype=object)
             estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
         return table
     if isinstance(table, LoadedTable) and (table.feature_names is not None or not reset):
@@ -273,15 +292,16 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = content.shape[1]
         return table
-    checked = validate_data(
-        estimator,
-        content,
-        reset=reset,
-        accept_sparse="csr",
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=2 if reset else 1,
-    )
+    with checking(content, "data"):
+        checked = validate_data(
+            estimator,
+            content,
+            reset=reset,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
     return table if isinstance(table, LoadedTable) else checked
 
 
@@ -301,8 +321,9 @@ def as_columns(data: Any) -> Columns:
     if isinstance(data, LoadedTable):
         source, names, notes, data = data.name, data.feature_names, data.notes, data.data
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        names = [str(name) for name in data.columns]
+        names = _names_of(data)
         refuse_duplicates(source, names)
+        _refuse_signals(source, names, data)
         return Columns(source, names, data, True, notes)
     if sp.issparse(data):
         data = sp.csr_array(data)
@@ -321,6 +342,24 @@ def as_columns(data: Any) -> Columns:
     return Columns(source, list(names or []), data, named, notes)
 
 
+def _names_of(frame: Any) -> list[str]:
+    """Return the names of columns as text that can be written: no halves of surrogate pairs."""
+    return [str(n).encode("utf-8", "backslashreplace").decode("utf-8") for n in frame.columns]
+
+
+def _refuse_signals(source: str, names: list[str], frame: Any) -> None:
+    """Refuse decimals that raise when they are compared: signalling NaN."""
+    for name, dtype, (_, column) in zip(names, frame.dtypes, frame.items(), strict=True):
+        if dtype.kind == "O":
+            try:
+                column.isna()
+            except ArithmeticError as error:
+                raise TableError(
+                    f"{source}: column {shown(name)} holds a signalling NaN; write None in its "
+                    "place"
+                ) from error
+
+
 def chosen_places(
     table: Columns,
     columns: Iterable[str] | None,
@@ -330,8 +369,8 @@ def chosen_places(
     """Return the places of the columns that these parameters of `Preparation` leave."""
     places = list(range(len(table.names)))
     if columns is not None:
-        places = list(dict.fromkeys(table.find(_names(columns), "columns=")))
-    out = set(table.find(_names(drop), "drop="))
+        places = list(dict.fromkeys(table.find(names_given("columns", columns), "columns=")))
+    out = set(table.find(names_given("drop", drop), "drop="))
     if id_column is not None:
         (j,) = table.find([id_column], "id_column=")
         if columns is not None and j in places:
@@ -361,11 +400,18 @@ def fitted_places(table: Columns, wanted: list[str], names_in: list[str]) -> lis
     return [place[name] for name in wanted]
 
 
-def _names(names: Iterable[str] | None) -> list[str]:
+def names_given(argument: str, names: Any) -> list[str]:
+    """Return the names of columns that an argument holds: none, one or several."""
     if names is None:
         return []
     # A single name is meant as one, not as its letters.
-    return [names] if isinstance(names, str) else list(names)
+    found = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not all(isinstance(name, str) for name in found):
+        raise TableError(
+            f"{argument}={shown(names)} must be a list of names of columns, each a str; a column "
+            "called by a number has that as its name, such as '0'"
+        )
+    return found
 
 
 def _word(value: Any) -> str:

@@ -45,7 +45,9 @@ def as_dates(series: Any, layout: str | None) -> Any:
 
     if isinstance(series.dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
-    if not pd.api.types.is_datetime64_any_dtype(series.dtype):
+    is_day = str(series.dtype).startswith("date")  # date32[day][pyarrow], which has no time
+    is_day &= isinstance(series.dtype, pd.ArrowDtype)
+    if is_day or not pd.api.types.is_datetime64_any_dtype(series.dtype):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that layouts are mixed
             series = pd.to_datetime(

@@ -33,7 +33,7 @@ __all__ = [
 MAX_COLUMNS = 2**22
 # A compressed file may grow to so many times its size, unless it stays small. No text but copies
 # of one line is compressed by that much.
-_MOST_GROWTH, _SMALL = 500, 1 << 26
+_MOST_GROWTH, _SMALL = 200, 1 << 24
 
 
 class TableError(ValueError):

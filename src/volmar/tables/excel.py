@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
+from volmar._files import printable
+from volmar._memory import require_memory
 from volmar.tables.errors import (
     TableError,
     import_pandas,
@@ -14,11 +18,21 @@ from volmar.tables.errors import (
     need,
     one_line,
     quoted_names,
+    refuse_bomb,
     refuse_duplicates,
     shown,
 )
 
 __all__ = ["read_excel"]
+
+# The largest sheet of Excel. A sheet of more cells than `_MANY` must have a value in one of a
+# thousand: the others are made, too.
+_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+_MANY, _FILLED = 10_000_000, 1e-3
+# Bytes that a byte of XML needs as Python objects: an empty row of 6 has 64.
+_GROWTH = 12
+_ROW = re.compile(rb"<(?:\w+:)?row\b(?:[^>]*?\br=[\"']0*(\d+))?")
+_CELL = re.compile(rb"<(?:\w+:)?c\b(?:[^>]*?\br=[\"']([A-Za-z]*))?")
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
@@ -28,21 +42,63 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # features of Excel that hold no values
-            with pd.ExcelFile(path) as book:
+            if path.suffix.lower() != ".xls":
+                _refuse_large(path)
+            # Opened here: openpyxl would show the whole path.
+            with path.open("rb") as file, pd.ExcelFile(file) as book:
                 names = [str(name) for name in book.sheet_names]
                 chosen = _chosen(path, sheet, names)
                 cells = book.parse(chosen, header=None)
             where = f"{path.name}#{chosen}" if len(names) > 1 else path.name
             return _table(path, where, chosen, names, cells, sheet is None)
-    except TableError:
+    except (TableError, MemoryError):
         raise
-    except MemoryError as error:
-        raise TableError(f"{path.name} does not fit into memory; save it as CSV") from error
     except Exception as error:  # damage to the XML or the zip raises anything
         raise TableError(
             f"{path.name} cannot be read as Excel: {one_line(error)}; if it "
             "has a password remove it, else save the table again, or as CSV"
         ) from error
+
+
+def _refuse_large(path: Path) -> None:
+    """Refuse a workbook that is short in the file and long in memory."""
+    with zipfile.ZipFile(path) as members:
+        infos = members.infolist()
+        n_bytes = sum(info.file_size for info in infos)
+        refuse_bomb(path.name, path.stat().st_size, n_bytes)
+        require_memory(_GROWTH * n_bytes, f"the content of {path.name}", "Save it as CSV.")
+        for info in infos:
+            if "worksheets/" in info.filename:
+                _refuse_empty(path.name, members.read(info))
+
+
+def _refuse_empty(name: str, sheet: bytes) -> None:
+    """Refuse a sheet whose numbers of rows and columns are far beyond its values.
+
+    All rows up to the last one are made, and all columns, with nothing in most of them.
+    """
+    n_rows = last = width = n_cells = 0
+    for row in _ROW.finditer(sheet):
+        n_rows += 1
+        last = max(last, int((row[1] or b"0")[:12]))
+    for cell in _CELL.finditer(sheet):
+        n_cells += 1
+        width = max(width, _place(cell[1] or b""))
+    n_rows = max(n_rows, last)
+    is_empty = n_rows * width > _MANY and n_cells < _FILLED * n_rows * width
+    if n_rows > _MAX_ROWS or width > _MAX_COLUMNS or is_empty:
+        raise TableError(
+            f"{name}: a sheet of {n_rows:,} rows and {width:,} columns has {n_cells:,} cells with "
+            "a value; delete the empty rows and columns, or save the table as CSV"
+        )
+
+
+def _place(letters: bytes) -> int:
+    """Return the number of a column that a spreadsheet calls by letters."""
+    place = 0
+    for letter in letters[:8].upper():
+        place = 26 * place + letter - 64
+    return place
 
 
 def _chosen(path: Path, sheet: str | None, names: list[str]) -> str:
@@ -73,7 +129,7 @@ def _table(
         others = quoted_names(sheets[1:])
         notes.append(
             f"the file has {len(sheets)} sheets, and {shown(sheet)} was read; "
-            f"'{path.name}#NAME' reads another ({others})"
+            f"'{printable(path.name)}#NAME' reads another ({others})"
         )
     cells = cells.dropna(axis=1, how="all").dropna(axis=0, how="all")
     if not cells.size:

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from volmar.tables.agreement import CategoryScores
 from volmar.tables.columns import Columns, fitted_places
-from volmar.tables.errors import quoted_names, shown
+from volmar.tables.errors import TableError, quoted_names, shown
 from volmar.tables.fills import Filled
 from volmar.tables.kinds import ColumnKind
 from volmar.tables.missing import without_missing, without_missing_sparse
 from volmar.tables.number_features import NumberFeatures
 from volmar.tables.prepared_table import PreparedTable
 
-__all__ = ["FittedColumns", "KeptRows"]
+__all__ = ["FittedColumns", "KeptRows", "beyond_float64"]
+
+# Values near the limits of float64 may leave it on the way: what is not finite in the end is
+# refused by `FittedColumns._finish`.
+beyond_float64 = np.errstate(over="ignore", invalid="ignore")
 
 
 @dataclass
@@ -90,6 +94,7 @@ class FittedColumns:
                 names.append(f"categories{number} ({quoted})")
         return names
 
+    @beyond_float64
     def _new_rows(self, table: Columns, notes: list[str]) -> KeptRows:
         if table.is_sparse:
             table = table.padded(self.names_in_)
@@ -126,6 +131,7 @@ class FittedColumns:
         moved = np.array([*(place.get(value, len(known)) for value in found), -1], dtype=np.intp)
         return moved[codes]
 
+    @beyond_float64
     def _finish(
         self, table: Columns, rows: KeptRows, notes: list[str], warnings: list[str]
     ) -> PreparedTable:
@@ -137,8 +143,10 @@ class FittedColumns:
                 notes.append(f"some values of the id column {shown(id_name)} come repeatedly")
         has_steps = self.number_features_ is not None and self.number_features_.has_steps
         has_noise = rows.filled is not None or self.scores_ is not None or has_steps
+        X = self._scaled(rows)
+        self._refuse_infinite(table.source, X)
         return PreparedTable(
-            self._scaled(rows),
+            X,
             ids if rows.kept.all() else ids[rows.kept],
             id_name,
             list(self.feature_names_),
@@ -147,6 +155,17 @@ class FittedColumns:
             warnings,
             partial(self._dithered, filled=rows.filled) if has_noise else None,
         )
+
+    def _refuse_infinite(self, source: str, X: Any) -> None:
+        if sp.issparse(X) or np.isfinite(X.sum()):
+            return
+        wrong = np.flatnonzero(~np.isfinite(X).all(axis=0))
+        if wrong.size:
+            raise TableError(
+                f"{source}: values of {shown(self.feature_names_[wrong[0]])} are too near the "
+                "limits of float64 to be scaled; change the unit of this column, or name it in "
+                "drop="
+            )
 
     @property
     def is_noisy(self) -> bool:
@@ -168,6 +187,7 @@ class FittedColumns:
             out[:, p:] = self.scores_.transform(rows.codes)
         return out
 
+    @beyond_float64
     def _dithered(
         self, X: NDArray[Any], rng: np.random.Generator, *, filled: Filled | None
     ) -> NDArray[Any]:

@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from volmar._files import expanded_path
-from volmar.tables.errors import TableError, need, one_line, shown
+from volmar._files import expanded_path, printable
+from volmar.tables.arrow import as_frame, require_group
+from volmar.tables.errors import (
+    TableError,
+    need,
+    one_line,
+    open_bytes,
+    refuse_duplicates,
+    shown,
+)
 from volmar.tables.text import find_layout
 
 __all__ = ["computed", "is_folder_of_tables", "read_folder"]
@@ -123,7 +131,7 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
     columns, pieces, meta = [], [], None
     for file in files:
         try:
-            with pq.ParquetFile(file) as opened:
+            with file.open("rb") as content, pq.ParquetFile(content) as opened:
                 schema, about = opened.schema_arrow, opened.metadata
         except (OSError, ValueError, pa.ArrowException) as error:
             raise TableError(
@@ -131,7 +139,9 @@ def _read_parquet(dd: Any, files: list[Path]) -> Any:
             ) from error
         columns.append([name for name in schema.names if not name.startswith(_INDEX)])
         if meta is None:
-            meta = schema.empty_table().select(columns[0]).to_pandas(ignore_metadata=True)
+            refuse_duplicates(file.name, columns[0])
+            empty = schema.empty_table().select(columns[0]).replace_schema_metadata()
+            meta = as_frame(printable(file.name), empty)
         sizes = [about.row_group(group).total_byte_size for group in range(about.num_row_groups)]
         pieces += [(str(file), groups) for groups in _together(sizes)]
     _same_columns(files, columns)
@@ -158,9 +168,13 @@ def _read_piece(piece: tuple[str, list[int]], columns: list[str] | None = None) 
     import pyarrow.parquet as pq
 
     path, groups = piece
-    with pq.ParquetFile(path) as file:
+    name = printable(Path(path).name)
+    with Path(path).open("rb") as content, pq.ParquetFile(content) as file:
         names = columns or [n for n in file.schema_arrow.names if not n.startswith(_INDEX)]
-        return file.read_row_groups(groups, columns=names).to_pandas(ignore_metadata=True)[names]
+        require_group(file, groups, name)
+        table = file.read_row_groups(groups, columns=names)
+    table.validate(full=True)
+    return as_frame(name, table.replace_schema_metadata())[names]
 
 
 def _read_text(dd: Any, files: list[Path]) -> Any:
@@ -191,8 +205,11 @@ def _types(files: list[Path], options: list[dict[str, Any]]) -> Any:
     heads = []
     for k in sorted({*range(0, len(files), step), len(files) - 1}):
         try:
-            heads.append(pd.read_csv(files[k], nrows=_HEAD_ROWS, **options[k]))
-        except (ValueError, OSError) as error:
+            with open_bytes(files[k]) as content:
+                heads.append(pd.read_csv(content, nrows=_HEAD_ROWS, **options[k]))
+        except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
+            if isinstance(error, TableError):
+                raise
             name = files[k].name
             raise TableError(f"{name} cannot be read: {one_line(error)}; save it again") from error
     meta = {}
@@ -235,7 +252,9 @@ def _read_lines(
         return pd.DataFrame({name: [] for name in wanted})
     try:
         frame = _parsed(content, options)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
+        if isinstance(error, TableError):
+            raise
         raise TableError(
             f"{path.name} cannot be read: {one_line(error)}; correct that file"
         ) from error
@@ -260,8 +279,9 @@ def _parsed(content: bytes | Path, options: dict[str, Any]) -> Any:
     import pandas as pd
 
     def read(encoding: str) -> Any:
-        source = content if isinstance(content, Path) else io.BytesIO(content)
-        return pd.read_csv(source, **{**options, "encoding": encoding})
+        file = open_bytes(content) if isinstance(content, Path) else io.BytesIO(content)
+        with file:
+            return pd.read_csv(file, **{**options, "encoding": encoding})
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -279,7 +299,7 @@ def computed(tasks: Sequence[Any]) -> list[Any]:
 
     try:
         return list(dask.compute(*tasks))
-    except (ValueError, OSError) as error:
-        if isinstance(error, TableError):
-            raise
+    except TableError:
+        raise
+    except (ValueError, OSError, KeyError) as error:
         raise TableError(f"a block of the folder cannot be read: {one_line(error)}") from error

@@ -39,7 +39,13 @@ def read_json(path: Path, suffix: str) -> tuple[Any, list[str]]:
     records: Any = _whole(path, text) if suffix == ".json" else None
     if records is None:
         records = _lines(path, text)
-    frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
+    try:
+        frame = records if hasattr(records, "columns") else pd.DataFrame.from_records(records)
+    except UnicodeEncodeError as error:
+        raise TableError(
+            f"{path.name} has half of a surrogate pair in a text ({one_line(error)}); save it "
+            "again in UTF-8"
+        ) from error
     if not frame.size:
         raise TableError(f"{path.name} has no values; give a file with records")
     return _without_nested(path, frame)

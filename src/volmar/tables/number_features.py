@@ -32,14 +32,15 @@ class ColumnMoments(NamedTuple):
         """Return the moments of the rows of both, by the update of Chan, Golub and LeVeque."""
         n_rows = self.n_rows + other.n_rows
         part = other.n_rows / max(n_rows, 1)
-        step = other.mean - self.mean
-        return ColumnMoments(
-            n_rows,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            self.mean + step * part,
-            self.squares + other.squares + step * step * self.n_rows * part,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = other.mean - self.mean
+            return ColumnMoments(
+                n_rows,
+                np.minimum(self.low, other.low),
+                np.maximum(self.high, other.high),
+                self.mean + step * part,
+                self.squares + other.squares + step * step * self.n_rows * part,
+            )
 
     def offsets_and_scales(self, source: str, names: list[str], scale: str) -> tuple[Array, Array]:
         """Return what is subtracted from columns, and what they are divided by then.

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_numbers"]
+__all__ = ["as_numbers", "is_real"]
+
+
+def is_real(dtype: Any) -> bool:
+    """Tell whether a dtype of pandas is one of real numbers, or of booleans."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    return bool(is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
 
 
 def as_numbers(series: Any) -> NDArray[np.float64]:
@@ -15,7 +22,7 @@ def as_numbers(series: Any) -> NDArray[np.float64]:
     import pandas as pd
 
     with np.errstate(over="ignore"):
-        if pd.api.types.is_numeric_dtype(series.dtype):
+        if is_real(series.dtype):
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
         values = series.astype(object)
         try:

@@ -8,12 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from volmar._files import printable
+from volmar._files import expanded_path, printable
 from volmar.tables.arrays import read_libsvm, read_numpy
 from volmar.tables.errors import (
     TableError,
     nearest,
-    need,
     one_line,
     shown,
 )
@@ -100,33 +99,36 @@ def read_table(source: str | Path) -> LoadedTable:
     """
     if not str(source).strip():
         raise TableError("'' is no file; give the path of a table, or the name of a built-in set")
-    path = Path(source)
+    sheet = None
     try:
-        path = path.expanduser()
+        path = expanded_path(source)
+    except ValueError as error:
+        raise TableError(one_line(error)) from error
+    try:
         if path.is_dir():
             raise TableError(
                 f"{path} is a folder without .parquet or .csv files; give a file, or a folder "
                 "that has some"
             )
-        if path.exists():
-            return replace(_read_file(path), path=path)
-        if sheet := _sheet_of(path):
-            file, name = sheet
-            return replace(_read_file(file, name), path=file)
+        if not path.exists():
+            if not (found := _sheet_of(path)):
+                return _read_built_in(str(source))
+            path, sheet = found
     except OSError as error:
         raise TableError(f"{shown(source)} cannot be read: {error.strerror or error}") from error
+    try:
+        return replace(_read_file(path, sheet), path=path)
+    except TableError:
+        raise
     except MemoryError as error:
         reason = one_line(error) if error.args else "it does not fit into memory"
         raise TableError(
             f"{path.name} cannot be read: {reason}; split it into a folder of Parquet or CSV "
             "files and give the folder"
         ) from error
-    except (ValueError, RuntimeError) as error:
-        if isinstance(error, TableError):
-            raise
-        # A path with a NUL in it, or the folder of a user who does not exist.
-        raise TableError(f"{shown(source)} is no path: {one_line(error)}; check it") from error
-    return _read_built_in(str(source))
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or f"{one_line(error)}; save it again"
+        raise TableError(f"{shown(source)} cannot be read: {reason}") from error
 
 
 def read_fields(path: Path) -> Any:
@@ -170,7 +172,9 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
         frame, notes = read_text(path, _TEXT[suffix])
         return LoadedTable(name, frame, notes=notes)
     if suffix in (*_PARQUET, *_FEATHER):
-        return LoadedTable(name, _read_arrow(path, suffix))
+        from volmar.tables.arrow import read_arrow
+
+        return LoadedTable(name, read_arrow(path, is_parquet=suffix in _PARQUET))
     if suffix in EXCEL:
         from volmar.tables.excel import read_excel
 
@@ -192,28 +196,6 @@ def _read_file(path: Path, sheet: str | None = None) -> LoadedTable:
         f"{path.name}: files of kind {shown(suffix)} are not read; save the table as CSV "
         f"({_KINDS} are read)"
     )
-
-
-def _read_arrow(path: Path, suffix: str) -> Any:
-    try:
-        import pandas  # noqa: F401
-        import pyarrow as pa  # type: ignore[import-untyped]
-        from pyarrow import feather, parquet
-    except ImportError as error:
-        raise need("pandas and pyarrow") from error
-    is_parquet = suffix in _PARQUET
-    try:
-        table = (parquet if is_parquet else feather).read_table(path)
-        table.validate(full=True)  # text that is not UTF-8 would come up later
-        frame = table.to_pandas()
-    except (ValueError, OSError, MemoryError, pa.ArrowException) as error:
-        kind = "Parquet" if is_parquet else "Feather"
-        raise TableError(f"{path.name} cannot be read as {kind}: {one_line(error)}") from error
-    if any(name is not None for name in frame.index.names):
-        frame = frame.reset_index()
-    if not len(frame):
-        raise TableError(f"{path.name} has no rows; give a file with rows")
-    return frame
 
 
 def _read_built_in(name: str) -> LoadedTable:

@@ -27,6 +27,7 @@ __all__ = ["Layout", "find_layout", "read_text"]
 _HEAD = 1 << 18  # bytes looked at
 _LONG_HEAD = 1 << 22  # where two lines do not fit: room for a header of 100,000 names
 _RECORDS = 20
+_MOST_NAMELESS = 1000
 _SEPARATORS = {"csv": ",;\t|", "tsv": "\t,;|", "text": ",;\t|"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*")
@@ -135,6 +136,11 @@ def find_layout(path: Path, kind: str) -> Layout:
     names = [name.strip() for name in first]
     refuse_duplicates(path.name, [name or f"Unnamed: {j}" for j, name in enumerate(names)])
     if nameless := [j for j, name in enumerate(names) if not name]:
+        if len(nameless) > _MOST_NAMELESS:  # pandas takes a time quadratic in their number
+            raise TableError(
+                f"{path.name}: {len(nameless):,} fields of its first line are empty; give every "
+                "column a name"
+            )
         calls = listed(f"'Unnamed: {j}'" for j in nameless)
         notes.append(
             f"columns without a name are called {calls}; if one is a row number, "

@@ -97,7 +97,7 @@ def cluster_in_two(
     fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}
     return VolumeResult(
         **{**fields, "status": status},
-        labels=(labels > 0).astype(np.int64) if np.ptp(labels) else np.zeros(labels.size),
+        labels=(labels > 0).astype(np.int64),
         start=start / np.sqrt(start.size),
         second_vector=given.starts.vectors[:, 0],
         chosen_vector=given.starts.vectors[:, chosen],

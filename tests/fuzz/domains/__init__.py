@@ -9,6 +9,7 @@ SHARES = {
     "models": 0.2,
     "objects": 0.02,
     "commands": 0.05,
+    "tables": 0.2,
 }
 
 

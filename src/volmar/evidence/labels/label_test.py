@@ -138,6 +138,11 @@ def label_test(
     if n_splits is not None:
         check_count("n_splits", n_splits)
     check_count("min_cluster_size", min_cluster_size, low=10)
+    if hasattr(noise_label, "__len__") and not isinstance(noise_label, (str, bytes, tuple)):
+        raise TypeError(
+            f"noise_label must be a single label, got a {type(noise_label).__name__}. Give these "
+            "rows one label first, -1 say."
+        )
     if is_dask(X):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         X, (labels,), *_ = draw_from_collection(X, labels, seed=seed)

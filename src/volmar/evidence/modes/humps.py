@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
+from volmar._checks import shown
 from volmar._vectors import check_vector
-from volmar.evidence.dither import column_resolutions, dithered
+from volmar.evidence.dither import check_generator, column_resolutions, dithered
 from volmar.evidence.modes.densities import missing_mass
 from volmar.evidence.modes.folded import FoldedSample, folded_sample
 
@@ -25,6 +26,8 @@ TOP = 0.6
 TOP_FALLS_FROM = 1000
 # Draws from the null, at most.
 N_DRAWS = 400
+# Draws that can be asked for.
+MOST_DRAWS = 2**31 - 1
 # Draws end when so many have reached the statistic.
 ENOUGH = 20
 # The bound of the p-value is 2 G exp(-t^2 / CERTAIN): see the notes of `hump_test`.
@@ -198,13 +201,12 @@ def hump_test(x: ArrayLike, rng: np.random.Generator, *, n_draws: int = N_DRAWS)
             f"rng must be a numpy.random.Generator, got {rng!r}. Use "
             "numpy.random.default_rng(seed)."
         )
-    if not isinstance(n_draws, Integral) or n_draws < 1:
-        raise ValueError(f"n_draws must be an integer, at least 1, got {n_draws!r}.")
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(
-            f"rng must be a numpy.random.Generator, got {type(rng).__name__}. Make one by "
-            "numpy.random.default_rng(0)."
+    if not isinstance(n_draws, Integral) or not 1 <= n_draws <= MOST_DRAWS:
+        raise ValueError(
+            f"n_draws must be an integer, at least 1 and at most {MOST_DRAWS}, got "
+            f"{shown(n_draws)}."
         )
+    check_generator(rng)
     column = (sample * _safe_scale(sample))[:, None]
     sample = dithered(column, column_resolutions(column), rng)[:, 0]
     found = folded_sample(np.asarray(sample, dtype=np.float64))

@@ -22,6 +22,7 @@ from volmar.margin.engine.starts import best_start, kernel_k_means_start, princi
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.space import FeatureSpace
+from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # How far the mean score may be from 0, in units of the margin, where nothing else is asked for.
 BALANCE = 0.05
@@ -135,7 +136,7 @@ def unequal_start(
     sized = space.reweighted(equal_weights(labels, weights, shares))
     problem = MarginProblem(sized, HingeLoss(sized.shares), tau=BALANCE)
     result = maximise_margin(problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-    if result.normal is None:
+    if result.normal is None or min(shares_of_sides(result.labels, weights)) <= 0.0:
         return None
     if even.normal is not None and not _is_better(space, weights, result, even):
         return None
@@ -185,7 +186,10 @@ def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
     of unequal size goes through the mean by these shares, midway between its sides.
     """
     space = KernelSpace(K, expansion=expansion)
-    labels = own_sizes(space, size_start(space, None), None)
+    try:
+        labels = own_sizes(space, size_start(space, None), None)
+    except NotAGramMatrixError:  # a kernel without a margin: the relaxation says what is wrong
+        labels = None
     if labels is None:
         return KernelShares()
     sides = shares_of_sides(labels, None)
