@@ -29,9 +29,13 @@ def rule_fault(value: Any) -> str | None:
     ):
         return None  # not fitted: the clusterer that a TableClusterer was given
     sizes: dict[str, int] = {}
+    # The clusterer that a `TableClusterer` was given is a parameter, and never fitted.
+    is_fitted = not is_public_estimator(type(value)) or any(
+        name.endswith("_") for name in vars(value)
+    )
     for rule in _rules(type(value).__name__):
         part = rule.follow(value)
-        if part is _ABSENT and rule.is_needed:
+        if part is _ABSENT and rule.is_needed and is_fitted:
             return f"lacks {'.'.join(rule.way)!r}"
         if part is _ABSENT or (part is None and rule.is_optional):
             continue
@@ -41,7 +45,7 @@ def rule_fault(value: Any) -> str | None:
         part = rule.follow(value)
         if part is not _ABSENT and part is not None and not rule.holds(part, sizes):
             return f"has a {'.'.join(rule.way)!r} with values that do not fit the rest of it"
-    is_sound = _CHECKS.get(type(value).__name__)
+    is_sound = _CHECKS.get(type(value).__name__) if is_fitted else None
     return None if is_sound is None or is_sound(value) else "has values that do not fit together"
 
 

@@ -120,9 +120,9 @@ def _draw_words(draw):
         words += ["-k", "2"]
     for option in draw.some(options, 0.1):
         words += _with_value(draw, option, draw.pick(*VALUES[option]))
-    # Reports take a second or two.
+    # Reports take a second or two, pictures some more.
     for option in files:
-        if draw.chance(0.08 if option in ("--report", "--pictures") else 0.3):
+        if draw.chance({"--report": 0.06, "--pictures": 0.02}.get(option, 0.3)):
             words += _with_value(draw, option, name(OUTPUTS))
     words += draw.some(FLAGS[command], 0.2) + draw.some(("--bogus", "--help", "--append"), 0.01)
     words += ["--force"] if files and draw.chance(0.3) else []
