@@ -24,10 +24,6 @@ SMALLEST_DIVISOR, LARGEST_DISTANCE = 1e-150, 1e100
 
 def rule_fault(value: Any) -> str | None:
     """Return which attribute of an object does not fit the others, None where all do."""
-    if hasattr(value, "get_params") and not any(
-        "_" in (name[0], name[-1]) for name in vars(value)
-    ):
-        return None  # not fitted: the clusterer that a TableClusterer was given
     sizes: dict[str, int] = {}
     # The clusterer that a `TableClusterer` was given is a parameter, and never fitted.
     is_fitted = not is_public_estimator(type(value)) or any(
