@@ -186,11 +186,11 @@ def test_parts_of_an_unfinished_program_are_removed(tmp_path):
 
 def test_names_cannot_steer_a_terminal(tmp_path):
     assert printable("a\x1b[31m\x9b\u202e\r\n\udcff é\u200d") == (
-        "a\\u001b[31m\\u009b\\u202e\\u000d\\u000a\\udcff é\u200d"
+        "a\\x1b[31m\\x9b\\u202e\\r\\n\\udcff é\u200d"
     )
     path = tmp_path / "a\x1b[31m.txt"
     path.write_text("")
-    assert "a\\u001b[31m.txt" in refused(path, "x")
+    assert "a\\x1b[31m.txt" in refused(path, "x")
 
 
 def test_inputs_are_known_by_all_their_names(tmp_path):
@@ -210,3 +210,25 @@ def test_inputs_are_known_by_all_their_names(tmp_path):
     assert input_at(tmp_path / "hard.csv", [folder / "1.csv"]) == folder / "1.csv"
     with pytest.raises(ValueError, match="never written to"):
         refuse_input(tmp_path / "soft.csv", [folder / "1.csv"])
+
+
+def _write_after(event, path):
+    with open_atomically(path) as file:
+        event()
+        file.write(b"x")
+
+
+def test_a_pipe_whose_reader_has_gone_is_an_error_of_the_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    number = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(OSError, match="pipe cannot be written: Broken pipe") as caught:
+        _write_after(lambda: os.close(number), tmp_path / "pipe")
+    assert not isinstance(caught.value, BrokenPipeError)
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError, match="runs in is gone"):
+        write_atomically("a.txt", "x")

@@ -35,12 +35,13 @@ _HIDDEN = re.compile(
 
 
 def printable(text: Any, keep: str = "") -> str:
-    r"""Return text that cannot steer a terminal: control characters are written as ``\u001b``.
+    r"""Return text that cannot steer a terminal: control characters are written as ``\x1b``.
 
-    Those in `keep` stay.
+    Names of files, sheets and columns may hold them: codes that move the cursor or hide text, line
+    feeds, halves of surrogate pairs. Those in `keep` stay.
     """
     return _HIDDEN.sub(
-        lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", str(text)
+        lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text)
     )
 
 
@@ -60,7 +61,14 @@ def expanded_path(path: AnyPath) -> Path:
 
 def real_path(path: AnyPath) -> Path:
     """Return where a path leads, through ``~`` and symbolic links."""
-    return Path(os.path.realpath(expanded_path(path)))
+    expanded = expanded_path(path)
+    try:
+        return Path(os.path.realpath(expanded))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{printable(path)} leads nowhere: the folder that this program runs in is gone; "
+            "change to another one"
+        ) from None
 
 
 # ---------------------------------------------------------------------- writing
@@ -101,7 +109,7 @@ def open_atomically(
     Parameters are those of `write_atomically`.
     """
     given = expanded_path(path)
-    target = Path(os.path.realpath(given))
+    target = real_path(given)
     beside = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.part")
     try:
         found = refuse_existing(given, force)
@@ -127,7 +135,9 @@ def open_atomically(
     except OSError as reason:
         if reason.filename is not None and Path(reason.filename) not in (given, target, beside):
             raise  # of another file, which is read while this one is written
-        raise (error or type(reason))(_message(target, reason)) from reason
+        # A program takes a broken pipe for that of its screen.
+        kind = OSError if isinstance(reason, BrokenPipeError) else type(reason)
+        raise (error or kind)(_message(target, reason)) from reason
 
 
 def refuse_existing(path: AnyPath, force: bool) -> os.stat_result | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,11 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, validate_data
 
 from volmar._checks import check_magnitude
 
-__all__ = ["FLOATS", "check_labelled_rows", "check_matrix", "check_rows", "refuse_masked"]
+__all__ = [
+    "FLOATS",
+    "check_labelled_rows",
+    "check_matrix",
+    "check_rows",
+    "checking",
+    "kind_of_classes",
+    "refuse_masked",
+]
 
 #: Types that are kept; others become the first.
 FLOATS = [np.float64, np.float32]
@@ -41,7 +51,7 @@ def check_rows(
     the memory may be read-only. `reset` sets the estimator's number and names of features, and
     compares them otherwise.
     """
-    with _checking(X, "X"):
+    with checking(X, "X"):
         rows = validate_data(estimator, X, reset=reset, **_options(accept_sparse, min_rows))
     return _prepared(rows, may_be_small=not reset)
 
@@ -51,7 +61,7 @@ def check_labelled_rows(
 ) -> tuple[Any, NDArray]:
     """Return rows, as `check_rows` does, and a label for each."""
     refuse_masked(y, "y")
-    with _checking(X, "X"):
+    with checking(X, "X"):
         rows, y = validate_data(estimator, X, y, **_options(accept_sparse, min_rows))
     return _prepared(rows), y
 
@@ -69,9 +79,20 @@ def check_matrix(
 
     Without `is_scaled` entries may be of any size, and `may_be_small` is for new rows.
     """
-    with _checking(X, name):
+    with checking(X, name):
         matrix = check_array(X, input_name=name, **_options(accept_sparse, min_rows))
     return _prepared(matrix, name, is_scaled=is_scaled, may_be_small=may_be_small)
+
+
+def kind_of_classes(y: Any) -> str:
+    """Return scikit-learn's name for the kind of labels that are classes, and refuse others.
+
+    Its warning that there may be too many classes is left out: the estimators say what they need.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        check_classification_targets(y)
+        return str(type_of_target(y, input_name="y", raise_unknown=True))
 
 
 def refuse_masked(values: Any, name: str) -> None:
@@ -94,7 +115,7 @@ def _options(accept_sparse: bool, min_rows: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _checking(X: Any, name: str) -> Iterator[None]:
+def checking(X: Any, name: str) -> Iterator[None]:
     """Refuse what scikit-learn does not see, and name the argument where NumPy does not."""
     refuse_masked(X, name)
     _check_indices(X, name)
@@ -104,6 +125,16 @@ def _checking(X: Any, name: str) -> Iterator[None]:
     except OverflowError as error:
         raise ValueError(f"{name} must hold numbers that fit float64: {error}.") from error
     except (TypeError, ValueError) as error:
+        if str(error).startswith("Complex data"):  # followed by the whole matrix
+            raise ValueError(
+                f"Complex data not supported: {name} must hold real numbers. Pass real and "
+                "imaginary parts as columns of their own."
+            ) from error
+        if type(error).__name__ == "DuplicateError":  # of narwhals, by which frames are read
+            raise ValueError(
+                f"{name} has several columns of the same name: {' '.join(str(error).split())}. "
+                f"Give each its own, or pass an array, such as {name}.to_numpy()."
+            ) from error
         if not str(error).startswith(_NO_NUMBERS):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError

@@ -3,6 +3,8 @@
 import os
 import re
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -219,8 +221,8 @@ def test_names_of_files_and_columns_do_not_steer_the_terminal(table, tmp_path):
     assert result.exit_code == 0, result.output
     hidden = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
     assert not hidden.search(result.output)
-    assert "x\\u001b[31m\\u202e\\u000d.csv" in result.stdout
-    assert f"wrote {tmp_path}/l\\u001b[2J\\u000a.csv\n" in result.stderr
+    assert "x\\x1b[31m\\u202e\\r.csv" in result.stdout
+    assert f"wrote {tmp_path}/l\\x1b[2J\\n.csv\n" in result.stderr
     assert not hidden.search(report.read_text(encoding="utf-8"))
     for picture in pictures.glob("*.svg"):
         assert not hidden.search(picture.read_text(encoding="utf-8"))
@@ -232,3 +234,15 @@ def test_names_of_files_and_columns_do_not_steer_the_terminal(table, tmp_path):
             result = invoke(*words, *json)
             assert result.exit_code == 0, result.output
             assert not hidden.search(result.output)
+
+
+def test_a_terminal_of_few_characters_gets_all_lines(table):
+    ended = subprocess.run(
+        [sys.executable, "-m", "volmar", "compare", table, "-k", "2", "-m", "MSPC"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "? higher is better" in ended.stdout

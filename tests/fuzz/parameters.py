@@ -14,15 +14,36 @@ EXTREME = ("1e-300", "1e300", "1e308", "5e-324", "{-100:100}")
 #: How many of something a case can afford.
 FEW = ("1", "2", "3", "5", "20", "np.int64(4)")
 
+#: Functions of two matrices that return what is no kernel.
+OF_TWO_MATRICES = (
+    "lambda A, B: np.zeros((A.shape[0], B.shape[0]))",
+    "lambda A, B: np.full((A.shape[0], B.shape[0]), np.nan)",
+    "lambda A, B: np.arange(A.shape[0])[:, None] * np.ones(B.shape[0])",
+    "lambda A, B: np.full((A.shape[0], B.shape[0]), 1e200)",
+    "lambda A, B: np.full((A.shape[0], B.shape[0]), 'a')",
+    "lambda A, B: None",
+    "lambda A, B: A",
+    "lambda A, B: 1.0",
+)
 #: By name, what the estimators document; every parameter of theirs is here.
 GOOD = {
     "C": (*POSITIVE, "'scale'", "None"),
-    "Q": ("'laplacian'", "'kernel'", "np.eye(n)", "lambda W: np.eye(W.shape[0])"),
+    "Q": (
+        *("'laplacian'", "'laplacian'", "'kernel'", "'kernel'", "np.eye(n)"),
+        *("lambda W: np.eye(W.shape[0])", "lambda W: W", "lambda W: None", "-np.eye(n)"),
+        *("np.full((n, n), np.nan)", "np.diag(10.0 ** np.linspace(-200, 200, n))"),
+    ),
     "affinity": (
         *("None", "'gaussian'", "'local_scaling'", "'density_scaling'", "'cosine_knn'"),
         "'nearest_neighbors'",
         *("'precomputed'", "'precomputed'"),
         "lambda A, B: np.exp(-abs((A @ np.ones(A.shape[1]))[:, None] - B @ np.ones(B.shape[1])))",
+        *OF_TWO_MATRICES,
+        "volmar.graphs.GaussianSimilarity(sigma=1.0)",
+        "volmar.graphs.GaussianSimilarity(sigma=-1.0)",
+        "volmar.graphs.LocalScalingSimilarity(n_neighbors=3)",
+        "volmar.graphs.DensityScalingSimilarity(n_neighbors=10**6)",
+        "volmar.graphs.NearestNeighborsSimilarity",
     ),
     "alpha": ("0.05", "0.001", "0.5"),
     "anneal": ("'auto'", "(1.1,)", "[1.2, 1.5]", "()"),
@@ -53,7 +74,7 @@ GOOD = {
     "kernel": (
         *("'linear'", "'rbf'", "'rbf'", "'poly'", "'polynomial'", "'sigmoid'", "'laplacian'"),
         *("'cosine'", "'chi2'", "'additive_chi2'", "'precomputed'", "'precomputed'"),
-        "lambda A, B: A @ B.T",
+        *("lambda A, B: A @ B.T", *OF_TWO_MATRICES),
     ),
     "kernel_params": ("None", "None", "{}"),
     "loss": ("'nmi'", "'error'", "'rand'", "'fbeta'"),
@@ -92,7 +113,14 @@ BAD = (
     *EXTREME,
 )
 #: What keeps a case short: those methods whose time grows with the cube of the rows.
-SMALL = {"SDPMMC": 14, "HardLabelMVC": 14, "GMMC": 25, "MultivariateMMC": 30, "SoftLabelMVC": 40}
+SMALL = {
+    "SDPMMC": 14,
+    "HardLabelMVC": 14,
+    "GMMC": 25,
+    "MultivariateMMC": 30,
+    "SoftLabelMVC": 40,
+    "SKMMC": 30,
+}
 BOUNDS = {
     "SDPMMC": {"max_iter": "30"},
     "HardLabelMVC": {"max_iter": "30"},
@@ -131,6 +159,12 @@ def draw_parameters(draw, estimator):
     if estimator in CLUSTERERS:
         chosen = {"n_clusters": draw_number(draw), **chosen}
     return chosen
+
+
+def draw_wrong(draw, estimator):
+    """Return parameters of which one, whose name is returned too, is likely to be wrong."""
+    name = draw.pick(*names_of(estimator))
+    return {"random_state": "0", **BOUNDS.get(estimator, {}), name: draw.pick(*BAD)}, name
 
 
 def draw_number(draw):

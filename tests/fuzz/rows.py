@@ -108,6 +108,12 @@ CONTAINERS = (
     "X = X[:, :0]",
     "X = None",
     "X = 'rows'",
+    "X = memoryview(np.ascontiguousarray(X))",
+    "X = [list(row)[: i % 3 + 1] for i, row in enumerate(X)]",
+    "X = np.rec.fromarrays(list(X.T))",
+    "X = X[:, 0].astype(object)[:, None] * 10**30",
+    "X = type('Rows', (), {'__array__': lambda self, dtype=None, copy=None, A=X: A})()",
+    "X = [X, X]",
     "X = dict(enumerate(X))",
 )
 FRAMES = (
@@ -135,7 +141,10 @@ OTHER_FRAMES = {
         "X = pa.table({f'c{i}': column for i, column in enumerate(X.T)})",
         "X = pa.table({f'c{i}': [None, *column[1:]] for i, column in enumerate(X.T)})",
     ),
-    "import dask.array as da": ("X = da.from_array(X, chunks=(max(len(X) // 3, 1), -1))",),
+    # On one thread: which of several bad blocks is complained of first must not be chance.
+    "import dask, dask.array as da; dask.config.set(scheduler='synchronous')": (
+        "X = da.from_array(X, chunks=(max(len(X) // 3, 1), -1))",
+    ),
 }
 SPARSE = (
     *(f"X = sparse.{name}_array(X)" for name in ("csr", "csc", "coo", "dia", "lil", "bsr", "dok")),

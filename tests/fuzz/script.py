@@ -12,7 +12,7 @@ class Script:
 
     def __init__(self, draw):
         self.lines = []
-        self.names = {}
+        self.names = {"__name__": "__main__"}
         self.do("import numpy as np", "import volmar")
         self.do(f"rng = np.random.default_rng({draw.whole(0, 2**31)})")
 

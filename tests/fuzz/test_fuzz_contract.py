@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.cluster import KMeans
 
 import fuzz.runner
 from fuzz.__main__ import NUMBERS, cases_of, main
@@ -39,10 +40,15 @@ def test_a_value_and_a_documented_exception_keep_it():
         lambda: _raise(np.linalg.LinAlgError("Singular matrix of some kind")),
         lambda: _raise(ValueError("")),
         lambda: _raise(ValueError("array must not contain infs or NaNs")),
+        lambda: _raise(ValueError("a message that is long " * 100)),
         lambda: _warn(RuntimeWarning),
+        lambda: KMeans(2, n_init=1).fit(np.zeros((4, 1))),
         lambda: np.random.default_rng().random(),
     ],
-    ids=["undocumented", "subclass", "empty", "foreign", "foreign warning", "other bits"],
+    ids=[
+        *("undocumented", "subclass", "empty", "foreign", "long"),
+        *("category of a warning", "author of a warning", "other bits"),
+    ],
 )
 def test_everything_else_breaks_it(call):
     with pytest.raises(BrokenContract):
@@ -98,7 +104,8 @@ def test_a_case_is_drawn_from_its_number_alone(domain):
 def test_a_case_can_be_run_by_its_text():
     case = draw_case("estimators", 7)
     names = {}
-    exec(case.text.partition("\nmodel =")[0], names)
+    with warnings.catch_warnings(action="ignore"):
+        exec(case.text.partition("\nmodel =")[0], names)
     assert fingerprint(names["X"]) == fingerprint(case.inputs[0])
 
 

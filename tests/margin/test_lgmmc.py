@@ -276,3 +276,12 @@ def test_pickle_leaves_the_kernel_matrix_behind(rng, options):
     K = rbf_kernel(X) if options.get("kernel") else X
     model = LGMMC(random_state=0, n_landmarks=10, **options).fit(K)
     assert len(pickle.dumps(model)) < 0.1 * 8 * 400**2
+
+
+def test_random_restarts_of_arpack_are_the_same_in_every_fit():
+    rng = np.random.default_rng(265089786)
+    X = rng.normal(size=(54, 6)) + 6.0 * rng.integers(3, size=(54, 1))
+    X[0, 0] = -1e87
+    fits = [LGMMC(n_landmarks=4, random_state=0).fit(X, sample_weight=2.5) for _ in range(3)]
+    assert len({model.result_.n_passes for model in fits}) == 1
+    assert len({model.decision_function(X).tobytes() for model in fits}) == 1

@@ -372,3 +372,9 @@ def test_bad_balance():
         SDPMMC(balance="even").fit(X)
     with pytest.raises(ValueError, match="Leave it out; min_cluster_size"):
         CPMMC(3, balance=0.05).fit(X)
+
+
+def test_rows_that_a_kernel_cannot_tell_apart_are_refused_with_a_reason():
+    X = np.random.default_rng(285517036).standard_cauchy(size=(26, 4)) * 1e-17
+    with pytest.raises(ValueError, match="no hyperplane found has rows on both sides"):
+        SKMMC(2, gamma=40.2, random_state=0).fit(X)

@@ -83,6 +83,8 @@ def cases():
         faiss = LocalScalingSimilarity(n_neighbors=5, neighbors="faiss", random_state=0)
         yield "SMIC-faiss", "SMIC", {"affinity": faiss}, X, NEW
     yield "MSPC-one", "MSPC", {"n_clusters": 1}, X, NEW
+    wide = np.random.default_rng(0).normal(size=(9, 40))
+    yield "MSPC-wide", "MSPC", {"n_clusters": 3}, wide, wide
     many = np.vstack([X + 60 * np.eye(3)[i % 3] * (1 + i // 3) for i in range(9)])
     yield "MSPC-deep", "MSPC", {"n_clusters": 25}, many, many[::4]
     yield "NormalizedCut-deep", "NormalizedCut", {"n_clusters": 9}, many, many[::4]

@@ -11,7 +11,7 @@ import volmar
 from volmar.base import SplitTree
 from volmar.base.tree import SplitNode
 from volmar.datasets import make_blobs
-from volmar.plots import ProjectionDisplay, TreeDisplay
+from volmar.plots import ClusterDisplay, ProjectionDisplay, TreeDisplay
 
 pytestmark = pytest.mark.usefixtures("figures")
 
@@ -157,3 +157,17 @@ def test_a_tree_deeper_than_the_stack_is_drawn():
     display = TreeDisplay(SplitTree(node)).plot()
     assert len(display.ax_.texts) == 1500
     assert display.figure_.get_size_inches().max() <= 200
+
+
+def test_scores_with_a_far_outlier_have_few_bars():
+    scores = np.r_[np.linspace(-1.0, 1.0, 19), 1e12]
+    shown = ProjectionDisplay(scores, (scores > 0).astype(int)).plot()
+    assert len(shown.edges_) <= 62
+    assert shown.counts_.sum() == 20
+
+
+def test_equal_scores_and_equal_rows_can_be_drawn():
+    assert ProjectionDisplay(np.zeros(5), np.zeros(5, int)).plot().counts_.sum() == 5
+    ClusterDisplay.from_labels(np.ones((5, 3)), [0, 0, 1, 1, 1])
+    with pytest.raises(ValueError, match="X contains NaN"):
+        ClusterDisplay.from_labels(np.full((5, 3), np.nan), [0, 0, 1, 1, 1])

@@ -76,6 +76,13 @@ def test_arrays(table):
     np.testing.assert_array_equal(labels, MSPC("auto", random_state=0).fit_predict(scaled))
 
 
+def test_arrays_of_text_are_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"data must be a table of real numbers.* DataFrame"):
+        TableClusterer(2).fit(np.array([["a", 1.0], ["b", 2.0]] * 9, dtype=object))
+    with pytest.raises(ValueError, match="Complex data not supported: data must"):
+        TableClusterer(2).fit(np.ones((9, 2)) * 1j)
+
+
 def test_a_single_column(table):
     column = table[0]["height"]
     labels = TableClusterer().fit_predict(table[0][["height"]])
@@ -179,6 +186,12 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"scale": "wide"}, ValueError, "^scale='wide' must be one of"),
         ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} must have"),
         ({"id_column": "nmae"}, ValueError, "'nmae', which id_column= names"),
+        ({"id_column": 3}, ValueError, "^id_column='3' must be the name of a column"),
+        ({"columns": 3}, ValueError, "^columns='3' must be a list of names"),
+        ({"drop": [["age"]]}, ValueError, "^drop=.* must be a list of names"),
+        ({"kinds": True}, ValueError, "^kinds='True' must be a dict of names of columns"),
+        ({"kinds": {"age": ["numeric"]}}, ValueError, "must have one of the kinds"),
+        ({"scale": np.zeros(2)}, ValueError, "^scale=.* must be one of"),
     ],
 )
 def test_wrong_parameters(settings, error, message, table):
@@ -222,6 +235,17 @@ def test_a_fit_that_fails_leaves_nothing(table):
     with pytest.raises(ValueError, match="999"):
         clusterer.fit(frame)
     assert not [name for name in vars(clusterer) if name.endswith("_")]
+    with pytest.raises(ValueError, match="no column 'nowhere'"):
+        clusterer.set_params(id_column="nowhere").fit(frame)
+    assert not [name for name in vars(clusterer) if name.endswith("_")]
+
+
+def test_clusters_that_only_rows_with_noise_are_in_are_warned_of():
+    frame = pd.DataFrame({"yes": np.arange(30) % 2 == 0})
+    with pytest.warns(UserWarning, match="No row is in cluster . of the 3"):
+        clusterer = TableClusterer(3).fit(frame)
+    assert set(clusterer.labels_) < {0, 1, 2}
+    assert clusterer.n_clusters_ == 3
 
 
 def test_warnings_of_the_fit_are_kept_and_issued(table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 __all__ = ["main"]
 
@@ -14,6 +15,8 @@ def main() -> None:
 
     try:
         catch_signals()
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a terminal may know few characters
         try:
             from volmar.cli.app import app
         except ImportError as error:

@@ -104,7 +104,7 @@ def print_comparison(found: Comparison, source: str, n_all: int, *, as_json: boo
     """Print scores, agreement and what was left out, or all of it as JSON."""
     if as_json:
         content = {"file": source, "rows": n_all, **found.summary()}
-        Screen().out(json.dumps(content, ensure_ascii=False, allow_nan=False), highlight=False)
+        Screen().out(json.dumps(content, allow_nan=False), highlight=False)
         return
     for note in found.notes:
         say(f"note: {note}")

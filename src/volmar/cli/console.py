@@ -61,10 +61,6 @@ class Screen(Console):
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text, keep="\n"), style, control)
 
-    def out(self, *objects: Any, **options: Any) -> None:
-        """Print plain text, with control characters in letters: JSON stays JSON."""
-        super().out(*(printable(one, keep="\n") for one in objects), **options)
-
     def on_broken_pipe(self) -> None:
         """Send what is still to come nowhere; rich would end the program."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -74,11 +70,11 @@ class Screen(Console):
 
 def screen() -> Console:
     """Return where results are printed."""
-    return Screen(highlight=False, soft_wrap=True)
+    return Screen(highlight=False, soft_wrap=True, emoji=False)
 
 
 def _notes() -> Console:
-    return Screen(stderr=True, highlight=False, soft_wrap=True)
+    return Screen(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -117,14 +113,16 @@ def refuse_files(
     for option, path in files.items():
         if path is None:
             continue
-        name = f"{option} {path}"
+        name = f"{option} {printable(path)}"
         real = real_path(path)
         _refuse_inputs(name, path, inputs)
         try:
             if os.path.isdir(path):
                 raise UsageError(f"{name} is a folder. Give the name of a file in it.")
             if not os.path.exists(path) and not os.path.isdir(real.parent):
-                raise UsageError(f"{name}: there is no folder {path.parent}. Make it first.")
+                raise UsageError(
+                    f"{name}: there is no folder {printable(path.parent)}. Make it first."
+                )
             if (other := input_at(path, taken)) is not None or real in taken:
                 raise UsageError(
                     f"{name} is the same file as that of {taken[other or real]}. Give another "
@@ -151,7 +149,7 @@ def _refuse_folder(
     folder: Path, inputs: Sequence[str | Path], taken: Mapping[Path, str], force: bool
 ) -> None:
     """Refuse a folder for pictures that cannot be one, or has something else in it."""
-    name = f"--pictures {folder}"
+    name = f"--pictures {printable(folder)}"
     real = real_path(folder)
     try:
         if real.exists() and not real.is_dir():
@@ -167,7 +165,7 @@ def _refuse_folder(
     if content and not force:
         raise UsageError(f"{name} has files already. Give another name, or --force.")
     for path in content:
-        _refuse_inputs(f"{name}/{path.name}", path, inputs)
+        _refuse_inputs(f"{name}/{printable(path.name)}", path, inputs)
 
 
 def _refuse_inputs(name: str, path: Path, inputs: Sequence[str | Path]) -> None:
@@ -176,9 +174,12 @@ def _refuse_inputs(name: str, path: Path, inputs: Sequence[str | Path]) -> None:
         return
     if os.path.isdir(real_path(source)):
         raise UsageError(
-            f"{name} is in {source}, or a file of it, which is read. Write to another folder."
+            f"{name} is in {printable(source)}, or a file of it, which is read. Write to another "
+            "folder."
         )
-    raise UsageError(f"{name} is the same file as {source}, which is read. Give another name.")
+    raise UsageError(
+        f"{name} is the same file as {printable(source)}, which is read. Give another name."
+    )
 
 
 def _inputs(sources: Sequence[str | Path]) -> Iterator[str | Path]:

@@ -52,7 +52,7 @@ class ScoredLabels:
             "label test": _test_content(self.tested),
             "notes": self.notes,
         }
-        return json.dumps(content, ensure_ascii=False, allow_nan=False)
+        return json.dumps(content, allow_nan=False)
 
 
 def score_file(

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from volmar._eigen import eigsh
 from volmar.graphs.copies import Copies
 from volmar.graphs.neighbors import NeighborSearch, symmetrize
 

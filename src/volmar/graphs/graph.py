@@ -102,7 +102,10 @@ class Graph:
             return as_operator(-self.W, shift=float(n))
         matrix = Q(self.W) if callable(Q) else Q
         if not isinstance(matrix, SPDOperator):
-            matrix = as_operator(matrix)
+            try:
+                matrix = as_operator(matrix)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"Q is no symmetric positive definite matrix: {error}") from error
         if matrix.n != n:
             raise ValueError(f"Q must have a row for each row of X, got {matrix.n} and {n}.")
         return matrix

@@ -295,6 +295,7 @@ class Decoder:
         if known and (None in labels or known != set(range(len(known)))):
             raise self._archive.error("has a tree of splits whose clusters are not numbered")
         features = [feature for node in tree.nodes() for feature, _ in node.leading]
-        n_names = len(features) if tree.feature_names is None else len(tree.feature_names)
-        if features and not 0 <= min(features) <= max(features) < max(n_names, 1):
+        names = tree.feature_names
+        n_names = math.inf if names is None else len(names)
+        if features and not 0 <= min(features) <= max(features) < n_names:
             raise self._archive.error("has a tree of splits by features that do not exist")

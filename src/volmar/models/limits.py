@@ -40,10 +40,10 @@ def extent_fault(nodes: list[Any]) -> str | None:
                 is_used[place] = 1
                 size += sizes[place]
                 depth = max(depth, 1 if is_child else 1 + depths[place])
+            if size > MAX_EXPANDED:
+                return _TOO_LARGE
         if depth > MAX_DEPTH:
             return f"is nested more than {MAX_DEPTH} deep"
-        if size > MAX_EXPANDED:
-            return _TOO_LARGE
         depths.append(depth)
         sizes.append(size)
     # What nothing refers to is the model, its preparation, or made for nothing.

@@ -148,7 +148,7 @@ def _is_text(value: Any) -> bool:
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
-    "any": lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biufUSO",
+    "any": lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biufUO",
     "bool": lambda value: (
         isinstance(value, (bool, np.bool_))
         or (isinstance(value, np.ndarray) and value.dtype.kind == "b")

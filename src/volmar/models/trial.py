@@ -8,7 +8,8 @@ cannot is refused.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import MethodType
 from typing import Any
 
@@ -74,43 +75,55 @@ def _fault(model: Any, preparation: Any, n_bytes: int) -> str | None:
 
 
 def _inner(model: Any, n_bytes: int) -> str | None:
-    """Try every node of a tree by itself: rows come down to some of them only."""
+    """Try every split of a tree by itself: rows come down to some of them only."""
     tree = vars(model).get("tree_")
-    for node in tree.nodes() if tree is not None else ():
-        if node.is_leaf or node.model is None:
+    if tree is None:
+        return None
+    rows = list(_rows(model, n_bytes))
+    tried: set[int] = set()
+    for node in tree.nodes():
+        if node.model is None or (id(node.model) in tried and node.columns is None):
             continue
-        rows = _rows(model, n_bytes)
-        if node.columns is not None:
-            rows = (row[:, node.columns] for row in rows)
-        fault = _scores_rows(node.model, rows)
+        tried.add(id(node.model))
+        own = rows if node.columns is None else [row[:, node.columns] for row in rows]
+        fault = _scores_rows(node.model, own)
         if fault:
             return fault
     return None
 
 
-def _scores_rows(model: Any, rows: Iterator[Any], *, confidence: bool = False) -> str | None:
-    """Score rows one after the other; a ValueError of one of them may be the row's fault."""
+def _scores_rows(model: Any, rows: Iterable[Any], *, confidence: bool = False) -> str | None:
+    """Score rows at once, or one after the other: a ValueError may be the fault of one of them."""
     if any(type(part).__name__ in _SLOW for part in _parts(model)):
         return None
-    refused = None
-    has_scored = False
+    rows = list(rows)
+    if len(rows) > 1 and all(isinstance(row, np.ndarray) for row in rows):
+        together = np.vstack(rows)
+        with suppress(ValueError):
+            if _has_scores(model, together):
+                return None
+    refused, has_scored = None, False
     for row in rows:
         try:
-            scores = np.asarray(model.decision_function(row))
-            if hasattr(model, "predict"):
-                model.predict(row)
+            has_scored |= _has_scores(model, row)
             if confidence:
                 model.confidence(row)
         except ValueError as error:
             refused = error
-            continue
-        if scores.dtype.kind != "f" or scores.shape[:1] != (1,) or scores.ndim > 2:
-            return "gives scores that are none"
-        has_scored |= bool(np.isfinite(scores).all())
     if has_scored:
         return None
     reason = "scores are not finite" if refused is None else " ".join(str(refused).split())
     return f"does not fit together ({reason[:120]})"
+
+
+def _has_scores(model: Any, rows: Any) -> bool:
+    """Whether a model scores all rows by finite numbers; scores that are none are an error."""
+    scores = np.asarray(model.decision_function(rows))
+    if hasattr(model, "predict"):
+        model.predict(rows)
+    if scores.dtype.kind != "f" or scores.shape[:1] != rows.shape[:1] or scores.ndim > 2:
+        raise TypeError("scores that are none")
+    return bool(np.isfinite(scores).all())
 
 
 def _rows(model: Any, n_bytes: int) -> Iterator[Any]:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy import linalg
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator
 
+from volmar._eigen import eigsh
 from volmar.operators.protocol import FloatArray
 
 Product = Callable[[FloatArray], FloatArray]

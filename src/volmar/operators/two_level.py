@@ -7,8 +7,9 @@ import warnings
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackError, LinearOperator, SuperLU, eigsh, lobpcg
+from scipy.sparse.linalg import ArpackError, LinearOperator, SuperLU, lobpcg
 
+from volmar._eigen import eigsh
 from volmar.operators.fill import factorise, predicted_fill
 from volmar.operators.protocol import FloatArray
 

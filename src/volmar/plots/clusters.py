@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.utils.validation import check_array
 
+from volmar._input import check_matrix
 from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
 
 __all__ = ["ClusterDisplay", "in_the_plane"]
@@ -160,14 +160,15 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
         points = TruncatedSVD(2, random_state=0).fit_transform(X)
         return points, ("singular direction 1", "singular direction 2")
     names = [str(name) for name in getattr(X, "columns", ("feature 0", "feature 1"))]
-    X = check_array(X, ensure_min_samples=1)
+    X = check_matrix(X, accept_sparse=False, is_scaled=False)
     if X.shape[1] == 1:
         return np.column_stack([X[:, 0], np.zeros(len(X))]), (names[0], "")
     if X.shape[1] == 2:
         return X, (names[0], names[1])
     points = np.zeros((1, 2))
     if len(X) > 1:
-        points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
+        with np.errstate(all="ignore"):  # shares of a variance of 0, which nobody asks for
+            points = PCA(2, random_state=0).fit_transform(_standardized(X) if standardize else X)
     return points, ("principal component 1", "principal component 2")
 
 

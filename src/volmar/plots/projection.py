@@ -237,7 +237,8 @@ def _edges(scores: NDArray, bins: int | None) -> NDArray:
     """
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
     if bins is None:
-        by_spread = len(np.histogram_bin_edges(scores, "fd")) - 1
+        width = 2.0 * float(np.subtract(*np.percentile(scores, [75, 25]))) / np.cbrt(scores.size)
+        by_spread = np.ceil((scores.max() - scores.min()) / width) if width > 0 else 1.0
         bins = int(np.clip(max(by_spread, np.sqrt(scores.size)), 10, 60))
     edges = bin_edges(low, high, bins)
     edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # rounding loses no row
@@ -246,6 +247,6 @@ def _edges(scores: NDArray, bins: int | None) -> NDArray:
 
 def bin_edges(low: float, high: float, n_bins: int) -> NDArray:
     """Return edges of about `n_bins` bins of one width, one edge at 0; low <= 0 <= high."""
-    width = (high - low) / n_bins
+    width = (high - low) / n_bins or 1.0
     first, last = int(np.floor(low / width + 1e-9)), int(np.ceil(high / width - 1e-9))
     return width * np.arange(first, max(last, first + 1) + 1)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, svds
+from scipy.sparse.linalg import LinearOperator
 
 from volmar._checks import fix_signs
+from volmar._eigen import svds
 from volmar.report.drivers import MAX_DENSE, dense, linear_direction, sampled
 from volmar.report.outcome import Outcome
 from volmar.report.text import as_number, shortened

@@ -15,7 +15,7 @@ from volmar.rows.gaussian import gaussian_sums
 
 # Kernel values held at a time when rows are scored.
 KERNEL_BLOCK = 2**23
-# Kernels of scikit-learn whose compiled code takes no read-only memory.
+# Kernels of scikit-learn whose compiled code takes neither read-only memory nor sparse rows.
 NEEDS_WRITABLE = ("chi2", "additive_chi2")
 
 
@@ -107,6 +107,11 @@ class Kernel:
         if self._function is None:
             raise ValueError("kernel='precomputed' cannot be evaluated between points.")
         if self.kernel in NEEDS_WRITABLE:
+            if sparse.issparse(X) or sparse.issparse(Y):
+                raise TypeError(
+                    f"kernel={self.kernel!r} takes no sparse X. Pass X.toarray(), or use another "
+                    "kernel."
+                )
             X, Y = _writable(X), _writable(Y)
         with np.errstate(all="ignore"):  # what overflows is refused below
             matrix = self._function(X, Y, **self._arguments)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
 from volmar._eigen import eigenvalues
-from volmar._input import check_labelled_rows, check_rows
+from volmar._input import check_labelled_rows, check_rows, kind_of_classes
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar._weights import rescaled_sample_weight
@@ -406,8 +405,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         return classes, inverse == 1
 
     def _check_binary(self, y: NDArray) -> None:
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        kind = kind_of_classes(y)
         if kind != "binary":
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}. "

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import LinearOperator
 
-from volmar._eigen import eigenvalues
+from volmar._eigen import eigenvalues, eigsh
 from volmar.solvers.box_qp import BoxPoint, BoxQP
 from volmar.solvers.result import Certificate
 

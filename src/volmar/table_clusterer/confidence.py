@@ -1,11 +1,14 @@
-"""How clearly each row belongs to its cluster rather than to the next one, from the scores."""
+"""How clearly each row belongs to its cluster rather than the next one; clusters without rows."""
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["confidence_of", "score_slopes"]
+__all__ = ["confidence_of", "score_slopes", "warn_of_empty"]
 
 # Values that two normal distributions are fitted to: quantiles of the scores, evenly spaced.
 N_VALUES = 2000
@@ -97,3 +100,16 @@ def _slope(t: NDArray, is_second: NDArray) -> float:
         if abs(slope - before) <= TOLERANCE * abs(slope):
             break
     return max(slope, 0.0) / unit
+
+
+def warn_of_empty(model: Any, labels: NDArray) -> None:
+    """Warn of clusters of a model that no row of the table, as it is, belongs to."""
+    wanted = model.get_params(deep=False)["n_clusters"]
+    n_clusters = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
+    if empty := sorted(set(range(n_clusters)) - set(labels.tolist())):
+        warnings.warn(
+            f"No row is in cluster {', '.join(map(str, empty))} of the {n_clusters} that were "
+            "found among rows with noise, because rows share their values. Lower n_clusters.",
+            UserWarning,
+            stacklevel=2,
+        )

@@ -18,7 +18,7 @@ from volmar.base.blocks import RefusedBlocksError
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
-from volmar.table_clusterer.confidence import confidence_of, score_slopes
+from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_of_empty
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import Preparation, PreparedTable, as_pandas
@@ -184,10 +184,10 @@ class TableClusterer(ClusterMixin, TableReports):
         if isinstance(data, (str, os.PathLike)):
             with times.stage("reading"):
                 data = as_pandas(data)
-        with times.stage("preparing"):
-            table = check_table(self, data, reset=True)
-            rows = preparation.fit_prepare(table)
         try:
+            with times.stage("preparing"):
+                table = check_table(self, data, reset=True)
+                rows = preparation.fit_prepare(table)
             return self._fit_rows(rows, preparation, table, times)
         except BaseException:
             self._forget()
@@ -258,6 +258,8 @@ class TableClusterer(ClusterMixin, TableReports):
                     _fit(model, X, tell)
                 is_own = X is rows.X and not is_in_blocks
                 labels = model.labels_ if is_own else model.predict(rows.X)
+                if not is_own and blocks is None:
+                    warn_of_empty(model, labels)
             with times.stage("testing") as tell:
                 evidence = evidence_of(
                     model, X, labels, n_clusters=wanted, random_state=seed, progress=tell

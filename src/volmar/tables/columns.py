@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from volmar._input import checking
 from volmar.tables.dates import as_dates, as_years
 from volmar.tables.errors import (
     TableError,
@@ -303,15 +304,16 @@ def check_table(estimator: Any, data: Any, *, reset: bool) -> Any:
             vars(estimator).pop("feature_names_in_", None)
             estimator.n_features_in_ = content.shape[1]
         return table
-    checked = validate_data(
-        estimator,
-        content,
-        reset=reset,
-        accept_sparse="csr",
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=2 if reset else 1,
-    )
+    with checking(content, "data"):
+        checked = validate_data(
+            estimator,
+            content,
+            reset=reset,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
     return table if isinstance(table, LoadedTable) else checked
 
 
@@ -379,8 +381,8 @@ def chosen_places(
     """Return the places of the columns that these parameters of `Preparation` leave."""
     places = list(range(len(table.names)))
     if columns is not None:
-        places = list(dict.fromkeys(table.find(_names(columns), "columns=")))
-    out = set(table.find(_names(drop), "drop="))
+        places = list(dict.fromkeys(table.find(names_given("columns", columns), "columns=")))
+    out = set(table.find(names_given("drop", drop), "drop="))
     if id_column is not None:
         (j,) = table.find([id_column], "id_column=")
         if columns is not None and j in places:
@@ -410,11 +412,18 @@ def fitted_places(table: Columns, wanted: list[str], names_in: list[str]) -> lis
     return [place[name] for name in wanted]
 
 
-def _names(names: Iterable[str] | None) -> list[str]:
+def names_given(argument: str, names: Any) -> list[str]:
+    """Return the names of columns that an argument holds: none, one or several."""
     if names is None:
         return []
     # A single name is meant as one, not as its letters.
-    return [names] if isinstance(names, str) else list(names)
+    found = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not all(isinstance(name, str) for name in found):
+        raise TableError(
+            f"{argument}={shown(names)} must be a list of names of columns, each a str; a column "
+            "called by a number has that as its name, such as '0'"
+        )
+    return found
 
 
 def _word(value: Any) -> str:

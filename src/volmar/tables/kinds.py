@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +47,20 @@ class ColumnKind:
     layout: str | None = None  # how dates are written in text
 
 
-def check_kinds(kinds: dict[str, str] | None) -> None:
-    """Refuse words that are no kinds."""
-    for name, kind in (kinds or {}).items():
-        if kind not in KINDS:
+def check_kinds(kinds: Mapping[str, str] | None) -> None:
+    """Refuse what is no dict of names and kinds."""
+    if kinds is None:
+        return
+    if not isinstance(kinds, Mapping) or not all(isinstance(name, str) for name in kinds):
+        raise TableError(
+            f"kinds={shown(kinds)} must be a dict of names of columns and their kinds, such as "
+            "{'city': 'categorical'}"
+        )
+    for name, kind in kinds.items():
+        if not isinstance(kind, str) or kind not in KINDS:
             raise TableError(
-                f"kinds={{{name!r}: {kind!r}}} must have one of the kinds {', '.join(KINDS)}"
+                f"kinds={{{shown(name)}: {shown(kind)}}} must have one of the kinds "
+                f"{', '.join(KINDS)}"
             )
 
 

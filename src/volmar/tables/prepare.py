@@ -17,9 +17,10 @@ from volmar.tables.columns import (
     as_columns,
     check_table,
     chosen_places,
+    names_given,
     table_tags,
 )
-from volmar.tables.errors import TableError
+from volmar.tables.errors import TableError, shown
 from volmar.tables.fitted_columns import FittedColumns, KeptRows, beyond_float64
 from volmar.tables.informative import (
     CodedColumn,
@@ -278,8 +279,12 @@ class Preparation(FittedColumns, TransformerMixin, BaseEstimator):
         """Refuse wrong parameters, as `fit` does, before a large table is read."""
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
-            if value not in allowed:
-                raise TableError(f"{name}={value!r} must be one of {', '.join(allowed)}")
+            if not isinstance(value, str) or value not in allowed:
+                raise TableError(f"{name}={shown(value)} must be one of {', '.join(allowed)}")
+        for name in ("columns", "drop"):
+            names_given(name, getattr(self, name))
+        if self.id_column is not None and not isinstance(self.id_column, str):
+            raise TableError(f"id_column={shown(self.id_column)} must be the name of a column")
         check_kinds(self.kinds)
         return self
 

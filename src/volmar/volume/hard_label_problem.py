@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence
 
-from volmar._eigen import eigenvalues
+from volmar._eigen import eigenvalues, eigsh
 
 # Above this size the ends of the spectrum are found by Lanczos.
 DENSE_UP_TO = 500

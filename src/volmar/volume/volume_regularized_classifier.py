@@ -7,11 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
-from volmar._input import check_labelled_rows, check_rows
+from volmar._input import check_labelled_rows, check_rows, kind_of_classes
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
@@ -343,7 +342,7 @@ def encode_labels(y: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
         if given.dtype.kind == "O" and not isinstance(classes[0], str):
             # Numbers, in an array of objects: scikit-learn would not know them.
             classes = np.array(classes.tolist())
-        check_classification_targets(classes[inverse])
+        kind_of_classes(classes[inverse])
     except TypeError as error:
         kinds = sorted({type(one).__name__ for one in given.tolist()})
         raise ValueError(

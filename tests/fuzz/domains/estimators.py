@@ -2,15 +2,16 @@
 
 import inspect
 import pickle
+import re
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import volmar
 from fuzz.contract import Case, plain_repr, require, require_finite, require_labels
 from fuzz.fitted import check_finite, fitted_of
-from fuzz.parameters import CLASSIFIERS, ESTIMATORS, SMALL, draw_parameters
+from fuzz.parameters import CLASSIFIERS, ESTIMATORS, SMALL, draw_parameters, draw_wrong
 from fuzz.rows import draw_matrix, draw_size, draw_weights
 from fuzz.script import Script
 
@@ -23,6 +24,8 @@ KEEP_LABELS = {
 }
 #: Difference of scores, in units of the largest, that is rounding: float32 rows have seven digits.
 ROUNDING = 1e-5
+#: Offset of the rows, in units of their spread, that leaves fewer digits than that.
+FAR_OUT = 1e9
 
 TARGETS = (
     "np.arange(n) % 2",
@@ -59,7 +62,12 @@ class _Fit:
     def __init__(self, draw):
         self.name = draw.pick(*ESTIMATORS)
         self.script = Script(draw)
-        parameters = draw_parameters(draw, self.name)
+        self.script.do("import volmar.graphs")
+        self.wrong = None
+        if draw.chance(0.1):
+            parameters, self.wrong = draw_wrong(draw, self.name)
+        else:
+            parameters = draw_parameters(draw, self.name)
         given = ", ".join(f"{name}={text}" for name, text in parameters.items())
         self.model = f"volmar.{self.name}({given})"
         self.can_be_pickled = "lambda" not in given
@@ -78,18 +86,23 @@ class _Fit:
 
     def _draw_inputs(self, draw, square, parameters):
         n, p = draw_size(draw, SMALL.get(self.name, 60))
-        if draw.chance(0.5):
+        n = max(n, 6) if self.wrong else n
+        if not self.wrong and draw.chance(0.5):
             # As many columns as X has, mostly.
             columns = p if not square else n
             columns += draw.chance(0.1)
             size = (draw.whole(1, 8), columns)
             draw_matrix(draw, self.script, "Z", size=size, hostility=draw.pick(0.2, 1.0))
-        hostility = draw.pick(0.2, 0.6, 1.0)
+        hostility = 0.0 if self.wrong else draw.pick(0.2, 0.6, 1.0)
         draw_matrix(draw, self.script, "X", size=(n, p), square=square, hostility=hostility)
-        self.script.do(f"k = {parameters.get('n_clusters', '2')}")
+        number = parameters.get("n_clusters", "2")
+        self.script.do(f"k = {number if number.isdigit() else 2}")
         if self.name in CLASSIFIERS:
-            self.script.do(f"y = {draw.pick(*TARGETS)}")
-        if "sample_weight" in inspect.signature(getattr(volmar, self.name).fit).parameters:
+            self.script.do(f"y = {TARGETS[0] if self.wrong else draw.pick(*TARGETS)}")
+        if (
+            not self.wrong
+            and "sample_weight" in inspect.signature(getattr(volmar, self.name).fit).parameters
+        ):
             draw_weights(draw, self.script)
 
     def _arguments(self):
@@ -103,12 +116,13 @@ class _Fit:
         names = {"model": model, **self.script.names}
         try:
             require(eval(self.fit, names) is model, "fit does not return the model")
-        except Exception:
+        except Exception as error:
             require(not fitted_of(model), f"a fit that failed left {sorted(fitted_of(model))}")
+            self._check_names(error)
             raise
         finally:
             require(plain_repr(model) == text, f"fit changed a parameter: {model!r}")
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = X.shape[0] if hasattr(X, "shape") else np.asarray(X).shape[0]
         value = self._check_model(model, X, n_rows)
         self._check_copies(model, X, value["predict"])
         if "Z" in self.script:
@@ -116,6 +130,13 @@ class _Fit:
         if self.refits:
             self._check_refit(model)
         return value
+
+    def _check_names(self, error):
+        """Check that the message names the one parameter that was wrong."""
+        is_own = "lambda" in self.model  # what a function of the user raises, it raises
+        if self.wrong and not is_own and isinstance(error, (TypeError, ValueError)):
+            said = re.search(rf"\b{self.wrong}\b|\bX\b|rows", str(error))
+            require(said, f"{type(error).__name__} does not name {self.wrong}: {error}")
 
     def _check_model(self, model, X, n_rows):
         check_finite(model)
@@ -127,7 +148,7 @@ class _Fit:
         n_clusters = n_rows if isinstance(model.n_clusters, str) else model.n_clusters
         require_labels("labels_", labels, n_rows, n_clusters)
         self._check_numbers("labels_", labels, n_clusters, model)
-        if self.name in KEEP_LABELS:
+        if self.name in KEEP_LABELS and not _is_far_out(X):
             self._check_kept(labels, predicted, scores)
         if not model.status_.ok:
             require(
@@ -190,7 +211,13 @@ class _Fit:
             require(same, "the model predicts otherwise after a pickle")
 
     def _check_refit(self, model):
-        """Check that a fit that fails leaves nothing of the fit before."""
+        """Check that a model without a fit says so, and that a failed fit leaves it like that."""
+        try:
+            clone(model).predict(self.script["X"])
+        except NotFittedError:
+            pass
+        else:
+            require(False, "a model that was never fitted predicts")
         nothing = np.full((3, 2), np.nan)
         try:
             model.fit(nothing, *([np.arange(3) % 2] if self.name in CLASSIFIERS else []))
@@ -198,3 +225,12 @@ class _Fit:
             require(not fitted_of(model), f"a fit that failed left {sorted(fitted_of(model))}")
         else:
             require(False, "NaN was fitted")
+
+
+def _is_far_out(X):
+    """Whether all columns are so far from 0 that a score keeps few digits of their differences."""
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return bool(rows.ndim == 2 and FAR_OUT * np.ptp(rows, axis=0).max() < np.abs(rows).max())

@@ -136,7 +136,7 @@ def unequal_start(
     sized = space.reweighted(equal_weights(labels, weights, shares))
     problem = MarginProblem(sized, HingeLoss(sized.shares), tau=BALANCE)
     result = maximise_margin(problem, labels, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-    if result.normal is None:
+    if result.normal is None or min(shares_of_sides(result.labels, weights)) <= 0.0:
         return None
     if even.normal is not None and not _is_better(space, weights, result, even):
         return None

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
+from volmar._eigen import eigsh
 from volmar.margin.feature_space.space import VectorSpace
 
 MAX_STEPS = 100
