@@ -30,7 +30,7 @@ def files(tmp_path):
         ("sparse.npz", "do not fit together"),
         ("empty.npz", "has none"),
         ("wide.svm", "100,000,000 columns"),
-        ("\x1b[31mred.csv", r"\u001b[31mred.csv"),
+        ("\x1b[31mred.csv", r"\x1b[31mred.csv"),
         ("column.csv", "'\\x1b[2Jx'"),
         ("line.csv", "first line"),
         ("~nobody_xyz/a.csv", "is no path"),

@@ -125,7 +125,7 @@ def draw_table(draw):
         return pl.DataFrame(columns), text
     if home == "pyarrow":
         return pa.table(columns), text
-    frame = pd.DataFrame({name: column.array for name, column in columns.items()})
+    frame = pd.DataFrame(columns)
     if draw.chance(0.4):
         frame.columns = pd.Index([draw.pick(*NAMES) for _ in frame.columns], dtype=object)
         text += f", columns {list(frame.columns)!r:.200}"

@@ -147,7 +147,7 @@ class TestReading:
         refused(lambda: read_table("digit"), "built-in", "'digits'")
         refused(lambda: read_table(tmp_path), "folder", ".parquet or .csv")
         refused(lambda: read_table("x" * 5000), "cannot be read")
-        refused(lambda: read_table("a\0b"), "a\\u0000b")
+        refused(lambda: read_table("a\0b"), "a\\x00b")
 
     def test_no_permission(self, put, monkeypatch):
         path = put("a.csv", "a\n1\n")

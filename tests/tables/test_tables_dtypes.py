@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 from volmar import TableClusterer
-from volmar.tables import LoadedTable, Preparation, TableError, prepare_blocks, read_folder
+from volmar.tables import (
+    LoadedTable,
+    Preparation,
+    TableError,
+    match_labels,
+    prepare_blocks,
+    read_folder,
+)
 from volmar.tables.columns import as_columns
 from volmar.tables.numbers import as_numbers
 
@@ -103,6 +110,17 @@ def test_lists_in_a_column_of_categories_are_refused():
     frame = pd.DataFrame(_table(c=[[1], [2]]))
     with pytest.raises(TableError, match=r"'c' must hold categories"):
         TableClusterer(2, kinds={"c": "categorical"}).fit(frame)
+
+
+def test_lists_as_ids_and_labels_are_refused():
+    frame = pd.DataFrame(_table(c=[[1], [2]]))
+    with pytest.raises(TableError, match=r"id column 'c' holds lists"):
+        TableClusterer(2, id_column="c").fit(frame)
+    rows = Preparation(columns=["x"]).fit_prepare(frame)
+    with pytest.raises(TableError, match=r"no single text as labels"):
+        match_labels(frame[["c"]], rows)
+    with pytest.raises(TableError, match="both called 'label'"):
+        match_labels(pd.DataFrame(np.eye(2), columns=["label", "label"]), rows)
 
 
 def test_complex_numbers_in_new_rows_are_refused():

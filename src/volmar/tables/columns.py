@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,6 +202,11 @@ class Columns:
         """Return the column that names the rows."""
         (j,) = self.find([name], "id_column=")
         values = self.values(j)
+        if values.dtype.kind == "O" and not all(isinstance(one, Hashable) for one in values):
+            raise TableError(
+                f"{self.source}: id column {shown(name)} holds lists or other values that are no "
+                "single text; give another id_column="
+            )
         if values.dtype.kind != "f":
             return values
         known = np.isfinite(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import gzip
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +146,14 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"there are {quoted_names(known, 8)}"
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's text on one line, without a full stop and not too long."""
-    text = str(error).replace("Error tokenizing data. C error:", "")
+def one_line(error: BaseException, shorter: Mapping[str, str] | None = None) -> str:
+    """Return an error's text on one line, without a full stop and not too long.
+
+    `shorter` has words to replace: a path by its last part.
+    """
+    text = str(error)
+    for word, other in {"Error tokenizing data. C error:": "", **(shorter or {})}.items():
+        text = text.replace(word, other)
     text = " ".join(text.split()).rstrip(".") or type(error).__name__
     return text if len(text) <= 200 else text[:197] + "..."
 

@@ -44,8 +44,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
             warnings.simplefilter("ignore")  # features of Excel that hold no values
             if path.suffix.lower() != ".xls":
                 _refuse_large(path)
-            # Opened here: openpyxl would show the whole path.
-            with path.open("rb") as file, pd.ExcelFile(file) as book:
+            with pd.ExcelFile(path) as book:
                 names = [str(name) for name in book.sheet_names]
                 chosen = _chosen(path, sheet, names)
                 cells = book.parse(chosen, header=None)
@@ -54,8 +53,9 @@ def read_excel(path: Path, sheet: str | None) -> tuple[Any, list[str]]:
     except (TableError, MemoryError):
         raise
     except Exception as error:  # damage to the XML or the zip raises anything
+        reason = one_line(error, {str(path): path.name})
         raise TableError(
-            f"{path.name} cannot be read as Excel: {one_line(error)}; if it "
+            f"{path.name} cannot be read as Excel: {reason}; if it "
             "has a password remove it, else save the table again, or as CSV"
         ) from error
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from volmar.tables.errors import TableError
+from volmar.tables.errors import TableError, refuse_duplicates
 from volmar.tables.formulas import neutral, neutral_fields
 
 __all__ = ["match_labels"]
@@ -42,6 +42,7 @@ def match_labels(
 
     notes = [] if notes is None else notes
     frame = given if hasattr(given, "columns") else _as_frame(name, given)
+    refuse_duplicates(name, [str(column) for column in frame.columns])
     id_name = id_heading(rows.id_name)
     if id_name not in frame.columns:
         id_name = neutral(id_name)
@@ -52,7 +53,13 @@ def match_labels(
             f"{name} has {int(column.isna().sum())} rows without a label. Fill them in, or take "
             "these rows out of both tables."
         )
-    codes, values = column.factorize()
+    try:
+        codes, values = column.factorize()
+    except TypeError as error:
+        raise TableError(
+            f"{name} has lists or other values that are no single text as labels. Give every row "
+            "a word or a number."
+        ) from error
     labels = _texts(np.asarray(values))[codes]
     if by_id:
         found = labels[_places(name, frame[id_name], rows, id_name, notes)]
