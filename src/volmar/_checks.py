@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "check_symmetric",
     "fix_signs",
     "is_finite",
+    "is_number",
     "shown",
 ]
 
@@ -79,7 +80,7 @@ def check_number(
 
     `open_low` leaves out `low` itself.
     """
-    if not isinstance(value, Real) or isinstance(value, bool):
+    if not is_number(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}.")
     number = as_float(value)
     inside = (low < number if open_low else low <= number) and number <= high
@@ -94,8 +95,14 @@ def check_number(
     return number
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a float or an integer, of NumPy or not; no truth value, no fraction."""
+    kinds = (float, int, np.floating, np.integer)
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
 def as_float(value: Any) -> float:
-    """Return a real number as a float; infinity for integers and fractions beyond its range."""
+    """Return a number as a float; infinity for integers beyond its range."""
     try:
         return float(value)
     except OverflowError:

@@ -76,7 +76,9 @@ class KernelMixin:
                 "kernel_params must be a dict of arguments for a callable kernel, or None, got "
                 f"{shown(self.kernel_params)}."
             )
-        if not (isinstance(self.kernel, str) or callable(self.kernel)):
+        if isinstance(self.kernel, type) or not (
+            isinstance(self.kernel, str) or callable(self.kernel)
+        ):
             raise TypeError(
                 "kernel must be a name or a callable that takes two matrices, got "
                 f"{shown(self.kernel)}."

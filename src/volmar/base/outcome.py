@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar._checks import is_finite, shown
+from volmar._checks import is_finite, is_number, shown
 from volmar.base.warn import warn_user
 from volmar.solvers import Status
 
@@ -64,6 +63,12 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
         message = status_message(estimator)
         if message:
             warn_user(message, ConvergenceWarning)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        _forget(estimator)
+        raise ValueError(
+            f"the fit broke down in the numbers of {type(estimator).__name__} ({error})"
+            f"{_extremes(estimator, X)}. {REMEDY}"
+        ) from error
     except BaseException:
         _forget(estimator)
         raise
@@ -72,6 +77,13 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
 def _forget(estimator: Any) -> None:
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
+
+
+# What to do about numbers out of range.
+REMEDY = (
+    "Scale X (sklearn.preprocessing.StandardScaler), use sample weights of a smaller range, or "
+    "less extreme parameters."
+)
 
 
 def status_message(estimator: Any) -> str:
@@ -106,9 +118,7 @@ def _check_fitted_values(estimator: Any, X: Any) -> None:
         if is_public and not _is_finite(value):
             raise ValueError(
                 f"{name} is not finite: numbers in the fit of {type(estimator).__name__} were too "
-                f"large or too small for {_dtype_of(X)}{_extremes(estimator, X)}. Scale X "
-                "(sklearn.preprocessing.StandardScaler), use sample weights of a smaller range, "
-                "or less extreme parameters."
+                f"large or too small for {_dtype_of(X)}{_extremes(estimator, X)}. {REMEDY}"
             )
 
 
@@ -125,8 +135,8 @@ def finite_scores(scores: NDArray, X: Any, estimator: Any) -> NDArray:
     raise ValueError(
         f"X has {which}, whose scores by {type(estimator).__name__} are not finite: entries of up "
         f"to {np.abs(values).max(initial=0.0):.3g} are too far from the rows that were fitted, or "
-        "from what its parameters can tell apart. Leave such rows out, or scale X and fit again, "
-        "in float64."
+        f"from what its parameters can tell apart{_extremes(estimator, None)}. Leave such rows "
+        "out, or scale X and fit again, in float64."
     )
 
 
@@ -151,7 +161,6 @@ def _extremes(estimator: Any, X: Any) -> str:
         texts.append(f"X has entries of up to {np.abs(values).max(initial=0.0):.3g}")
     defaults = inspect.signature(type(estimator)).parameters
     for name, value in estimator.get_params(deep=False).items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if is_number and name in defaults and value != defaults[name].default:
+        if is_number(value) and name in defaults and value != defaults[name].default:
             texts.append(f"{name}={shown(value)}")
     return f" ({', '.join(texts)})" if texts else ""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from volmar._checks import as_float, shown
+from volmar._checks import as_float, is_number, shown
 from volmar.graphs.distances import centre, shift, upper_blocks
 from volmar.graphs.validation import MatrixLike, check_points, is_constant
 
@@ -172,7 +171,7 @@ def parse_sigma(sigma: float | str) -> float | tuple[float, str, float]:
             factor, divisor = (float(match[part] or 1) for part in ("factor", "divisor"))
             if 0 < factor < math.inf and 0 < divisor < math.inf:
                 return factor, match["rule"], divisor
-    elif isinstance(sigma, Real) and not isinstance(sigma, bool):
+    elif is_number(sigma):
         number = as_float(sigma)
         if 0 < number < math.inf:
             return number

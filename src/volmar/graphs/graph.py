@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import shown
 from volmar.graphs import (
     check_similarity,
     component_message,
@@ -100,12 +101,9 @@ class Graph:
             if Q == "laplacian":
                 return self.normalized_operator(1.0 / n if shift is None else shift)
             return as_operator(-self.W, shift=float(n))
-        matrix = Q(self.W) if callable(Q) else Q
+        matrix = Q(self.W) if callable(Q) and not isinstance(Q, type) else Q
         if not isinstance(matrix, SPDOperator):
-            try:
-                matrix = as_operator(matrix)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"Q is no symmetric positive definite matrix: {error}") from error
+            matrix = _operator_of(matrix)
         if matrix.n != n:
             raise ValueError(f"Q must have a row for each row of X, got {matrix.n} and {n}.")
         return matrix
@@ -245,6 +243,20 @@ def build_graph(X: Any, affinity: Any, *, sigma: Any = None, n_neighbors: Any = 
     return Graph(W if isinstance(affinity, str) else check_similarity(W), extension.weights)
 
 
+def _operator_of(Q: Any) -> SPDOperator:
+    """Return the operator of a matrix Q that a user gave, or that a user's function returned."""
+    is_table = isinstance(Q, (list, tuple)) or getattr(Q, "ndim", 0) == 2
+    if not is_table or np.iscomplexobj(Q):
+        raise ValueError(
+            f"Q is no symmetric positive definite matrix: got {shown(Q)}. Use 'laplacian', "
+            "'kernel', a matrix, an operator, or a function of W that returns one."
+        )
+    try:
+        return as_operator(Q)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"Q is no symmetric positive definite matrix: {error}") from error
+
+
 def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> dict[str, Any]:
     """Complete the parameters of a named affinity, refusing one that it has no use for."""
     if affinity not in OWN_PARAMETER:
@@ -256,8 +268,8 @@ def _named_parameters(affinity: str, params: dict[str, Any], n_samples: int) -> 
         if name != OWN_PARAMETER[affinity]:
             users = " or ".join(repr(a) for a, own in OWN_PARAMETER.items() if own == name)
             raise ValueError(
-                f"{name}={value!r} has no meaning for affinity={affinity!r}. Leave it out, or use "
-                f"affinity={users}."
+                f"{name}={shown(value)} has no meaning for affinity={affinity!r}. Leave it out, "
+                f"or use affinity={users}."
             )
     if affinity == "gaussian":
         return {"self_loops": False, **params}

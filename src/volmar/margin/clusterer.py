@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.blocks import given_start, require_in_memory
 from volmar.base.validation import check_choice, check_count, check_number
@@ -124,7 +125,7 @@ class MarginClusterer(Clusterer):
             check_choice("anneal", self.anneal, ["auto"])
         elif np.ndim(self.anneal) != 1:
             raise TypeError(
-                f"anneal must be 'auto' or a tuple of values below C, got {self.anneal!r}."
+                f"anneal must be 'auto' or a tuple of values below C, got {shown(self.anneal)}."
             )
         else:
             for C in self.anneal:
@@ -140,8 +141,8 @@ class MarginClusterer(Clusterer):
             check_joint(self)
         elif self.min_cluster_size is not None:
             raise ValueError(
-                f"min_cluster_size={self.min_cluster_size!r} is for more than two clusters with "
-                "multiway='joint'. Leave it out; balance limits the sizes of two clusters."
+                f"min_cluster_size={shown(self.min_cluster_size)} is for more than two clusters "
+                "with multiway='joint'. Leave it out; balance limits the sizes of two clusters."
             )
         elif self.threshold == "adaptive":
             self._check_bounded()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
 from volmar.base.recursion import RecursiveResult
@@ -311,7 +312,7 @@ class SoftLabelMVC(Clusterer):
             self._check_multiway()
 
     def _check_multiway(self) -> None:
-        given = f"n_clusters={self.n_clusters} and multiway={self.multiway!r}"
+        given = f"n_clusters={shown(self.n_clusters)} and multiway={self.multiway!r}"
         if self._is_recursive():
             if not isinstance(self.Q, str) and not callable(self.Q):
                 raise ValueError(
