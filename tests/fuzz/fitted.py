@@ -28,6 +28,7 @@ UNDEFINED = {
     "ClusterDescription.outside": "the same",
     "ClusterDescription.spread": "the same",
     "ClusterDescription.evidence": "a column that was not tested",
+    "ColumnProfile.effect": "columns that have no effect to measure, such as text",
     "ColumnProfile.quartiles": "a cluster without known values",
     "ColumnProfile.shares": "the same",
     "StabilityReport.si_gap": "not computed for this many rows",
