@@ -51,3 +51,10 @@ def test_kernels_that_take_no_sparse_rows_say_so(kernel):
     X = sparse.csr_array(np.random.default_rng(0).uniform(size=(12, 2)))
     with pytest.raises(TypeError, match=f"kernel='{kernel}' takes no sparse X"):
         KernelKMeans(kernel=kernel, gamma=1.0).fit(X)
+
+
+def test_messages_of_scikit_learn_do_not_hold_all_rows():
+    row = np.random.default_rng(0).normal(size=900)
+    with pytest.raises(ValueError, match=r"(?s)^Expected 2D array.*Reshape your data") as caught:
+        MSPC(2).fit(row)
+    assert len(str(caught.value)) < 1000

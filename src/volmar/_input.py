@@ -27,6 +27,8 @@ __all__ = [
 
 #: Types that are kept; others become the first.
 FLOATS = [np.float64, np.float32]
+# Characters of a message of scikit-learn that are shown.
+_LONGEST = 600
 # How messages begin that NumPy has for values that are no numbers: they name no argument.
 _NO_NUMBERS = (
     "could not convert",
@@ -135,13 +137,17 @@ def checking(X: Any, name: str) -> Iterator[None]:
                 f"{name} has several columns of the same name: {' '.join(str(error).split())}. "
                 f"Give each its own, or pass an array, such as {name}.to_numpy()."
             ) from error
-        if not str(error).startswith(_NO_NUMBERS):
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"{name} must be a table of real numbers: {str(error).splitlines()[0]}. A table with "
-            "other columns can be passed to TableClusterer."
-        ) from error
+        kind, text = TypeError if isinstance(error, TypeError) else ValueError, str(error)
+        if len(text) > _LONGEST:  # it holds the whole of X
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+        if text.startswith(_NO_NUMBERS):
+            raise kind(
+                f"{name} must be a table of real numbers: {text.splitlines()[0]}. A DataFrame of "
+                "other columns can be passed to TableClusterer."
+            ) from error
+        if text != str(error):
+            raise kind(text) from error
+        raise
 
 
 def _check_indices(X: Any, name: str) -> None:

@@ -7,31 +7,32 @@ import numpy as np
 
 from fuzz.contract import require_finite
 
-#: Fields that are documented to be NaN, by their names, with the documented reason.
+#: Fields that may be NaN, or infinite, by class (a base class too) and name, with the reason.
 UNDEFINED = {
-    "gap": "no bound was proved (Result)",
-    "residuals": "a residual that is undefined (Result)",
-    "field_residual": "the field is not one of `FirstStep` (VolumeResult)",
-    "errors": "the status is not CONVERGED, of which there is a warning (AVRResult)",
-    "probability": "no split of the part was looked for (SplitNode)",
-    "p_value": "splits are tested with n_clusters='auto' only (SplitNode)",
-    "level": "the same (SplitNode)",
-    "lower_bound": "the bound was not computed (SeparationResult)",
-    "held_out_bound": "there was no race of starts (SeparationResult)",
-    "held_out_score": "the same (SeparationResult)",
-    "silhouette": "one cluster (NumberOfClusters)",
-    "separation": "one cluster (NumberOfClusters)",
-    "stability": "there were no resamples (NumberOfClusters)",
-    "effect": "a side without values, or one that does not vary (ClusterDescription)",
-    "inside": "a cluster without known values (ClusterDescription)",
-    "outside": "the same (ClusterDescription)",
-    "spread": "the same (ClusterDescription)",
-    "evidence": "a column that was not tested (ClusterDescription)",
-    "quartiles": "a cluster without known values (ColumnProfile)",
-    "shares": "the same (ColumnProfile)",
-    "si_gap": "not computed for this many rows (StabilityReport)",
-    "frozen_below": "Q is zero (StabilityReport)",
-    "confidence": "rows that were in no resample (ResamplingStability)",
+    "Result.gap": "no bound was proved",
+    "Result.residuals": "a residual that is undefined",
+    "VolumeResult.field_residual": "the field is not one of `FirstStep`",
+    "AVRResult.errors": "the status is not CONVERGED, of which there is a warning",
+    "SplitNode.probability": "no split of the part was looked for",
+    "SplitNode.p_value": "splits are tested with n_clusters='auto' only",
+    "SplitNode.level": "the same",
+    "SeparationResult.lower_bound": "the bound was not computed",
+    "SeparationResult.held_out_bound": "there was no race of starts",
+    "SeparationResult.held_out_score": "the same",
+    "NumberOfClusters.p_value": "there is no border",
+    "NumberOfClusters.silhouette": "one cluster",
+    "NumberOfClusters.separation": "one cluster",
+    "NumberOfClusters.stability": "there were no resamples",
+    "ClusterDescription.effect": "a side without values, or one that does not vary",
+    "ClusterDescription.inside": "a cluster without known values",
+    "ClusterDescription.outside": "the same",
+    "ClusterDescription.spread": "the same",
+    "ClusterDescription.evidence": "a column that was not tested",
+    "ColumnProfile.quartiles": "a cluster without known values",
+    "ColumnProfile.shares": "the same",
+    "StabilityReport.si_gap": "not computed for this many rows",
+    "StabilityReport.frozen_below": "Q is zero",
+    "ResamplingStability.confidence": "rows that were in no resample",
     "min_cluster_weight_": "clusters are found by splitting again (MSPC)",
 }
 
@@ -51,10 +52,10 @@ def check_finite(model):
         check_numbers(name, value, (id(model),))
 
 
-def check_numbers(path, value, above=()):
+def check_numbers(path, value, above=(), owner=None):
     """Refuse a number in a value, at any depth, that is neither finite nor documented."""
     name = path.rpartition(".")[2]
-    if name in UNDEFINED or id(value) in above:
+    if name in UNDEFINED or _is_undefined(owner, name) or id(value) in above:
         return
     above = (*above, id(value))
     if isinstance(value, Mapping):
@@ -62,14 +63,19 @@ def check_numbers(path, value, above=()):
             check_numbers(f"{path}.{key}", item, above)
     elif is_dataclass(value) and not isinstance(value, type):
         for one in fields(value):
-            check_numbers(f"{path}.{one.name}", getattr(value, one.name), above)
+            check_numbers(f"{path}.{one.name}", getattr(value, one.name), above, type(value))
     elif isinstance(value, (list, tuple)):
         names = getattr(value, "_fields", [""] * len(value))
         for key, item in zip(names, value, strict=True):
-            check_numbers(f"{path}.{key}" if key else path, item, above)
+            check_numbers(f"{path}.{key}" if key else path, item, above, type(value))
     elif type(value).__module__.startswith("volmar") and hasattr(value, "__dict__"):
         for key, item in vars(value).items():
             if not key.startswith("_"):
-                check_numbers(f"{path}.{key}", item, above)
+                check_numbers(f"{path}.{key}", item, above, type(value))
     else:
         require_finite(path, value)
+
+
+def _is_undefined(owner, name):
+    bases = () if owner is None else owner.__mro__
+    return any(f"{base.__name__}.{name}" in UNDEFINED for base in bases)

@@ -316,6 +316,11 @@ def test_trees_deeper_than_the_stack_come_back(model, tmp_path):
     model.tree_ = SplitTree(node)
     save_model(tmp_path / "deep", model)
     assert len(load_model(tmp_path / "deep").model.tree_.splits()) == 2000
+    for rank in range(2000):
+        node = type(node)(n_rows=1, weight=1.0, rank=rank, children=(replace(leaf), node))
+    model.tree_ = SplitTree(node)
+    save_model(tmp_path / "deep", model, force=True)
+    refused(tmp_path / "deep", "too deep to be printed")
 
 
 def test_files_older_than_a_field_take_its_default(saved):

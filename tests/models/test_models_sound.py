@@ -310,6 +310,16 @@ def test_a_trial_does_not_refuse_rows_far_from_zero(tmp_path):
         np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
 
 
+@pytest.mark.parametrize("name", ["MSPC", "KernelKMeans"])
+def test_a_clusterer_that_was_given_is_not_fitted(tmp_path, name):
+    """It is a parameter of the model, and has none of the attributes of a fit."""
+    given = getattr(volmar, name)(random_state=0)
+    model = volmar.TableClusterer(2, clusterer=given, random_state=0).fit(table())
+    save_model(tmp_path / "t.volmar", model)
+    again = load_model(tmp_path / "t.volmar").model
+    np.testing.assert_array_equal(again.predict(table()), model.predict(table()))
+
+
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_rules_are_those_of_classes(name):
     assert f"{name}/1" in CLASSES

@@ -1,5 +1,7 @@
 """The minimax probability problem against the SOCP, its certificate, and its edges."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -103,3 +105,18 @@ def test_standardized_is_what_it_says(rng):
     inside, w_in = Z[X[:, 0] > 5], weights[X[:, 0] > 5]
     np.testing.assert_allclose(m, np.average(inside, axis=0, weights=w_in), atol=1e-10)
     np.testing.assert_allclose(S, np.cov(inside.T, aweights=w_in, bias=True), atol=1e-10)
+
+
+def test_variances_that_rounding_makes_negative_are_zero():
+    w = np.array([1.0, -1.0])
+    S = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-17]]) - 1e-16 * np.outer(w, w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = solve_minimax_probability(w, S, np.eye(2))
+    assert np.isfinite(found.kappa)
+    assert found.s1 >= 0.0
+
+
+def test_no_variance_along_the_best_direction_is_singular():
+    with pytest.raises(np.linalg.LinAlgError):
+        solve_minimax_probability(np.array([1.0, 0.0]), np.zeros((2, 2)), np.zeros((2, 2)))

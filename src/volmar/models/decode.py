@@ -40,6 +40,8 @@ _SPARSE = {
     ("csr", False): sparse.csr_matrix,
     ("csc", False): sparse.csc_matrix,
 }
+# Levels above the nodes of a tree, all together: a printed tree is indented by them.
+MAX_LEVELS = 10**7
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -282,14 +284,18 @@ class Decoder:
     def _check_tree(self, tree: SplitTree) -> None:
         """Refuse a tree whose nodes meet again below: the ways through it would be endless."""
         seen = self._split_nodes  # of all trees: no two share a node either
-        stack: list[Any] = [tree.root]
+        stack: list[Any] = [(tree.root, 0)]
+        n_levels = 0
         while stack:
-            node = stack.pop()
+            node, depth = stack.pop()
+            n_levels += depth
             is_node = isinstance(node, SplitNode) and isinstance(node.children, tuple)
             if not is_node or len(node.children) not in (0, 2) or id(node) in seen:
                 raise self._archive.error("has a tree of splits that is not one")
             seen.add(id(node))
-            stack.extend(node.children)
+            stack.extend((child, depth + 1) for child in node.children)
+            if n_levels > MAX_LEVELS:
+                raise self._archive.error("has a tree of splits that is too deep to be printed")
         labels = [leaf.label for leaf in tree.leaves()]
         known = {label for label in labels if label is not None}
         if known and (None in labels or known != set(range(len(known)))):

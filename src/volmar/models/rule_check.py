@@ -24,6 +24,10 @@ SMALLEST_DIVISOR, LARGEST_DISTANCE = 1e-150, 1e100
 
 def rule_fault(value: Any) -> str | None:
     """Return which attribute of an object does not fit the others, None where all do."""
+    if hasattr(value, "get_params") and not any(
+        "_" in (name[0], name[-1]) for name in vars(value)
+    ):
+        return None  # not fitted: the clusterer that a TableClusterer was given
     sizes: dict[str, int] = {}
     for rule in _rules(type(value).__name__):
         part = rule.follow(value)

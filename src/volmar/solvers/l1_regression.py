@@ -107,7 +107,7 @@ def solve_l1_regression(
     for _ in range(max_iter):
         search.certify()
         history.append(search.upper)
-        if search.gap <= tol * search.upper:
+        if search.gap <= tol * search.upper < np.inf:
             status = Status.CONVERGED
             break
         closer = search.gap < 0.99 * best_gap or search.smoothed_gap < 0.99 * best_smoothed

@@ -17,6 +17,7 @@ from volmar.tables.errors import (
     TableError,
     import_pandas,
     nearest,
+    one_line,
     quoted_names,
     refuse_duplicates,
     shown,
@@ -254,7 +255,13 @@ def as_pandas(data: Any) -> Any:
     if hasattr(data, "collect"):  # a LazyFrame
         data = data.collect()
     # Column by column: polars' own way would need pyarrow.
-    return pd.DataFrame({name: _of_polars(data[name]) for name in data.columns})
+    columns = {name: _of_polars(data[name]) for name in data.columns}
+    try:
+        return pd.DataFrame(columns)
+    except UnicodeEncodeError as error:  # of polars' own objects, which may be any text
+        raise TableError(
+            f"the table has half of a surrogate pair in a text ({one_line(error)}); correct it"
+        ) from error
 
 
 def _of_polars(column: Any) -> Any:

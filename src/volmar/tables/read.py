@@ -91,6 +91,14 @@ def read_table(source: str | Path) -> LoadedTable:
     ImportError
         Where pandas, pyarrow or openpyxl is needed and not installed.
 
+    Notes
+    -----
+    A file may come from anybody: its parts are checked before they are used, and nothing in it is
+    run. Refused are sparse matrices whose indices do not fit their shape, more than 2**22 columns,
+    Excel sheets larger than Excel's or empty for the most part, compressed text and workbooks that
+    grow to more than 200 times their size (and 16 MiB), and content that needs more memory than is
+    free.
+
     Examples
     --------
     >>> from volmar.tables import read_table

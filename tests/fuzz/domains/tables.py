@@ -1,10 +1,13 @@
 """Table files of every kind, most of them damaged, and tables of Python with every dtype."""
 
+import gzip
+import io
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fuzz.contract import DOCUMENTED, Case, require
 from fuzz.table_columns import draw_table
@@ -83,9 +86,6 @@ def _folder(draw):
 
 
 def _bytes_of(frame, kind):
-    import gzip
-    import io
-
     if kind == ".parquet":
         file = io.BytesIO()
         frame.to_parquet(file)
@@ -114,22 +114,19 @@ def _objects(draw):
 
 @lru_cache(1)
 def _fitted():
-    """Return a model of columns of every kind that tables here may have."""
+    """Return a model of the columns a and b."""
     rng = np.random.default_rng(0)
     n = 60
     frame = {
         "a": rng.normal(size=n) + 6 * (np.arange(n) % 2),
         "b": rng.normal(size=n),
-        "x0": rng.normal(size=n),
-        "word": np.array(["low", "mid dle", "x"])[rng.integers(3, size=n)],
     }
-    import pandas as pd
-
-    return TableClusterer(2, columns=["a", "b"], missing="impute").fit(pd.DataFrame(frame))
+    return TableClusterer(2).fit(pd.DataFrame(frame))
 
 
 def _check(value):
-    labels = value if isinstance(value, np.ndarray) else value[0]
-    if isinstance(labels, np.ndarray):
-        require(labels.dtype.kind == "i", f"labels have dtype {labels.dtype}")
-        require(labels.size == 0 or labels.min() >= -1, "labels are below -1")
+    """Require labels to be whole numbers, -1 for rows that are left out."""
+    for labels in value if isinstance(value, tuple) else (value,):
+        if isinstance(labels, np.ndarray):
+            require(labels.dtype.kind == "i", f"labels have dtype {labels.dtype}")
+            require(labels.size == 0 or labels.min() >= -1, "labels are below -1")

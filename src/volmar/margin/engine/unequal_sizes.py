@@ -158,14 +158,18 @@ def own_sizes(space: FeatureSpace, labels: NDArray, weights: NDArray | None) -> 
     """Return the labels of `unequal_start`, for methods that compare no starts themselves.
 
     Halves start from the labels, too, and from the sides of the leading principal component. None
-    where they are taken.
+    where they are taken, and where products of the rows are no inner products: of a kernel that is
+    not positive semidefinite, which the method says, or of weights of very different sizes.
     """
     if not are_unequal(labels, weights):
         return None
     starts = [labels, principal_start(space, np.random.default_rng(0))]
     problem = MarginProblem(space, HingeLoss(space.shares), tau=BALANCE)
-    even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
-    found = unequal_start(space, labels, weights, even)
+    try:
+        even = best_start(problem, starts, C=SCREENING_C / (1.0 - BALANCE), tol=SCREENING_TOL)
+        found = unequal_start(space, labels, weights, even)
+    except NotAGramMatrixError:
+        return None
     return None if found is None else found.result.labels
 
 
@@ -186,10 +190,7 @@ def shares_of_kernel(K: NDArray, expansion: KernelExpansion) -> KernelShares:
     of unequal size goes through the mean by these shares, midway between its sides.
     """
     space = KernelSpace(K, expansion=expansion)
-    try:
-        labels = own_sizes(space, size_start(space, None), None)
-    except NotAGramMatrixError:  # a kernel without a margin: the relaxation says what is wrong
-        labels = None
+    labels = own_sizes(space, size_start(space, None), None)
     if labels is None:
         return KernelShares()
     sides = shares_of_sides(labels, None)
