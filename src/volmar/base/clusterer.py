@@ -469,7 +469,9 @@ class WeightedClusterer(Clusterer):
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; 2 is the same as writing the row twice.
+            Weight of each row; 2 is the same as writing the row twice. If the largest is above
+            2**32 or below 2**-32, all are first divided by a power of two (`objective_` is then in
+            that unit), and those below 2**-100 of the largest count as 0.
 
         Returns
         -------
