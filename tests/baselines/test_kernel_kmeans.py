@@ -196,6 +196,18 @@ def test_rows_that_a_kernel_does_not_tell_apart_are_said():
     np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
+def test_means_that_no_row_is_nearest_to_are_no_clusters():
+    # Two different rows to this kernel, in four clusters of the start.
+    K = np.kron(np.eye(2), np.ones((4, 4)))
+    start = np.array([0, 1, 0, 1, 2, 3, 2, 3])
+    model = KernelKMeans(4, kernel="precomputed", init=start)
+    with pytest.warns(ConvergenceWarning, match="fewer different rows than n_clusters=4"):
+        model.fit(K)
+    np.testing.assert_array_equal(model.labels_, np.repeat([0, 1], 4))
+    assert model.decision_function(K).shape == (8,)
+    np.testing.assert_array_equal(model.predict(K), model.labels_)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_labels_are_as_predicted_whatever_ended_the_run(seed):
     rng = np.random.default_rng(seed)

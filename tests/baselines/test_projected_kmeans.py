@@ -138,6 +138,15 @@ def test_fewer_different_rows_than_clusters(estimator):
         estimator().fit(np.full((6, 2), 0.1))
 
 
+def test_a_regulariser_beside_which_rows_are_equal_is_said(rng):
+    X = rng.standard_normal((28, 29)).astype(np.float32)
+    with pytest.warns(ConvergenceWarning, match=r"Found 1 clusters .* reg=1e\+15"):
+        model = LDAKMeans(7, reg=1e15, init=np.arange(28) % 7).fit(X)
+    assert model.result_.status is Status.DEGENERATE
+    assert len(model.cluster_centers_) == 1
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
 @pytest.mark.parametrize("estimator", BOTH)
 def test_no_row_goes_to_a_cluster_without_weight(rng, estimator):
     X = rng.standard_normal((8, 2))

@@ -32,6 +32,24 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
 
 
+def nearest_by_size(scores: NDArray, weights: Any) -> tuple[NDArray, NDArray[np.intp]]:
+    """Return the cluster of the largest score of each row, and which columns the clusters are.
+
+    Clusters are numbered by size. Of equal scores the first in this order counts, as it does for
+    new rows; columns that are left without rows are no clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.base.numbering import nearest_by_size
+    >>> nearest_by_size(np.array([[3.0, 0, 3], [0, 1, 0], [2, 5, 2]]), None)
+    (array([1, 0, 0]), array([1, 0]))
+    """
+    order = cluster_order(np.argmax(scores, axis=1), weights, scores.shape[1])
+    filled, labels = np.unique(np.argmax(scores[:, order], axis=1), return_inverse=True)
+    return labels, order[filled]
+
+
 def order_by_size(sizes: NDArray, first: NDArray) -> NDArray[np.intp]:
     """Return the numbers of clusters of these sizes, which begin with these rows."""
     shares = np.rint(sizes / (sizes.sum() * RESOLUTION))

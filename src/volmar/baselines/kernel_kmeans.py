@@ -15,7 +15,7 @@ from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
-from volmar.base.numbering import cluster_order
+from volmar.base.numbering import cluster_order, nearest_by_size
 from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.solvers.result import Certificate
 
@@ -251,7 +251,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
         kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
-        Degree of the polynomial kernel.
+        Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
@@ -407,10 +407,8 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         images = problem.K @ means
         norms = np.einsum("ic,ic->c", means, images)
         scores = 2 * images - norms
-        nearest = np.argmax(scores, axis=1)
-        order = cluster_order(nearest, weights, known.size)
-        labels = np.argmax(scores[:, order], axis=1)  # of equal scores the first
-        if not np.array_equal(known[nearest], result.labels):
+        labels, order = nearest_by_size(scores, weights)
+        if not np.array_equal(known[order][labels], result.labels):
             certificate = problem.certificate(labels)
             if certificate.objective <= result.objective + problem.rounding:
                 result = replace(result, **vars(certificate))
@@ -418,6 +416,8 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
                 numbers = np.minimum(np.searchsorted(known, result.labels), known.size - 1)
                 order = cluster_order(numbers, weights, known.size)
                 labels = np.argsort(order)[numbers]
+        if order.size < self.n_clusters and result.status.ok:
+            result = replace(result, status=Status.DEGENERATE)
         self._mean_weights, self._mean_norms = means[:, order], norms[order]
         self._set_result(replace(result, labels=labels))
 

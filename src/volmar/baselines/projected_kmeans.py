@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
-from volmar.base.numbering import cluster_order
+from volmar.base.numbering import nearest_by_size
 from volmar.base.validation import check_count, check_number, check_start_labels
 from volmar.rows import Standardized, as_rows, standardized
 
@@ -217,17 +217,17 @@ class ProjectedKMeans(WeightedClusterer):
         return check_start_labels("init", self.init, n_rows, self.n_clusters)
 
     def _finish(self, problem: Any, result: Any, weights: Any) -> None:
-        """Give rows the labels that `predict` gives them; clusters without weight are left out.
+        """Give rows the labels that `predict` gives them; clusters without rows are left out.
 
         Rows of no weight, or of a run that the limit of iterations ended, may have other labels.
         """
         known = np.flatnonzero(~np.isnan(result.centers[:, 0]))
         scores = distance_scores(problem.seen(result), result.centers[known])
-        nearest = np.argmax(scores, axis=1)
-        order = cluster_order(nearest, weights, known.size)
-        labels = np.argmax(scores[:, order], axis=1)  # of equal scores the first
-        if not np.array_equal(known[nearest], result.labels):
+        labels, order = nearest_by_size(scores, weights)
+        if not np.array_equal(known[order][labels], result.labels):
             result = replace(result, **vars(problem.certificate(labels)))
+        if order.size < self.n_clusters and result.status.ok:
+            result = replace(result, status=Status.DEGENERATE)
         result = replace(result, labels=labels, centers=result.centers[known[order]])
         self._set_result(result)
         self._publish(problem, result)
@@ -242,8 +242,8 @@ class ProjectedKMeans(WeightedClusterer):
             return super()._status_words(result)
         return (
             f"Found {len(result.centers)} clusters where n_clusters={self.n_clusters}: no other "
-            "rows of positive weight are told apart, beside the largest. Lower n_clusters, or "
-            "check X for outliers."
+            f"rows of positive weight are told apart, beside the largest and with "
+            f"reg={self.reg:g}. Lower n_clusters, check X for outliers, or use another reg."
         )
 
     def _scores(self, X: Any) -> NDArray:
