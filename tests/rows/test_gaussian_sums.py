@@ -126,3 +126,13 @@ def test_scores_of_many_rows_are_those_of_few(rng, monkeypatch, model, dtype):
     assert clear.mean() > 0.99
     again = np.concatenate([model.predict(part) for part in parts])
     np.testing.assert_array_equal(labels[clear], again[clear])
+
+
+@pytest.mark.parametrize("n_rows", [8, MANY])
+def test_points_beside_outliers_are_summed_from_differences(rng, n_rows):
+    points = rng.standard_normal((8, 2))
+    points[0] = 1e20
+    X = np.resize(points, (n_rows, 2))
+    found = gaussian.gaussian_sums(X, points, 1.0, np.ones(8))
+    near = np.exp(-((points[1:, None] - points[1:]) ** 2).sum(axis=2)).sum(axis=1)
+    np.testing.assert_allclose(found[:8], [1.0, *near], rtol=1e-12)

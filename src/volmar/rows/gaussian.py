@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 # Kernel values of a tile: they stay in the cache from the product to the sum.
 TILE_VALUES = 2**17
@@ -13,6 +14,8 @@ TILE_VALUES = 2**17
 FLOAT64_UP_TO = 4096
 # Error of float32 sums that is accepted, as a share of the standard deviation of the sums.
 FLOAT32_LOSS = 1e-3
+# Exponents of points about their mean beyond which their roundings show in the sums.
+LARGEST_EXPONENT = 1e9
 # Points at which that deviation is measured.
 PROBES = 200
 
@@ -47,7 +50,8 @@ def gaussian_sums(
     of its error, :math:`\epsilon \sum_j |c_j| (1 + 4 \gamma R^2)` with R the largest distance of
     a point from their mean, is below 1e-3 of the standard deviation of f at the points, in float64
     elsewhere. The bound is that of roundings which all add up: measured errors are a tenth
-    of it or less.
+    of it or less. Where :math:`\gamma R^2` is above 1e9, as it is beside outliers, rounding would
+    make exponents positive: differences of rows and points are squared there instead.
 
     Examples
     --------
@@ -62,10 +66,27 @@ def gaussian_sums(
     # In the precision of the rows, which are subtracted from without conversion.
     shift = (centre if offset is None else centre + offset).astype(X.dtype)
     centred = points - (shift.astype(np.float64) if offset is None else shift - offset)
+    if gamma * np.einsum("ij,ij->i", centred, centred).max() > LARGEST_EXPONENT:
+        return _sums_of_differences(X, points, gamma, coefficients, offset)
     dtype: Any = np.float64
     if X.shape[0] > FLOAT64_UP_TO and _takes_float32(centred, gamma, coefficients):
         dtype = np.float32
     return _tiled_sums(X, shift, centred, gamma, coefficients, dtype)
+
+
+def _sums_of_differences(
+    X: NDArray, points: NDArray, gamma: float, coefficients: NDArray, offset: NDArray | None
+) -> NDArray:
+    """Return the sums at the rows of X less `offset`, from differences to every point."""
+    sums = np.empty((len(X), *coefficients.shape[1:]))
+    step = max(1, TILE_VALUES // max(points.shape))
+    for start in range(0, len(X), step):
+        rows = X[start : start + step].astype(np.float64)
+        if offset is not None:
+            rows -= offset
+        kernel = np.exp(-gamma * cdist(rows, points, "sqeuclidean"))
+        sums[start : start + step] = kernel @ coefficients
+    return sums
 
 
 def _takes_float32(points: NDArray, gamma: float, coefficients: NDArray) -> bool:
