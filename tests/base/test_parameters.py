@@ -87,6 +87,13 @@ def test_a_parameter_that_is_not_used_is_checked_too(name):
                 getattr(volmar, name)(**{parameter: value}).fit(X, Y)
 
 
+def test_a_degree_below_that_of_polynomials_is_named():
+    for degree in (0.5, 0, -1):
+        with pytest.raises(ValueError, match=r"^degree must be at least 1, got") as caught:
+            volmar.KernelKMeans(kernel="poly", degree=degree).fit(X)
+        assert caught.type is ValueError  # none of scikit-learn's own
+
+
 @pytest.mark.parametrize("seed", [-1, 2**32, 10**400, 0.5, np.random.default_rng(0), [0, "a"]])
 def test_a_wrong_seed_is_named(seed):
     with pytest.raises(ValueError, match=r"^random_state must be None, an integer between 0"):

@@ -83,7 +83,7 @@ class KernelMixin:
                 "kernel must be a name or a callable that takes two matrices, got "
                 f"{shown(self.kernel)}."
             )
-        check_number("degree", self.degree, low=0.0, open_low=True)
+        check_number("degree", self.degree, low=1.0)
         check_number("coef0", self.coef0)
 
     def _gamma_rule(self) -> Any:

@@ -94,7 +94,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         1 / n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other
         kernels and where `init` holds labels. Other kernels have no use for gamma.
     degree : float, default=3
-        Degree of the polynomial kernel.
+        Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional

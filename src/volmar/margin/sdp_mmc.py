@@ -131,7 +131,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         1 / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is
         1 / n_features. Other kernels have no use for it.
     degree : float, default=3
-        Degree of the polynomial kernel.
+        Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional

@@ -147,7 +147,7 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         rule or a multiple of one ("scale" is 1 / (n_features * variance of X), "rms", "4*scale"),
         or None for scikit-learn's 1 / n_features. Other kernels have no use for it.
     degree : float, default=3
-        Degree of the polynomial kernel.
+        Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional

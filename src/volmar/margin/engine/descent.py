@@ -47,7 +47,7 @@ class MarginResult(Result):
     t : float or ndarray of shape (k,)
         Mean score; with more than two clusters that of each, which labels go by.
     lower_bound : float
-        Lower bound of the convex problem of `labels`.
+        Lower bound of the convex problem of `labels`; minus infinity where none was proved.
     n_passes : int
         Products with the data.
     n_cuts : int
