@@ -310,6 +310,19 @@ def test_a_trial_does_not_refuse_rows_far_from_zero(tmp_path):
         np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
 
 
+@pytest.mark.parametrize("n_clusters", [2, 3])
+@pytest.mark.parametrize("name", ["NormalizedCut", "HardLabelMVC", "SMIC"])
+def test_a_trial_does_not_refuse_directions_away_from_ones(tmp_path, name, n_clusters):
+    """Zeros have no cosine, and ones may have negative ones; its own rows have neither."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((30, 3)) * 0.1 - np.array([[1.0, 1, 9], [9, 1, 1]])[[0, 1] * 15]
+    params = {"affinity": "cosine_knn", "n_clusters": n_clusters}
+    model = fit(name, params, rows)
+    save_model(tmp_path / name, model)
+    again = load_model(tmp_path / name).model
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
+
+
 @pytest.mark.parametrize("name", ["MSPC", "KernelKMeans"])
 def test_a_clusterer_that_was_given_is_not_fitted(tmp_path, name):
     """It is a parameter of the model, and has none of the attributes of a fit."""

@@ -86,7 +86,7 @@ def _inner(model: Any, n_bytes: int) -> str | None:
             continue
         tried.add(id(node.model))
         own = rows if node.columns is None else [row[:, node.columns] for row in rows]
-        fault = _scores_rows(node.model, own)
+        fault = _scores_rows(node.model, [*own, *_fitted_rows(node.model)])
         if fault:
             return fault
     return None
@@ -139,6 +139,25 @@ def _rows(model: Any, n_bytes: int) -> Iterator[Any]:
             yield centre[None].astype(np.float64)
     if type(model) is Pipeline and hasattr(model.steps[0][1], "statistics_"):
         yield np.full((1, d), np.nan)
+    tree = vars(model).get("tree_")
+    yield from _fitted_rows(model if tree is None else tree.root.model)
+
+
+def _fitted_rows(model: Any) -> Iterator[Any]:
+    """First row of those that a model keeps: others may have no similarity to them."""
+    for part in _parts(model):
+        rows: Any = getattr(part, "rows", None)
+        if not (isinstance(rows, np.ndarray) or sparse.issparse(rows)):
+            continue
+        if rows.ndim != 2 or 0 in rows.shape or rows.shape[1] != model.n_features_in_:
+            continue
+        row = rows[:1].toarray() if sparse.issparse(rows) else rows[:1]
+        row = row.astype(np.float64)
+        for centre in (getattr(part, name, None) for name in _CENTRES):
+            if isinstance(centre, np.ndarray) and centre.shape == row[0].shape:
+                row += centre
+        if np.isfinite(row).all():
+            yield row
 
 
 def _centres(model: Any) -> Iterator[NDArray]:
