@@ -115,3 +115,11 @@ def test_a_binary_column_does_not_hide_groups_in_the_others():
     y = rng.random(500) < 0.3
     X = np.column_stack([rng.normal(size=500) + 6 * y, rng.random((500, 5)) < 0.5])
     assert clustering_error(y, MSPC(random_state=0).fit(X).labels_) < 0.03
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_values_much_nearer_to_each_other_than_their_span(recwarn, seed):
+    values = np.sort(np.random.default_rng(seed).normal(size=4))
+    values[1:3] = values[0] + np.array([1e-6, 2e-6])
+    assert 0 <= column_resolutions(np.repeat(values, 5)[:, None])[0] <= 2 * np.ptp(values)
+    assert not recwarn.list

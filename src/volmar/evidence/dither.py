@@ -130,7 +130,10 @@ def _one_mode_width(values: NDArray, counts: NDArray, step: float) -> float:
     place = np.linspace(values[0] - 0.5 * widths, values[-1] + 0.5 * widths, GRID, axis=1)
     inside = np.abs(place[:, :, None] - values) <= 0.5 * widths[:, None, None]
     density = inside @ counts.astype(np.float64)
-    has_one = fill(density / density.sum(axis=1, keepdims=True)) <= NO_VALLEY
+    total = density.sum(axis=1)
+    seen = total > 0  # boxes that are much narrower than the span may lie between all places
+    has_one = np.zeros(N_WIDTHS, dtype=bool)
+    has_one[seen] = fill(density[seen] / total[seen, None]) <= NO_VALLEY
     return float(widths[np.argmax(has_one)]) if has_one.any() else span
 
 
