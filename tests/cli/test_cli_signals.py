@@ -38,6 +38,30 @@ def test_an_interrupt_in_a_destructor_comes_again():
     assert ended.stderr == ""
 
 
+IN_A_TEXT = """
+import os, signal, sys
+from volmar.cli.signals import catch_signals, exit_code
+
+number = getattr(signal, sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+catch_signals()
+try:
+    exec("os.kill(os.getpid(), number)")
+except KeyboardInterrupt:
+    sys.exit(exit_code())
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_the_exit_code_is_that_of_the_signal_in_a_text_that_is_run(name, code, tmp_path):
+    """``python -m`` would end by SIGINT, where a dataclass is being made of a text, say."""
+    (tmp_path / "in_a_text.py").write_text(IN_A_TEXT)
+    command = [sys.executable, "-m", "in_a_text", name]
+    ended = subprocess.run(command, check=False, timeout=50, cwd=tmp_path)
+    assert ended.returncode == code
+
+
 BETWEEN = """
 import os, signal
 import typer.core

@@ -1,4 +1,4 @@
-"""Signals that end a command: SIGTERM and SIGHUP clean up as Ctrl-C does.
+"""Signals that end a command: SIGTERM and SIGHUP clean up as SIGINT (Ctrl-C) does.
 
 Only a program installs these handlers; the library leaves signals alone.
 """
@@ -14,16 +14,24 @@ from typing import Any
 
 __all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
 
-_NAMES = ("SIGTERM", "SIGHUP")
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 # Seconds after which an interrupt comes again that hit code which cannot raise.
 _AGAIN = 0.05
 _received: list[int] = [signal.SIGINT]
 
 
+class _Stopped(KeyboardInterrupt):
+    """An interrupt that Python does not take for one of its own.
+
+    A `KeyboardInterrupt` in ``exec`` of a text (a dataclass that is being made, say) lets
+    ``python -m`` end by SIGINT later, whatever the exit code is and whichever signal came.
+    """
+
+
 def catch_signals() -> None:
-    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt`, but where they are ignored (nohup)."""
+    """Let all of them raise a `KeyboardInterrupt`, but where they are ignored (nohup)."""
     for number in _numbers():
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) == _default(number):
             signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
 
@@ -32,7 +40,7 @@ def release_signals() -> None:
     """Leave signals to the system again: all files are complete or gone."""
     for number in _numbers():
         if signal.getsignal(number) == _interrupt:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, _default(number))
 
 
 def exit_code() -> int:
@@ -57,9 +65,13 @@ def _numbers() -> list[int]:
     return [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 
+def _default(number: int) -> Any:
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+
+
 def _interrupt(number: int, _: Any) -> None:
     _received.append(number)
-    raise KeyboardInterrupt
+    raise _Stopped
 
 
 def _interrupt_again(caught: Any) -> None:
