@@ -33,8 +33,6 @@ def main(arguments=None):
     print(f"seed {seed}: {len(cases)} cases of {', '.join(shares)}", flush=True)
     progress = _Progress(len(cases))
     findings, outcomes = run_cases(cases, jobs=given.jobs, tell=progress)
-    for finding in findings:
-        print(f"\n{finding}")
     print()
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:7d}  {outcome}")
@@ -74,15 +72,18 @@ def cases_of(seed, n_cases, shares=SHARES):
 
 
 class _Progress:
-    """Says how far a run is, and keeps the time that cases took."""
+    """Says how far a run is and what it finds, and keeps the time that cases took."""
 
     def __init__(self, total):
-        self.total, self.done = total, 0
+        self.total, self.done, self.told = total, 0, 0
         self.seconds = defaultdict(list)
 
     def __call__(self, domain, number, seconds, findings):
         self.done += 1
         self.seconds[domain].append((seconds, number))
+        for finding in findings[self.told :]:
+            print(f"\n{finding}", flush=True)
+        self.told = len(findings)
         if self.done % 500 == 0:
             text = f"{self.done} of {self.total}, {len(findings)} findings"
             print(text, file=sys.stderr, flush=True)

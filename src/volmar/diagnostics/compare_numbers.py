@@ -41,12 +41,12 @@ class NumberOfClusters:
     p_value : float
         Largest p-value of the borders between the clusters; NaN where there is none.
     separation : float
-        `volmar.metrics.separation_score`.
+        `volmar.metrics.separation_score`; NaN for one cluster.
     silhouette : float
-        Mean silhouette, of at most 1,000 rows.
+        Mean silhouette, of at most 1,000 rows; NaN for one cluster, or one for each row.
     stability : float
         Mean adjusted Rand index with the clusters of random halves of the rows, of at most 1,000
-        rows each.
+        rows each; NaN where no half could be clustered.
     labels : ndarray of shape (n_rows,)
         Cluster of each row of the sample.
     """

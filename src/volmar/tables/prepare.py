@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from volmar._checks import shown
 from volmar.tables.agreement import CategoryScores, category_scores
 from volmar.tables.columns import (
     Columns,
@@ -20,7 +21,7 @@ from volmar.tables.columns import (
     names_given,
     table_tags,
 )
-from volmar.tables.errors import TableError, shown
+from volmar.tables.errors import TableError
 from volmar.tables.fitted_columns import FittedColumns, KeptRows, beyond_float64
 from volmar.tables.informative import (
     CodedColumn,
