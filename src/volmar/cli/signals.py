@@ -18,6 +18,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 # Seconds after which an interrupt comes again that hit code which cannot raise.
 _AGAIN = 0.05
 _received: list[int] = [signal.SIGINT]
+_held: list[bool] = []
 
 
 class _Stopped(KeyboardInterrupt):
@@ -50,15 +51,23 @@ def exit_code() -> int:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them."""
+    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them.
+
+    Those that another thread gets, which blocks none, are raised at the end.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    n_received = len(_received)
+    _held.append(True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _held.pop()
+        if len(_received) > n_received:
+            raise _Stopped
 
 
 def _numbers() -> list[int]:
@@ -71,7 +80,8 @@ def _default(number: int) -> Any:
 
 def _interrupt(number: int, _: Any) -> None:
     _received.append(number)
-    raise _Stopped
+    if not _held:
+        raise _Stopped
 
 
 def _interrupt_again(caught: Any) -> None:
