@@ -38,6 +38,55 @@ def test_an_interrupt_in_a_destructor_comes_again():
     assert ended.stderr == ""
 
 
+IN_A_TEXT = """
+import os, signal, sys
+from volmar.cli.signals import catch_signals, exit_code
+
+number = getattr(signal, sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+catch_signals()
+try:
+    exec("os.kill(os.getpid(), number)")
+except KeyboardInterrupt:
+    sys.exit(exit_code())
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_the_exit_code_is_that_of_the_signal_in_a_text_that_is_run(name, code, tmp_path):
+    """``python -m`` would end by SIGINT, where a dataclass is being made of a text, say."""
+    (tmp_path / "in_a_text.py").write_text(IN_A_TEXT)
+    command = [sys.executable, "-m", "in_a_text", name]
+    ended = subprocess.run(command, check=False, timeout=50, cwd=tmp_path)
+    assert ended.returncode == code
+
+
+HELD_BACK = """
+import os, signal, sys, threading, time
+from volmar.cli.signals import catch_signals, without_interrupts
+
+threading.Thread(target=time.sleep, args=(3,), daemon=True).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+catch_signals()
+try:
+    with without_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)  # the other thread gets it
+        time.sleep(0.2)
+        sys.stdout.write("whole")
+except KeyboardInterrupt:
+    sys.stdout.write(", then stopped")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
+def test_interrupts_that_other_threads_get_are_held_back_too():
+    ended = subprocess.run(
+        [sys.executable, "-c", HELD_BACK], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert ended.stdout == "whole, then stopped"
+
+
 BETWEEN = """
 import os, signal
 import typer.core

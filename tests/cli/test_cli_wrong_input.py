@@ -1,10 +1,15 @@
 """Settings and wrong input of the command line, in a line each."""
 
+import numpy as np
 import pytest
 from helpers.cli import invoke
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from volmar import MSPC
 from volmar.cli.methods import parse_settings
 from volmar.datasets import make_blobs
+from volmar.models import save_model
 
 pandas = pytest.importorskip("pandas")
 
@@ -162,3 +167,21 @@ def test_info():
     assert result.exit_code == 0
     assert "scikit-learn" in result.output
     assert "extra dask" in result.output
+
+
+def test_a_refused_table_is_one_line_even_after_warnings(tmp_path):
+    """scikit-learn warns of names that are missing before the columns are counted."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(40, 3)), columns=list("abc"))
+    model, rows, fewer = tmp_path / "m.volmar", tmp_path / "rows.npy", tmp_path / "fewer.npy"
+    save_model(model, make_pipeline(StandardScaler(), MSPC(2, random_state=0)).fit(frame))
+    np.save(rows, frame.to_numpy())
+    np.save(fewer, frame.to_numpy()[:, :2])
+    result = invoke("predict", model, rows)
+    assert result.exit_code == 0
+    assert "warning: X does not have valid feature names" in result.stderr
+    assert "validation.py" not in result.stderr
+    result = invoke("predict", model, fewer)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("volmar predict: X has 2 features")
+    assert result.stderr.count("\n") == 1

@@ -104,6 +104,17 @@ def test_a_nest_as_a_parameter_or_a_key_is_refused(depth, saved):
         refused(saved, f"nested more than 50|written out|{message}" if depth == 60 else message)
 
 
+def test_a_proxy_as_a_parameter_is_refused(saved):
+    """`clone` and `copy.deepcopy` cannot copy one."""
+
+    def change(text):
+        put_first(text, [{"is": "proxy", "items": []}])
+        text["nodes"][text["model"]["ref"]]["state"]["kernel_params"] = {"ref": 0}
+
+    edit(saved, change)
+    refused(saved, "parameter 'kernel_params'")
+
+
 def test_a_nest_as_the_name_of_a_step_is_refused(tmp_path):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -145,6 +156,7 @@ def test_a_preparation_of_other_rows_is_refused(tmp_path):
         *(("Preparation", "categories_", None), ("Preparation", "texts_", "abc")),
         *(("TableClusterer", "n_clusters_", 10**9), ("TableClusterer", "slopes_", None)),
         *(("TableClusterer", "evidence_", "abc"), ("TableClusterer", "model_", "MSPC")),
+        *(("TableClusterer", "clusterer", 3), ("TableClusterer", "clusterer", None)),
         *(("ColumnKind", "order", 3), ("ColumnKind", "kind", None), ("Evidence", "value", "a")),
         *(("MSPC", "n_features_in_", 2**62), ("MSPC", "n_features_in_", 4)),
         *(("SeparatingPlanes", "unit", 0), ("SeparatingPlanes", "mean", "a")),

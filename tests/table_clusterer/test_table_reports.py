@@ -30,6 +30,19 @@ def test_the_description_is_in_the_units_of_the_table(fitted, table):
     assert np.isclose(inside, tall).any()
 
 
+def test_new_rows_with_unknown_levels_are_described_without_them(table):
+    """A level that the fit did not see has no place in the order."""
+    frame, group = table
+    sizes = np.where(group, "large", np.where(np.arange(400) % 2, "small", "medium"))
+    model = TableClusterer(2).fit(frame.assign(size=sizes))
+    new = frame.assign(size=np.where(np.arange(400) % 40 == 0, "enormous", sizes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = str(model.describe(new))
+    assert "height" in text
+    assert "enormous" not in text
+
+
 def test_the_summary_is_json(fitted):
     summary = json.loads(json.dumps(fitted.summary(), allow_nan=False))
     assert summary["n_clusters"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -159,7 +160,8 @@ def _options(
 def _clean(command: str, context: typer.Context) -> Iterator[None]:
     """End with a line instead of a traceback on invalid input."""
     try:
-        yield
+        with _lines_of_warnings(context.obj["debug"]):
+            yield
     except KeyboardInterrupt as stop:
         # Those who know what is complete say so by it.
         _complain(f"volmar {command}: stopped{stop}.")
@@ -175,6 +177,21 @@ def _clean(command: str, context: typer.Context) -> Iterator[None]:
         text = " ".join(str(told).split()) or type(error).__name__
         _complain(f"volmar {command}: {as_options(text)}")
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def _lines_of_warnings(debug: bool) -> Iterator[None]:
+    """Print warnings as a line each at the end, and none where the command fails."""
+    if debug:
+        yield
+        return
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        yield
+    from volmar.cli.console import say
+
+    texts = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    for text in dict.fromkeys(texts):
+        say(f"warning: {' '.join(text.split())}")
 
 
 def _kinds(given: list[str] | None) -> dict[str, str]:

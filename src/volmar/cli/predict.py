@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -40,13 +39,11 @@ def predict_file(
     if out is not None:
         written_kind(out)
     stages = Stages()
-    with stages.stage("reading"), warnings.catch_warnings(record=True, action="always") as caught:
+    with stages.stage("reading"):
         saved = load_model(model)
         name, blocks = _blocks(source, saved.preparation, id_column)
     if saved.preparation is not None and id_column is not None:
         saved.preparation.id_column = id_column
-    for text in dict.fromkeys(str(one.message) for one in caught):
-        say(f"warning: {text}")
     counts: list[NDArray] = []
     notes, before = [], 0
     write = None

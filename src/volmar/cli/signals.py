@@ -1,4 +1,4 @@
-"""Signals that end a command: SIGTERM and SIGHUP clean up as Ctrl-C does.
+"""Signals that end a command: SIGTERM and SIGHUP clean up as SIGINT (Ctrl-C) does.
 
 Only a program installs these handlers; the library leaves signals alone.
 """
@@ -14,16 +14,25 @@ from typing import Any
 
 __all__ = ["catch_signals", "exit_code", "release_signals", "without_interrupts"]
 
-_NAMES = ("SIGTERM", "SIGHUP")
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 # Seconds after which an interrupt comes again that hit code which cannot raise.
 _AGAIN = 0.05
 _received: list[int] = [signal.SIGINT]
+_held: list[bool] = []
+
+
+class _Stopped(KeyboardInterrupt):
+    """An interrupt that Python does not take for one of its own.
+
+    A `KeyboardInterrupt` in ``exec`` of a text (a dataclass that is being made, say) lets
+    ``python -m`` end by SIGINT later, whatever the exit code is and whichever signal came.
+    """
 
 
 def catch_signals() -> None:
-    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt`, but where they are ignored (nohup)."""
+    """Let all of them raise a `KeyboardInterrupt`, but where they are ignored (nohup)."""
     for number in _numbers():
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) == _default(number):
             signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
 
@@ -32,7 +41,7 @@ def release_signals() -> None:
     """Leave signals to the system again: all files are complete or gone."""
     for number in _numbers():
         if signal.getsignal(number) == _interrupt:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, _default(number))
 
 
 def exit_code() -> int:
@@ -42,24 +51,37 @@ def exit_code() -> int:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them."""
+    """Hold back SIGINT and SIGHUP; a process that is started inside never gets them.
+
+    Those that another thread gets, which blocks none, are raised at the end.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    n_received = len(_received)
+    _held.append(True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _held.pop()
+        if len(_received) > n_received:
+            raise _Stopped
 
 
 def _numbers() -> list[int]:
     return [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 
+def _default(number: int) -> Any:
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+
+
 def _interrupt(number: int, _: Any) -> None:
     _received.append(number)
-    raise KeyboardInterrupt
+    if not _held:
+        raise _Stopped
 
 
 def _interrupt_again(caught: Any) -> None:

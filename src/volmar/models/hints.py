@@ -77,7 +77,7 @@ def _parameters(cls: Any) -> frozenset[str]:
 
 
 def _is_parameter(value: Any) -> bool:
-    if isinstance(value, Mapping):
+    if type(value) is dict:  # a proxy can be neither copied nor cloned
         return all(_is_plain(key) and _is_plain(part) for key, part in value.items())
     if type(value) is list and value and all(type(part) is tuple for part in value):
         # Steps of a pipeline.

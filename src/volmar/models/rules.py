@@ -185,6 +185,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "warnings_: text! *",
     ),
     "TableClusterer": (
+        "clusterer: name|estimator",
         "n_features_in_: int! is:f",
         "preparation_: Preparation!",
         "preparation_.names_in_: text f",

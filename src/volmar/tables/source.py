@@ -85,7 +85,9 @@ def _shown_column(series: Any, kind: ColumnKind) -> Any:
         return as_dates(series, kind.layout)
     if kind.order is not None:
         words = series.astype(object).where(series.notna(), None)
-        values = [None if word is None else str(word).strip() for word in words]
+        texts = [None if word is None else str(word).strip() for word in words]
+        # Of new rows some may have values that those of the fit had not; they have no place.
+        values = [text if text in kind.order else None for text in texts]
         return pd.Categorical(values, categories=kind.order, ordered=True)
     if kind.kind == "numeric" and not pd.api.types.is_numeric_dtype(series.dtype):
         return as_numbers(series)
