@@ -113,3 +113,7 @@ def test_figures_of_the_mspc_paper(name, percent):
         for r in 10.0 ** np.arange(-4, 5)
     ]
     assert min(errors) == pytest.approx(percent, abs=0.005)
+
+
+def test_a_regulariser_beyond_64_bits(rng):
+    assert set(DiscriminativeKMeans(reg=2**70).fit(rng.normal(size=(20, 2))).labels_) == {0, 1}

@@ -205,3 +205,13 @@ def test_the_bound_of_extreme_numbers_is_finite():
         bound = error_bound(**{**CALLS[error_bound], **given})
         assert math.isfinite(bound.total)
         assert math.isfinite(bound.printed.total)
+
+
+def test_sparse_complex_rows_and_values_near_the_largest_float():
+    labels = np.arange(12) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match="X holds complex numbers"):
+            describe_clusters(sparse.csr_array(np.ones((12, 2), complex)), labels)
+        signs = np.sign(np.random.default_rng(0).normal(size=(12, 2)))
+        column_profiles(signs * 1.7e308, labels)

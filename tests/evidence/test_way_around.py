@@ -175,3 +175,8 @@ def test_bad_input():
         has_way_around(X, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"scores must be finite, got nan"):
         has_way_around(X, np.full(50, np.nan))
+
+
+def test_scores_that_differ_by_rounding_have_no_valley(rng):
+    scores = np.where(np.arange(40) < 20, 1.0, np.nextafter(1.0, 2.0))
+    assert not has_way_around(rng.normal(size=(40, 2)), scores)

@@ -171,3 +171,10 @@ def test_equal_scores_and_equal_rows_can_be_drawn():
     ClusterDisplay.from_labels(np.ones((5, 3)), [0, 0, 1, 1, 1])
     with pytest.raises(ValueError, match="X contains NaN"):
         ClusterDisplay.from_labels(np.full((5, 3), np.nan), [0, 0, 1, 1, 1])
+
+
+def test_lazy_frames_are_refused_without_a_warning():
+    polars = pytest.importorskip("polars")
+    lazy = polars.DataFrame({"a": [0.0, 1.0], "b": [1.0, 2.0]}).lazy()
+    with pytest.raises((TypeError, ValueError), match="X"):
+        ClusterDisplay.from_labels(lazy, [0, 1])

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import kernel_metrics, pairwise_kernels, rbf_kernel
 
 from volmar import _memory
-from volmar.rows import KernelPCAMap, MappedRows, NystroemMap
+from volmar.rows import Kernel, KernelPCAMap, MappedRows, NystroemMap
 
 KERNELS = [
     ("rbf", {"gamma": 0.3}),
@@ -392,3 +392,10 @@ def test_matrices_that_do_not_fit_are_refused(monkeypatch):
     for fitted in maps:
         with pytest.raises(MemoryError, match=r"between 80 rows and \d+ points.*MappedRows"):
             fitted.transform(X)
+
+
+def test_arguments_that_a_kernel_does_not_take_are_a_value_error(rng):
+    kernel = Kernel("rbf", gamma=-1.0)  # of a damaged model: estimators check it
+    with pytest.raises(ValueError, match="'rbf' cannot be computed: The 'gamma'") as caught:
+        kernel(rng.normal(size=(3, 2)), rng.normal(size=(3, 2)))
+    assert caught.type is ValueError

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from volmar import TableClusterer
 from volmar.tables import TableError, read_table
-from volmar.tables.errors import MAX_COLUMNS
+from volmar.tables.errors import MAX_COLUMNS, MAX_FRAME_COLUMNS
 
 
 def refused(path, *words):
@@ -247,8 +247,8 @@ class TestText:
         refused(tmp_path / "a.csv", "first line")
 
     def test_a_header_of_empty_names_is_refused(self, tmp_path):
-        (tmp_path / "a.csv").write_bytes(b"," * 200_000 + b"\n1,2\n")
-        refused(tmp_path / "a.csv", "200,001 fields", "name")
+        (tmp_path / "a.csv").write_bytes(b"," * 100_000 + b"\n1,2\n")
+        refused(tmp_path / "a.csv", "100,001 fields", "name")
 
     def test_a_wide_table_is_read(self, tmp_path):
         names = [f"a_long_name_of_column_{j}" for j in range(8000)]
@@ -279,3 +279,17 @@ def test_names_are_printable(tmp_path):
     assert r"\x1b[31mred.csv" in refused(path)
     path.write_text("a,b\n1,2\n")
     assert read_table(path).name == r"\x1b[31mred.csv"
+
+
+def test_text_of_very_many_columns_is_refused_before_pandas_reads_it(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"1," * (MAX_FRAME_COLUMNS + 1) + b"1\n")
+    refused(tmp_path / "a.csv", "columns", f"{MAX_FRAME_COLUMNS:,}")
+
+
+def test_long_doubles_that_are_no_numbers_are_missing(tmp_path):
+    bits = np.full((4, 16), 0xFF, np.uint8)  # a signalling NaN of 80 bits
+    values = bits.view(np.longdouble).repeat(2, axis=1)
+    np.save(tmp_path / "a.npy", values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(read_table(tmp_path / "a.npy").data).all()

@@ -163,6 +163,11 @@ def _with_missing(found: Features, missing: NDArray) -> Features:
 
 
 def _sparse_features(X: Any, names: list[str] | None) -> Features:
+    if X.dtype.kind == "c":
+        raise TypeError(
+            "X holds complex numbers, which have no order. Pass their real and imaginary parts as "
+            "columns of their own."
+        )
     X = sparse.csr_array(X).astype(np.float64)
     d = X.shape[1]
     taken = _names_of(X, names)

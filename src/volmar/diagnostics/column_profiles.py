@@ -249,10 +249,11 @@ def column_profiles(
             f"used must have one entry for each of the {len(names)} columns of X, got "
             f"{len(flags)}."
         )
-    found = [
-        _profile(column, name, is_used, codes, clusters.size, n_levels)
-        for column, name, is_used in zip(columns, names, flags, strict=True)
-    ]
+    with np.errstate(over="ignore", invalid="ignore"):  # differences of values near 1e308
+        found = [
+            _profile(column, name, is_used, codes, clusters.size, n_levels)
+            for column, name, is_used in zip(columns, names, flags, strict=True)
+        ]
     found.sort(key=lambda one: (not one.used, -np.nan_to_num(one.effect, nan=-1.0)))
     return ColumnProfiles(clusters.tolist(), sizes, found, rows.size)
 

@@ -120,6 +120,8 @@ def _valley(s: NDArray) -> _Valley | None:
     width = BANDWIDTH * length * (300.0 / s.size) ** 0.2
     place = np.linspace(low - 0.6 * length, high + 0.6 * length, GRID)
     step = float(place[1] - place[0])
+    if not step > 0:  # scores that differ by rounding
+        return None
     u = (s[None, :] - place[0]) / step
     inside = (u >= 0.0) & (u <= GRID - 1)
     shares = grid_shares(np.clip(u, 0.0, GRID - 1.0), inside, GRID)

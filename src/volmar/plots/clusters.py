@@ -159,8 +159,9 @@ def in_the_plane(X: Any, standardize: bool) -> tuple[np.ndarray, tuple[str, str]
     if sparse.issparse(X):
         points = TruncatedSVD(2, random_state=0).fit_transform(X)
         return points, ("singular direction 1", "singular direction 2")
-    names = [str(name) for name in getattr(X, "columns", ("feature 0", "feature 1"))]
+    given = X
     X = check_matrix(X, accept_sparse=False, is_scaled=False)
+    names = [str(name) for name in getattr(given, "columns", ("feature 0", "feature 1"))]
     if X.shape[1] == 1:
         return np.column_stack([X[:, 0], np.zeros(len(X))]), (names[0], "")
     if X.shape[1] == 2:

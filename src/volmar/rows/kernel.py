@@ -114,7 +114,12 @@ class Kernel:
                 )
             X, Y = _writable(X), _writable(Y)
         with np.errstate(all="ignore"):  # what overflows is refused below
-            matrix = self._function(X, Y, **self._arguments)
+            try:
+                matrix = self._function(X, Y, **self._arguments)
+            except ValueError as error:
+                if type(error).__name__ != "InvalidParameterError":  # of scikit-learn
+                    raise
+                raise ValueError(f"kernel={self.kernel!r} cannot be computed: {error}") from error
         matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
         if matrix.shape != (X.shape[0], Y.shape[0]):
             raise ValueError(

@@ -108,7 +108,7 @@ def _checked_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
         raise TableError(f"{name} holds an array of shape {array.shape}; give a file with rows")
     refuse_wide(name, array.shape[1])
     if array.dtype.itemsize > 8:
-        with np.errstate(over="ignore"):  # infinite values count as missing
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values count as missing
             return array.astype(np.float64)
     return array
 

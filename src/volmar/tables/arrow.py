@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from volmar._memory import require_memory
-from volmar.tables.errors import TableError, import_pandas, need, one_line, refuse_wide, shown
+from volmar.tables.errors import (
+    MAX_FRAME_COLUMNS,
+    TableError,
+    import_pandas,
+    need,
+    one_line,
+    refuse_wide,
+    shown,
+)
 
 __all__ = ["as_frame", "read_arrow", "require_group"]
 
@@ -32,7 +40,7 @@ def read_arrow(path: Path, *, is_parquet: bool) -> Any:
                     table = opened.read()
             else:
                 table = feather.read_table(file)
-        refuse_wide(path.name, table.num_columns)
+        refuse_wide(path.name, table.num_columns, MAX_FRAME_COLUMNS)
         table.validate(full=True)  # text that is not UTF-8 would come up later
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, TableError):

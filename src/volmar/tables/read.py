@@ -94,7 +94,8 @@ def read_table(source: str | Path) -> LoadedTable:
     Notes
     -----
     A file may come from anybody: its parts are checked before they are used, and nothing in it is
-    run. Refused are sparse matrices whose indices do not fit their shape, more than 2**22 columns,
+    run. Refused are sparse matrices whose indices do not fit their shape, more than 2**22 columns
+    (2**17 of text, Parquet and Feather files),
     Excel sheets larger than Excel's or empty for the most part, compressed text and workbooks that
     grow to more than 200 times their size (and 16 MiB), and content that needs more memory than is
     free.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from volmar.tables.errors import (
+    MAX_FRAME_COLUMNS,
     TableError,
     import_pandas,
     listed,
@@ -113,7 +114,7 @@ def find_layout(path: Path, kind: str) -> Layout:
         text = text[: text.rfind("\n") + 1] or text
     separator, records = _split(path, text, kind)
     first = records[0]
-    refuse_wide(path.name, len(first))
+    refuse_wide(path.name, len(first), MAX_FRAME_COLUMNS)
     n_fields = len(text.split()) if separator == r"\s+" else text.count(separator)
     growth = max(1.0, 8.0 * (n_fields + text.count("\n")) / len(text))
     if (longest := max(map(len, records))) > len(first):
