@@ -41,7 +41,7 @@ WORDS: Mapping[Status, str] = MappingProxyType(
 
 
 def quiet() -> np.errstate:
-    """Return a context without NumPy's warnings of overflow, which name lines of the house.
+    """Return a context without NumPy's warnings of overflow, which name lines of volmar.
 
     What overflows in a fit or in scores shows in their values, which are checked.
     """

@@ -1,7 +1,7 @@
 """Whether the attributes of an object have the types that its class declares.
 
 The annotations of a class are the table: fields of dataclasses, and attributes that classes of
-the house annotate in their bodies. Parameters of estimators may be plain values, arrays and flat
+volmar annotate in their bodies. Parameters of estimators may be plain values, arrays and flat
 containers of plain values, whatever their annotations say: `fit` checks them.
 """
 
