@@ -63,7 +63,8 @@ ARROW = (
         pa.decimal128(38, 3),
         pa.decimal256(60, 5),
     ),
-    *(pa.null(), pa.list_(pa.int64()), pa.dictionary(pa.int8(), pa.string()), pa.string_view()),
+    *(pa.null(), pa.list_(pa.int64()), pa.dictionary(pa.int8(), pa.string())),
+    *([pa.string_view()] if hasattr(pa, "string_view") else []),
     *(pa.struct([("a", pa.int64())]), pa.dictionary(pa.int32(), pa.float64())),
 )
 POLARS = (

@@ -186,7 +186,7 @@ def test_labels_of_fits_are_the_same_again(table):
         ({"scale": "wide"}, ValueError, "^scale='wide' must be one of"),
         ({"kinds": {"age": "number"}}, ValueError, "^kinds={'age': 'number'} must have"),
         ({"id_column": "nmae"}, ValueError, "'nmae', which id_column= names"),
-        ({"id_column": 3}, ValueError, "^id_column='3' must be the name of a column"),
+        ({"id_column": 3}, ValueError, "^id_column=3 must be the name of a column"),
         ({"columns": 3}, ValueError, "^columns='3' must be a list of names"),
         ({"drop": [["age"]]}, ValueError, "^drop=.* must be a list of names"),
         ({"kinds": True}, ValueError, "^kinds='True' must be a dict of names of columns"),

@@ -99,6 +99,9 @@ class StandardizedColumns(LinearOperator):  # type: ignore[misc]
             combined[part] = tile.T @ v
         return combined
 
+    def _rmatvec(self, v: NDArray) -> NDArray:
+        return self._rmatmat(v.reshape(-1, 1))[:, 0]  # which SciPy does itself from 1.16 on
+
 
 @dataclass(frozen=True)
 class RowSpace(Standardized):
