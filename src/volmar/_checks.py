@@ -83,6 +83,10 @@ def check_number(
     if not is_number(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}.")
     number = as_float(value)
+    if isinstance(value, Integral) and abs(number) >= 2.0**63 and np.isfinite(number):
+        raise ValueError(  # NumPy takes such integers for objects
+            f"{name}={shown(value)} is an integer of more than 64 bits. Give it as a float."
+        )
     inside = (low < number if open_low else low <= number) and number <= high
     if not np.isfinite(number) or not inside:
         relation = "greater than" if open_low else "at least"

@@ -326,3 +326,9 @@ def test_the_unit_of_scores_does_not_change_their_separation(rng, scale):
     scores = rng.standard_normal(40)
     found = separation_along(scores * scale, scores > 0)
     assert found == pytest.approx(separation_along(scores, scores > 0), rel=1e-9)
+
+
+def test_a_tiny_regulariser_makes_directions_of_any_length():
+    labels = np.repeat([0, 1], 4)
+    apart = np.column_stack([labels, [0, 0, 0, 1, 0, 0, 0, 0]]).astype(float)
+    assert separation_score(apart, labels, reg=1e-300, cross_fit=True, random_state=0) == 1.0

@@ -260,10 +260,10 @@ class DiscriminativeKMeans(ProjectedKMeans):
         if d > n:
             span = row_space(as_rows(X, sample_weight=weights), standardize=False)
             refuse_equal(span.kept.size > 0)
-            Y, A = spanned_whitening(span, float(self.reg))
+            Y, A = spanned_whitening(span, self.reg)
             return WhitenedProblem(X, Y, of_rows, span.mean, A, self.n_clusters)
         z = varying(X, weights)
-        A = whitening(z, float(self.reg))
+        A = whitening(z, self.reg)
         Y = projected(X, z.mean, A)
         return WhitenedProblem(X, Y, of_rows, z.mean, A, self.n_clusters)
 

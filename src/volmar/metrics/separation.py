@@ -474,5 +474,7 @@ def _probability(criterion: _Criterion, pair: _Pair, *judge: _Part) -> float:
     gap = float(w @ difference)
     if gap <= 0:
         return 0.0
+    if gap > 1e100:  # its length does not matter, and squares must fit
+        w, gap = w / gap, 1.0
     v1, v2 = (max(float(w @ S @ w), 0.0) for S in (S1, S2))
     return probability(float(criterion.kappa2(gap, v1, v2, r1)))
