@@ -4,18 +4,16 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 from types import SimpleNamespace
 
 import paper_experiments
 import pytest
-from helpers import ROOT
+from helpers.reproductions import running, started
 
 import volmar
 from reproduction import CellResult, Store, list_experiments, load_experiment, parse_experiment
@@ -441,35 +439,13 @@ def test_brackets_are_text(reproduce, experiments, monkeypatch):
 # -------------------------------------------------------------------------------- interrupts
 
 
-def _running(group):
-    """Processes of a group that have not ended; empty where there is no /proc to tell."""
-    running = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, of, *_ = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(of) == group and state != "Z":
-            running.append(int(stat.parent.name))
-    return running
-
-
 @pytest.mark.parametrize(
     ("jobs", "number"), [("1", signal.SIGINT), ("2", signal.SIGINT), ("2", signal.SIGTERM)]
 )
 def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs, number):
     name, out = "mvc-jmlr-2013-figure-6", tmp_path / "out"
     store = out / f"{name}.jsonl"
-    command = [sys.executable, "-m", "reproduction", name, "--out", str(out), "-j", jobs]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    try:
+    with started(name, "--out", str(out), "-j", jobs) as process:
         end = time.monotonic() + 120
         while stored(store) < 3:
             assert process.poll() is None
@@ -478,10 +454,6 @@ def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs, number):
         # As a terminal does: to everyone in the group.
         os.killpg(process.pid, number)
         output, _ = process.communicate(timeout=120)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     assert process.returncode == 128 + number, output
     assert len(output.strip().splitlines()) == 1, output
     assert f"stopped; {out} keeps what is done. Run it again to go on." in flat(output)
@@ -492,9 +464,9 @@ def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs, number):
     # No line was cut short, and nothing ran twice.
     assert len({json.dumps(json.loads(line)["cell"]) for line in lines}) == len(lines)
     end = time.monotonic() + 60
-    while _running(process.pid) and time.monotonic() < end:
+    while running(process.pid) and time.monotonic() < end:
         time.sleep(0.05)
-    assert _running(process.pid) == []
+    assert running(process.pid) == []
     shown = invoke(name, "--no-run", "--out", str(out))
     missing = sum(1 for _ in load_experiment(name).cells()) - len(results)
     assert f"Incomplete: {missing} cells have not been run" in flat(shown.output)

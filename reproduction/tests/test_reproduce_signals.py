@@ -2,13 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from helpers import ROOT
-from test_reproduce_command import _running
+from helpers.reproductions import running, started
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes cannot be counted")
@@ -16,17 +13,9 @@ from test_reproduce_command import _running
 def test_workers_that_are_still_importing_show_no_traceback(tmp_path, name, wait):
     number = getattr(signal, name)
     words = ["mvc-jmlr-2013-figure-6", "--out", str(tmp_path / "out"), "-j", "2"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reproduction", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    try:
+    with started(*words) as process:
         end = time.monotonic() + 120
-        while len(_running(process.pid)) < 3:
+        while len(running(process.pid)) < 3:
             assert process.poll() is None
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -36,14 +25,10 @@ def test_workers_that_are_still_importing_show_no_traceback(tmp_path, name, wait
         else:
             process.send_signal(number)
         output, _ = process.communicate(timeout=120)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     assert process.returncode == 128 + number, output
     assert output.strip().startswith("python -m reproduction: stopped; ")
     assert len(output.strip().splitlines()) == 1, output
     end = time.monotonic() + 60
-    while _running(process.pid) and time.monotonic() < end:
+    while running(process.pid) and time.monotonic() < end:
         time.sleep(0.05)
-    assert _running(process.pid) == []
+    assert running(process.pid) == []

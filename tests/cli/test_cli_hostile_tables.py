@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 from helpers.cli import invoke
+from helpers.table_files import CSR
 
-CSR = {
-    "format": b"csr",
-    "shape": [2, 2],
-    "data": np.ones(2),
-    "indices": np.array([0, 99], "i4"),
-    "indptr": np.array([0, 1, 2], "i4"),
-}
+# An index out of range, which compiled code would follow.
+WRONG = {**CSR, "indices": np.array([0, 99], "i4")}
 
 
 @pytest.fixture
 def files(tmp_path):
-    np.savez(tmp_path / "sparse.npz", **CSR)
+    np.savez(tmp_path / "sparse.npz", **WRONG)
     np.savez(tmp_path / "empty.npz")
     (tmp_path / "wide.svm").write_text("2 100000000:1\n1 3:1\n")
     (tmp_path / "\x1b[31mred.csv").write_text("a,b\n1,2\n3,4,5\n")

@@ -75,7 +75,7 @@ class Case:
     Attributes
     ----------
     text : str
-        What the case is, for whoever reads the finding: the lines of Python that repeat it, where
+        What the case is, for the reader of the finding: the lines of Python that repeat it, where
         it can be said so.
     call : callable
         Does everything, and returns a value; it is called twice.

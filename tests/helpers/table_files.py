@@ -1,8 +1,18 @@
 """Shared by the tests of tables: refusals in one line, and rows of a file."""
 
+import numpy as np
 import pytest
 
 from volmar.tables import Preparation, TableError, read_table
+
+#: Parts of the identity matrix of two rows as `scipy.sparse.save_npz` writes them.
+CSR = {
+    "format": b"csr",
+    "shape": [2, 2],
+    "data": np.ones(2),
+    "indices": np.array([0, 1], "i4"),
+    "indptr": np.array([0, 1, 2], "i4"),
+}
 
 
 def refused(action, *words):

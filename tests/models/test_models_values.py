@@ -131,7 +131,7 @@ def test_values_that_are_nested_too_deep_are_refused(tmp_path, model):
 
 
 def test_values_that_are_larger_than_their_file_are_refused(tmp_path):
-    """Sixty tuples, each with the one before twice, are 2^60 values to whoever hashes them."""
+    """Sixty tuples, each with the one before twice, are 2^60 values where they are hashed."""
     value = "x" * 10**5
     for _ in range(6):
         value = (value, value)

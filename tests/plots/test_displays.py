@@ -178,3 +178,15 @@ def test_lazy_frames_are_refused_without_a_warning():
     lazy = polars.DataFrame({"a": [0.0, 1.0], "b": [1.0, 2.0]}).lazy()
     with pytest.raises((TypeError, ValueError), match="X"):
         ClusterDisplay.from_labels(lazy, [0, 1])
+
+
+def test_a_legend_of_many_clusters_names_the_first(rng):
+    X = rng.normal(size=(80, 2))
+    few = ClusterDisplay.from_labels(X, np.arange(80) % 3).ax_.get_legend()
+    assert len(few.get_texts()) == 3
+    assert few.get_title().get_text() == ""
+    display = ClusterDisplay.from_labels(X, np.arange(80) % 40)
+    display.figure_.canvas.draw()  # which warns where nothing is left of the axes
+    legend = display.ax_.get_legend()
+    assert len(legend.get_texts()) == 16
+    assert legend.get_title().get_text() == "the first 16 of 40"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from helpers.table_files import CSR
 
 from volmar import TableClusterer
 from volmar.tables import TableError, read_table
@@ -27,13 +28,6 @@ def refused(path, *words):
     return text
 
 
-CSR = {
-    "format": b"csr",
-    "shape": [2, 2],
-    "data": np.ones(2),
-    "indices": np.array([0, 1], "i4"),
-    "indptr": np.array([0, 1, 2], "i4"),
-}
 BSR = {**CSR, "format": b"bsr", "shape": [4, 4], "data": np.ones((2, 2, 2))}
 COO = {**CSR, "format": b"coo", "row": np.array([0, 1]), "col": np.array([1, 0])}
 DIA = {**CSR, "format": b"dia", "data": np.ones((1, 2)), "offsets": np.array([0])}

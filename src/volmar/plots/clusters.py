@@ -14,6 +14,9 @@ from volmar.plots.display import COLOURS, MARKERS, Display, labels_of
 
 __all__ = ["ClusterDisplay", "in_the_plane"]
 
+# Clusters in the legend, at most: more do not fit beside the points.
+MOST_NAMED = 16
+
 
 class ClusterDisplay(Display):
     """Scatter plot of rows, one colour and shape a cluster.
@@ -141,7 +144,14 @@ class ClusterDisplay(Display):
         if title:
             ax.set_title(title)
         if legend:
-            ax.legend(fontsize="small", markerscale=2)
+            handles, _ = ax.get_legend_handles_labels()
+            part = f"the first {MOST_NAMED} of {len(handles)}"
+            ax.legend(
+                handles=handles[:MOST_NAMED],
+                title=part if len(handles) > MOST_NAMED else None,
+                fontsize="small",
+                markerscale=2,
+            )
         if not self.axis_names[1]:
             ax.set_yticks([])
         return self
