@@ -66,8 +66,8 @@ class MarginClusterer(Clusterer):
     have the parameter `multiway`.
     """
 
-    C: float
-    threshold: str
+    C: float | None
+    threshold: str | None
     balance: float | None
     balance_unit: str
     anneal: Any
@@ -82,6 +82,19 @@ class MarginClusterer(Clusterer):
     min_cluster_size: float | None = None
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
+    #: What parameters left at None stand for, by mode. The values of the paper are those of SKMMC,
+    #: sec. 5.1 (C, cut_tol, cccp_tol) and 5.3 (balance).
+    _of_none: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {"C": 2.0, "threshold": "adaptive", "balance": BALANCE, "max_iter": 1000},
+        "paper": {
+            "C": 10.0,
+            "threshold": "adaptive",
+            "balance": 0.0,
+            "max_iter": 100,
+            "cut_tol": 0.01,
+            "cccp_tol": 0.1,
+        },
+    }
 
     # ------------------------------------------------------------------ for the subclass
 
@@ -99,18 +112,21 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ parameters
 
+    def _taken(self, name: str) -> Any:
+        """Return a parameter, or what None stands for in this mode."""
+        value = getattr(self, name)
+        return self._of_none[self.mode].get(name) if value is None else value
+
     def _check_parameters(self) -> None:
         check_choice("multiway", self.multiway, ["joint", "recursive"])
         check_choice("mode", self.mode, ["default", "paper"])
-        check_choice("threshold", self.threshold, ["adaptive", "fixed"])
+        check_choice("threshold", self._taken("threshold"), ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
-        check_number("C", self.C, low=0.0, open_low=True)
-        if self.balance is not None:
-            check_number("balance", self.balance, low=0.0)
+        largest = check_number("C", self._taken("C"), low=0.0, open_low=True)
+        check_number("balance", self._taken("balance"), low=0.0)
         if self.n_init is not None:
             check_count("n_init", self.n_init)
-        if self.max_iter is not None:
-            check_count("max_iter", self.max_iter)
+        check_count("max_iter", self._taken("max_iter"))
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         for name in ("cut_tol", "cccp_tol"):
             value = getattr(self, name)
@@ -130,9 +146,9 @@ class MarginClusterer(Clusterer):
         else:
             for C in self.anneal:
                 check_number("anneal", C, low=1.0)
-                if self.threshold == "adaptive" and self.C <= C:
+                if self._taken("threshold") == "adaptive" and largest <= C:
                     raise ValueError(
-                        f"anneal has the value {C:g}, which is not below C={self.C:g}. Leave it "
+                        f"anneal has the value {C:g}, which is not below C={largest:g}. Leave it "
                         "out."
                     )
         if isinstance(self.init, str):
@@ -144,12 +160,12 @@ class MarginClusterer(Clusterer):
                 f"min_cluster_size={shown(self.min_cluster_size)} is for more than two clusters "
                 "with multiway='joint'. Leave it out; balance limits the sizes of two clusters."
             )
-        elif self.threshold == "adaptive":
+        elif self._taken("threshold") == "adaptive":
             self._check_bounded()
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
-        return BALANCE if self.balance is None else float(self.balance)
+        return float(self._taken("balance"))
 
     def _is_relative(self) -> bool:
         return self.balance_unit == "margin" and self.mode != "paper"
@@ -162,10 +178,10 @@ class MarginClusterer(Clusterer):
                 f"balance={b:g} allows all scores to be beyond the margin on one side. "
                 "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        smallest = 1.0 / (1.0 - b) if self._is_relative() else 1.0
-        if smallest > self.C:
+        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._taken("C")
+        if smallest > C:
             raise ValueError(
-                f"C={self.C:g} is too small: with the adaptive threshold the margin grows without "
+                f"C={C:g} is too small: with the adaptive threshold the margin grows without "
                 f"limit below C={smallest:.4g}. Raise C, or use threshold='fixed'."
             )
 
@@ -180,12 +196,11 @@ class MarginClusterer(Clusterer):
 
     def _binary_path(self) -> list[float]:
         # With the fixed threshold C does not determine the share of margin errors.
-        return self._path(SCREENING_C, self.C if self.threshold == "adaptive" else SCREENING_C)
+        is_adaptive = self._taken("threshold") == "adaptive"
+        return self._path(SCREENING_C, self._taken("C") if is_adaptive else SCREENING_C)
 
     def _most_steps(self) -> int:
-        if self.max_iter is None:
-            return 100 if self.mode == "paper" else 1000
-        return self.max_iter
+        return int(self._taken("max_iter"))
 
     def _unit(self) -> float:
         """Return the factor of the loss at C = 1, the smallest at which rho is bounded."""
@@ -206,7 +221,7 @@ class MarginClusterer(Clusterer):
             space,
             self._loss(space) if loss is None else loss,
             tau=self._half_width(),
-            threshold=threshold or self.threshold,  # type: ignore[arg-type]
+            threshold=threshold or self._taken("threshold"),
             balance="relative" if self._is_relative() else "absolute",
         )
 
@@ -234,8 +249,8 @@ class MarginClusterer(Clusterer):
             labels,
             k,
             self.min_cluster_size,
-            C=float(self.C),
-            path=self._path(FIRST_JOINT_C, self.C),
+            C=float(self._taken("C")),
+            path=self._path(FIRST_JOINT_C, self._taken("C")),
             tol=self.tol,
             max_iter=self._most_steps(),
             seed=seed,
@@ -294,7 +309,7 @@ class MarginClusterer(Clusterer):
         return maximise_margin(
             problem,
             labels,
-            C=unit * float(self.C),
+            C=unit * float(self._taken("C")),
             path=[unit * C for C in path],
             tol=self.tol,
             max_iter=self._most_steps(),
@@ -302,34 +317,39 @@ class MarginClusterer(Clusterer):
         )
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
-        tolerances = {"cut_tol": self.cut_tol, "cccp_tol": self.cccp_tol}
-        given = {name: value for name, value in tolerances.items() if value is not None}
-        C, max_iter = self._unit() * float(self.C), self._most_steps()
-        return self._paper_loop(problem, labels, C=C, max_iter=max_iter, **given)
+        return self._paper_loop(
+            problem,
+            labels,
+            C=self._unit() * float(self._taken("C")),
+            cut_tol=self._taken("cut_tol"),
+            cccp_tol=self._taken("cccp_tol"),
+            max_iter=self._most_steps(),
+        )
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
+        C = self._taken("C")
         if result.status is Status.UNBOUNDED:
             raise ValueError(
-                f"at C={self.C:g} and balance={self._half_width():g} the margin grows without "
+                f"at C={C:g} and balance={self._half_width():g} the margin grows without "
                 "limit. Raise C, or lower balance."
             )
         if result.labels.size == 0 and result.status is Status.FAILED:
             raise ValueError(
                 "the quadratic programme of the cuts cannot be solved in floating point at "
-                f"C={self.C:g} for rows of this scale. Scale X, or lower C."
+                f"C={C:g} for rows of this scale. Scale X, or lower C."
             )
         if result.labels.size == 0 or np.ptp(result.labels) == 0:
             absolute = problem.balance == "absolute" or problem.threshold == "fixed"
             remedy = "use threshold='adaptive'" if problem.threshold == "fixed" else "raise C"
             if absolute and problem.tau > 0:
                 raise ValueError(
-                    f"at C={self.C:g} and balance={self._half_width():g}, which is in the units "
+                    f"at C={C:g} and balance={self._half_width():g}, which is in the units "
                     "of the scores, no hyperplane has rows on both sides. Lower balance, or "
                     f"{remedy}."
                 )
             if problem.threshold == "fixed":
                 raise ValueError(
-                    f"at C={self.C:g} the fixed margin of 1 is out of reach for rows of this "
+                    f"at C={C:g} the fixed margin of 1 is out of reach for rows of this "
                     "scale. Raise C, scale X, or use threshold='adaptive'."
                 )
             raise ValueError(ONE_SIDE)
@@ -339,10 +359,10 @@ class MarginClusterer(Clusterer):
 
     def _start(self, inputs: MarginInputs, seed: int) -> Start:
         """Return where to start, and whether its sides may be unequal (see `StartSearch`)."""
-        space, weights = inputs.space, inputs.weights
+        space = inputs.space
         search = StartSearch(
             space,
-            weights,
+            inputs.weights,
             seed,
             tau=self._half_width(),
             is_relative=self._is_relative(),
@@ -351,14 +371,14 @@ class MarginClusterer(Clusterer):
         if not isinstance(self.init, str):
             labels = given_start("init", self.init, space.full(0.0), 2)
             return search.given(labels, keeps_sizes=getattr(self, "_keeps_sizes", False))
-        if self.mode == "paper" and self.init == "auto":
+        if self.mode == "paper":
             require_in_memory(
-                space.start_rows(),
+                space.full(0.0),
                 f"{type(self).__name__}(mode='paper')",
-                "it starts from k-means, which takes rows in memory; give init, the labels to "
-                "start from",
+                "it starts from k-means or random labels, for rows in memory; give init, the "
+                "labels to start from",
             )
-            return Start(search.candidates(["k-means"])[0])
+            return Start(search.plain(self.init))
         kinds = ["random"] * (N_INIT if self.n_init is None else self.n_init)
         if self.init != "random":
             kinds[0] = "k-means"
@@ -377,9 +397,10 @@ class MarginClusterer(Clusterer):
         if not isinstance(result, MarginResult):
             return super()._status_words(result)
         if result.status is Status.DEGENERATE:
+            of = "fewer cuts" if self.mode == "paper" else "a smaller C"
             return (
-                f"at C={self.C:g} no hyperplane has a margin with its own labels: the rows are "
-                "too mixed for it. The clusters are those of a smaller C. Lower C"
+                f"at C={self._taken('C'):g} no hyperplane has a margin with its own labels: the "
+                f"rows are too mixed for it. The clusters are those of {of}. Lower C"
             )
         if result.status in (Status.MAX_ITER, Status.FAILED):
             name, share = next(iter(result.residuals.items()))

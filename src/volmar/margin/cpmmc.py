@@ -42,16 +42,17 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         Number of clusters. For more than two see above and `multiway`. "auto" splits again,
         whatever `multiway` is, but only where held-out rows confirm that there is more than one
         group (see `volmar.evidence.split_test` and `tree_`).
-    C : float, default=2.0
-        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
-        1 / C of the rows are inside the margin there. Large values chase thin gaps.
+    C : float, optional
+        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
+        Large values chase thin gaps.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found (SKMMC's Algorithm 1), or is 1 (the original
         CPMMC), where C depends on the scale of X.
     balance : float, optional
         b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
         clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0.05 and no more.
+        mode="paper" it is 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
@@ -64,7 +65,9 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
         sizes where `balance` is not given (see Notes). "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
-        "k-means", with centres from at most 2000 rows, and "random" is refused.
+        "k-means", with centres from at most 2000 rows, and "random" is refused. With
+        mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
+        ("auto", too), or half of the rows drawn at random ("random").
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
         given, of which the one with the smallest sum of squares is the start.
@@ -74,8 +77,10 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
         each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": the nested loops as printed (misprints corrected), from k-means, without
-        annealing; `tol`, `anneal` and `n_init` are not used.
+        "paper": Algorithm 1 of SKMMC as printed (misprints corrected), from the labels of `init`,
+        without annealing; `tol`, `anneal` and `n_init` are not used. Where the cuts of an inner
+        loop leave w = 0, as those of random labels do (eq. 14 is then 0/0), labels are those of
+        the hyperplane before, and ``result_.n_degenerate`` counts it.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional
@@ -190,7 +195,7 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         self,
         n_clusters: int | str = 2,
         *,
-        C: float = 2.0,
+        C: float | None = None,
         threshold: str = "adaptive",
         balance: float | None = None,
         balance_unit: str = "margin",

@@ -56,15 +56,15 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         space; linear.
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
-    C : float, default=2.0
-        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
-        1 / C of the rows are inside the margin there.
+    C : float, optional
+        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1.
     balance : float, optional
         b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
         clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0.05 and no more.
+        mode="paper" it is 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the papers' l is n times the
         latter. With mode="paper" and with the fixed threshold it is the latter always.
@@ -77,7 +77,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
         "k-means", with centres from at most 2000 rows (of the leading kernel principal components
-        where the kernel is precomputed), and "random" is refused.
+        where the kernel is precomputed), and "random" is refused. With
+        mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
+        ("auto", too), or half of the rows drawn at random ("random").
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
         given, of which the one with the smallest sum of squares is the start.
@@ -87,8 +89,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
         each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 2 as printed (misprints corrected), from k-means, without
-        annealing; `tol`, `anneal` and `n_init` are not used.
+        "paper": Algorithm 2 (misprints corrected), from the labels of `init`, without annealing;
+        `tol`, `anneal` and `n_init` are not used. Where the cuts of an inner loop leave w = 0,
+        as for `CPMMC`.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given. Only with mode="paper".
     cccp_tol : float, optional
@@ -190,7 +193,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
         n_landmarks: int = N_LANDMARKS,
-        C: float = 2.0,
+        C: float | None = None,
         threshold: str = "adaptive",
         balance: float | None = None,
         balance_unit: str = "margin",

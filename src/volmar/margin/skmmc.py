@@ -194,7 +194,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         basis: str = "split",
         n_basis: int | None = None,
         max_basis: int = 50,
-        C: float = 2.0,
+        C: float | None = None,
         threshold: str = "adaptive",
         balance: float | None = None,
         balance_unit: str = "margin",

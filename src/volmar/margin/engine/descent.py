@@ -44,6 +44,10 @@ class MarginResult(Result):
         ``|w|^2``.
     rho : float
         Margin.
+    xi : float
+        Slack: the loss at the hyperplane, ``objective = square / 2 - rho + C xi`` (without rho for
+        the fixed threshold). Of the papers' loops it is that of the last working set, which
+        `history` is computed from.
     t : float or ndarray of shape (k,)
         Mean score; with more than two clusters that of each, which labels go by.
     lower_bound : float
@@ -52,6 +56,9 @@ class MarginResult(Result):
         Products with the data.
     n_cuts : int
         Cuts of the last working set.
+    n_degenerate : int
+        Inner loops of the papers that ended at w = 0, and whose labels are those of the hyperplane
+        before.
     """
 
     _signed = ("scores", "normal", "t")
@@ -61,10 +68,12 @@ class MarginResult(Result):
     normal: Any = None
     square: float = 0.0
     rho: float = float("nan")
+    xi: float = float("nan")
     t: Any = 0.0
     lower_bound: float = -np.inf
     n_passes: int = 0
     n_cuts: int = 0
+    n_degenerate: int = 0
 
 
 @dataclass(frozen=True)
@@ -335,6 +344,7 @@ class _Descent:
             normal=best.normal,
             square=best.square,
             rho=best.rho,
+            xi=best.violated.xi,
             t=best.t,
             lower_bound=self.bound,
             n_passes=n_passes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,10 @@ def relabelling_outside(
     algorithms 2 and 3 relabel inside the inner loop, under cuts that hold for the old labels; here
     labels change outside of it, as in the text.
 
+    Where labels have little to do with the rows, as random ones, the cuts end at w = 0, where
+    (eq. 14) is 0/0. Then the labels of the hyperplane before, of one cut fewer, are taken over;
+    `n_degenerate` counts how often.
+
     `cut_tol` is :math:`\eta` (at 1, from labels that a hyperplane can follow, there is one cut,
     that of all rows), `cccp_tol` is :math:`\epsilon`, and `max_iter` bounds the relabellings and
     the cuts for each. The history is that of :math:`J_o`; the residual ``"violation"`` is how much
@@ -53,12 +58,15 @@ def relabelling_outside(
     y = problem.start(labels)
     passes_before = problem.space.n_passes
     history: list[float] = []
-    n_cuts, status = 0, Status.MAX_ITER
+    n_cuts, n_degenerate, status = 0, 0, Status.MAX_ITER
     for _ in range(max_iter):
         cuts = CutPool(problem)
         cuts.add(problem.cut(y, problem.loss.first(y, problem.zero_scores())))
         for _ in range(max_iter):
             solved = _solve(problem, cuts, C)
+            if solved is Status.DEGENERATE and len(cuts) > 1:
+                n_degenerate += 1
+                break
             if isinstance(solved, Status):
                 return MarginResult(objective=0.0, status=solved, n_iter=len(history))
             solution = solved
@@ -71,8 +79,11 @@ def relabelling_outside(
         history.append(_printed_objective(problem, solution, C))
         if len(history) > 1 and abs(history[-1] / history[-2] - 1.0) < cccp_tol:
             status = Status.CONVERGED if violation <= cut_tol else Status.MAX_ITER
+            if solved is Status.DEGENERATE:
+                status = solved
             break
-    return _result(problem, solution, C, used, history, status, violation, n_cuts, passes_before)
+    result = _result(problem, solution, C, used, history, status, violation, n_cuts, passes_before)
+    return replace(result, n_degenerate=n_degenerate)
 
 
 def cutting_planes_outside(
@@ -187,6 +198,7 @@ def _result(
         normal=solution.normal,
         square=solution.square,
         rho=found.rho,
+        xi=found.xi,
         t=found.t,
         lower_bound=found.lower_bound if same else -np.inf,
         n_passes=problem.space.n_passes - passes_before,

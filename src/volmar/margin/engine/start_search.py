@@ -88,6 +88,15 @@ class StartSearch:
             labels = score(self.space.start_rows()) > 0
         return Start(labels, unequal is not None)
 
+    def plain(self, kind: str) -> NDArray:
+        """Return a labelling with no descent before: of k-means, or half of the rows at random.
+
+        For rows in memory, as the papers start. They do not say where; "auto" is k-means.
+        """
+        if kind == "random":
+            return np.random.default_rng(self.seed).permutation(np.arange(self.space.n_rows) % 2)
+        return self.candidates(["k-means"])[0]
+
     def given(self, labels: Any, *, keeps_sizes: bool) -> Start:
         """Return labels of the user; with `keeps_sizes` unequal sides need no wider margin."""
         if not self.takes_sizes:

@@ -36,7 +36,7 @@ def check_joint(model: Any) -> None:
     k = model.n_clusters
     for name, (only, remedy) in TWO_ONLY.items():
         value = getattr(model, name)
-        if value != only:
+        if value is not None and value != only:
             raise ValueError(
                 f"{name}={value!r} has no meaning for n_clusters={k} at once. {remedy}, or use "
                 "multiway='recursive'."
@@ -51,10 +51,9 @@ def check_joint(model: Any) -> None:
         check_count("min_cluster_size", size)
     elif size is not None:
         check_number("min_cluster_size", size, low=0.0, high=1.0 / k, open_low=True)
-    if model.C < 1.0:
-        raise ValueError(
-            f"C={model.C:g} is too small: below 1 the margin grows without limit. Raise C."
-        )
+    C = model._taken("C")
+    if C < 1.0:
+        raise ValueError(f"C={C:g} is too small: below 1 the margin grows without limit. Raise C.")
 
 
 def joint_start(space: FeatureSpace, weights: Any, k: int, seed: int, n_init: int | None) -> Any:
