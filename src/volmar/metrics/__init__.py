@@ -5,7 +5,8 @@ matching of clusters to classes (`matched_labels`); `pair_f_measure` needs no ma
 scikit-learn's `rand_score` and `normalized_mutual_info_score`. Without it: `normalized_cut` and
 `volume` judge a split on its graph, `imbalance` looks at the sizes alone, `calinski_harabasz` at
 variances; `separation_score` and `msp_score` ask how well a hyperplane could tell the clusters
-apart, from their moments. `label_free_scores` and `agreement_scores` list the usual ones.
+apart, from their moments; `msp_from_margin` and `relative_margin_share` relate that to margins.
+`label_free_scores` and `agreement_scores` list the usual ones.
 """
 
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from volmar.metrics.label_free import imbalance as imbalance
     from volmar.metrics.label_free import normalized_cut as normalized_cut
     from volmar.metrics.label_free import volume as volume
+    from volmar.metrics.margins import msp_from_margin as msp_from_margin
+    from volmar.metrics.margins import normalized_margin as normalized_margin
+    from volmar.metrics.margins import relative_margin as relative_margin
+    from volmar.metrics.margins import relative_margin_share as relative_margin_share
     from volmar.metrics.scores import LabelScore as LabelScore
     from volmar.metrics.scores import agreement_scores as agreement_scores
     from volmar.metrics.scores import label_free_scores as label_free_scores

@@ -117,11 +117,11 @@ ARGUMENTS = {
     "sample_weight": "weights",
     "weights": "weights",
     **dict.fromkeys(
-        ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation"), "numbers"
+        ("reg", "beta", "eta", "mu", "rho", "tol", "max_work", "separation", "margin"), "numbers"
     ),
     **dict.fromkeys(("W", "Q"), MATRICES),
     **dict.fromkeys(("h", "x", "scores"), VECTORS),
-    **dict.fromkeys(("alpha", "share", "q", "delta", "factor"), FRACTIONS),
+    **dict.fromkeys(("alpha", "share", "q", "delta", "factor", "msp"), FRACTIONS),
     **dict.fromkeys(("n_splits", "n_levels", "n_halvings", "n_revealed"), COUNTS),
     **dict.fromkeys(("n_features", "centers"), COUNTS),
     "estimator": ESTIMATORS,
@@ -129,6 +129,14 @@ ARGUMENTS = {
     "seed": ("0", "3"),
     "cross_fit": ("True", "False"),
     "sides": ("rng.random(n) < 0.5", "np.arange(n) < 1", "np.ones(n, bool)"),
+    "coef": (
+        "rng.normal(size=p)",
+        "rng.normal(size=(1, p))",
+        "np.zeros(p)",
+        "np.ones(p)",
+        *VECTORS,
+    ),
+    "threshold": ("'best'", "'midpoint'", "'bogus'"),
     "p_values": ("rng.uniform(size=n)", "[0.0, 0.1]", "[1.0]", "np.ones(n)", *VECTORS),
     "rng": ("np.random.default_rng(0)",),
     "n_draws": ("20", "50", "0"),
@@ -164,9 +172,13 @@ FUNCTIONS = {
     "metrics.imbalance": "labels",
     "metrics.label_free_scores": "X labels seed",
     "metrics.matched_labels": "labels_true labels_pred",
+    "metrics.msp_from_margin": "margin share",
     "metrics.msp_score": "X labels reg cross_fit random_state",
     "metrics.normalized_cut": "W labels",
+    "metrics.normalized_margin": "X labels coef",
     "metrics.pair_f_measure": "labels_true labels_pred beta",
+    "metrics.relative_margin": "scores labels",
+    "metrics.relative_margin_share": "msp rho threshold",
     "metrics.separation_along": "scores sides weights",
     "metrics.separation_score": "X labels reg cross_fit random_state",
     "metrics.volume": "h Q",
@@ -201,6 +213,7 @@ FUNCTIONS = {
 SHARES = {
     *("metrics.balanced_clustering_error", "metrics.clustering_error", "metrics.pair_f_measure"),
     *("metrics.msp_score", "metrics.separation_along", "evidence.combine_p_values"),
+    *("metrics.msp_from_margin", "metrics.relative_margin_share"),
 }
 #: Functions that need rows enough for halves and resamples.
 NEED_ROWS = ("evidence.split_test", "evidence.label_test", "diagnostics.describe_clusters")
