@@ -204,7 +204,7 @@ def test_every_form_of_the_problem(threshold, unit):
 
 def test_the_paper_has_halves():
     X, _ = blobs()
-    for kind, parameters in ((CPMMC, {}), (SKMMC, {}), (MultivariateMMC, {"threshold": "fixed"})):
+    for kind, parameters in ((CPMMC, {}), (SKMMC, {}), (MultivariateMMC, {})):
         one = quietly(kind(mode="paper", C=10.0, random_state=0, **parameters), X)
         other = quietly(kind(mode="paper", C=10.0, balance=0.0, random_state=0, **parameters), X)
         assert one.balance_ == HALVES

@@ -66,7 +66,7 @@ class MarginClusterer(Clusterer):
     have the parameter `multiway`.
     """
 
-    C: float | None
+    C: Any
     threshold: str | None
     balance: float | None
     balance_unit: str
@@ -122,7 +122,7 @@ class MarginClusterer(Clusterer):
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("threshold", self._taken("threshold"), ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
-        largest = check_number("C", self._taken("C"), low=0.0, open_low=True)
+        self._check_weight()
         check_number("balance", self._taken("balance"), low=0.0)
         if self.n_init is not None:
             check_count("n_init", self.n_init)
@@ -146,10 +146,10 @@ class MarginClusterer(Clusterer):
         else:
             for C in self.anneal:
                 check_number("anneal", C, low=1.0)
-                if self._taken("threshold") == "adaptive" and largest <= C:
+                if self._taken("threshold") == "adaptive" and self._weight() <= C:
                     raise ValueError(
-                        f"anneal has the value {C:g}, which is not below C={largest:g}. Leave it "
-                        "out."
+                        f"anneal has the value {C:g}, which is not below C={self._weight():g}. "
+                        "Leave it out."
                     )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
@@ -162,6 +162,13 @@ class MarginClusterer(Clusterer):
             )
         elif self._taken("threshold") == "adaptive":
             self._check_bounded()
+
+    def _check_weight(self) -> None:
+        check_number("C", self._taken("C"), low=0.0, open_low=True)
+
+    def _weight(self) -> float:
+        """Return C as a number."""
+        return float(self._taken("C"))
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
@@ -178,7 +185,7 @@ class MarginClusterer(Clusterer):
                 f"balance={b:g} allows all scores to be beyond the margin on one side. "
                 "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._taken("C")
+        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._weight()
         if smallest > C:
             raise ValueError(
                 f"C={C:g} is too small: with the adaptive threshold the margin grows without "
@@ -197,7 +204,7 @@ class MarginClusterer(Clusterer):
     def _binary_path(self) -> list[float]:
         # With the fixed threshold C does not determine the share of margin errors.
         is_adaptive = self._taken("threshold") == "adaptive"
-        return self._path(SCREENING_C, self._taken("C") if is_adaptive else SCREENING_C)
+        return self._path(SCREENING_C, self._weight() if is_adaptive else SCREENING_C)
 
     def _most_steps(self) -> int:
         return int(self._taken("max_iter"))
@@ -231,11 +238,14 @@ class MarginClusterer(Clusterer):
                 return self._solve_jointly(inputs, seed)
             return self._solve(inputs, seed)
         except NotAGramMatrixError as error:
-            kernel = getattr(self, "kernel", "linear")
-            raise ValueError(
-                f"kernel={kernel!r} is not positive semi-definite on these rows, so that there is "
-                "no margin. Use another, 'rbf' say, or other parameters of it."
-            ) from error
+            raise self._not_a_kernel() from error
+
+    def _not_a_kernel(self) -> ValueError:
+        kernel = getattr(self, "kernel", "linear")
+        return ValueError(
+            f"kernel={kernel!r} is not positive semi-definite on these rows, so that there is "
+            "no margin. Use another, 'rbf' say, or other parameters of it."
+        )
 
     def _solve_jointly(self, inputs: MarginInputs, seed: int) -> MarginResult:
         space, weights, k = inputs.space, inputs.weights, self.n_clusters
@@ -249,8 +259,8 @@ class MarginClusterer(Clusterer):
             labels,
             k,
             self.min_cluster_size,
-            C=float(self._taken("C")),
-            path=self._path(FIRST_JOINT_C, self._taken("C")),
+            C=self._weight(),
+            path=self._path(FIRST_JOINT_C, self._weight()),
             tol=self.tol,
             max_iter=self._most_steps(),
             seed=seed,
@@ -309,7 +319,7 @@ class MarginClusterer(Clusterer):
         return maximise_margin(
             problem,
             labels,
-            C=unit * float(self._taken("C")),
+            C=unit * self._weight(),
             path=[unit * C for C in path],
             tol=self.tol,
             max_iter=self._most_steps(),
@@ -320,14 +330,14 @@ class MarginClusterer(Clusterer):
         return self._paper_loop(
             problem,
             labels,
-            C=self._unit() * float(self._taken("C")),
+            C=self._unit() * self._weight(),
             cut_tol=self._taken("cut_tol"),
             cccp_tol=self._taken("cccp_tol"),
             max_iter=self._most_steps(),
         )
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
-        C = self._taken("C")
+        C = self._weight()
         if result.status is Status.UNBOUNDED:
             raise ValueError(
                 f"at C={C:g} and balance={self._half_width():g} the margin grows without "
@@ -340,7 +350,8 @@ class MarginClusterer(Clusterer):
             )
         if result.labels.size == 0 or np.ptp(result.labels) == 0:
             absolute = problem.balance == "absolute" or problem.threshold == "fixed"
-            remedy = "use threshold='adaptive'" if problem.threshold == "fixed" else "raise C"
+            has_other = problem.threshold == "fixed" and self.mode != "paper"
+            remedy = "use threshold='adaptive'" if has_other else "raise C"
             if absolute and problem.tau > 0:
                 raise ValueError(
                     f"at C={C:g} and balance={self._half_width():g}, which is in the units "
@@ -399,7 +410,7 @@ class MarginClusterer(Clusterer):
         if result.status is Status.DEGENERATE:
             of = "fewer cuts" if self.mode == "paper" else "a smaller C"
             return (
-                f"at C={self._taken('C'):g} no hyperplane has a margin with its own labels: the "
+                f"at C={self._weight():g} no hyperplane has a margin with its own labels: the "
                 f"rows are too mixed for it. The clusters are those of {of}. Lower C"
             )
         if result.status in (Status.MAX_ITER, Status.FAILED):

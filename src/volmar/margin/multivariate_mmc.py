@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from volmar.base import Status
 from volmar.base.kernel import N_LANDMARKS
+from volmar.base.kernel_width import WITH_GAMMA
 from volmar.base.validation import check_choice, check_number
-from volmar.margin.clusterer import MarginClusterer, MarginInputs
+from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
+from volmar.margin.feature_space.kernel import KernelSpace
+from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
 
 # One over the largest loss of labels in two equal halves: the smallest C that bounds rho.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
+# C of the default mode, and C="scale" in units in which the mean square of the rows is 1.
+DEFAULT_C, SCALE = 1.2, 10.0
+_RULE = re.compile(r"(?:([\d.]+)\s*\*\s*)?scale(?:\s*/\s*([\d.]+))?")
 
 
 class MultivariateMMC(KernelRepresentation, MarginClusterer):
@@ -33,8 +42,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
               \qquad f_i = \langle w, z_i \rangle + t, \quad |t| \le b \rho
 
     (the paper's eq. 12 with means in the place of sums, centred rows z and an adaptive margin;
-    ``threshold="fixed"`` has :math:`\rho = 1`). u = 1 / max :math:`\Delta` makes C = 1 the
-    smallest for every loss, so that ``loss="error"`` is `CPMMC` at the same C (Theorem 2).
+    ``threshold="fixed"`` has :math:`\rho = 1`). The unit u, 1/2 for "error", 2 for "rand" and
+    "fbeta" and 1 for "nmi", is one over the largest :math:`\Delta` of two equal halves. It makes
+    C = 1 the smallest C for every loss, and ``loss="error"`` is `CPMMC` at the same C (Theorem 2).
 
     Parameters
     ----------
@@ -64,19 +74,22 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         How kernels other than linear are represented; as for `KernelCPMMC`.
     n_landmarks : int, default=100
         Landmarks of method="nystroem".
-    C : float, default=1.2
+    C : float, str or None, default=None
         Weight of the loss, at least 1 / (1 - balance) with the adaptive threshold. These losses
         charge the first flips more than the error rate does at the same C (four times as much for
-        "rand"), so that a C near the smallest is nearest to `CPMMC` with its default.
-    threshold : {"adaptive", "fixed"}, default="adaptive"
-        Whether the margin :math:`\rho` is found, or is 1 as in the paper.
+        "rand"), so that a C near the smallest is nearest to `CPMMC` with its default. With the
+        fixed threshold C has units, those of 1 over a squared distance: "scale" is
+        ``10 / mean_i |phi(x_i) - mean|^2``, and "3*scale" and "scale/10" are multiples of it. If
+        None, 1.2; "scale" with mode="paper" and the fixed threshold (see Notes).
+    threshold : {"adaptive", "fixed"} or None, default=None
+        Whether the margin :math:`\rho` is found, or is 1. If None, "adaptive"; the paper's "fixed"
+        with mode="paper".
     balance : float, optional
-        b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
-        clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0.05 and no more.
+        b: how far from 0 the mean score may be. 0 puts it at 0. If None, 0.05, and clusters of
+        unequal size may count as balanced (see Notes and `balance_`); with mode="paper" 0.
     balance_unit : {"margin", "score"}, default="margin"
-        Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
-        With mode="paper" and with the fixed threshold it is the latter always.
+        Whether `balance` is in units of :math:`\rho` or of f. With mode="paper" and with the fixed
+        threshold it is the latter always. For the paper's l see Notes.
     anneal : "auto" or tuple of float, default="auto"
         Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
     init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
@@ -90,14 +103,15 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         each (default 100).
     mode : {"default", "paper"}, default="default"
         "paper": the paper's Algorithms 1 and 2 (cutting planes outside, relabelling inside, every
-        cut computed again for new labels), from k-means, without annealing; `tol`, `anneal` and
-        `n_init` have no part in it. Its threshold is
-        "fixed": say so too.
+        cut computed again for new labels) with the fixed threshold, from k-means, without
+        annealing; `tol`, `anneal` and `n_init` are not used. See Notes for what the paper leaves
+        open, and for a known failure.
     cut_tol : float, optional
-        The paper's :math:`\epsilon`, 0.01 if not given. Only with mode="paper".
+        The paper's :math:`\epsilon`, for which it gives no value: 0.01 if None. Only with
+        mode="paper".
     cccp_tol : float, optional
-        Share of the objective at which relabelling ends, 0.01 if not given (the paper's 1 %). Only
-        with mode="paper".
+        The paper's :math:`\alpha`, the share of the objective at which relabelling ends: its 0.01
+        if None. Only with mode="paper".
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -118,6 +132,11 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         w in units of the margin; only for kernel="linear".
     intercept_ : ndarray of shape (1,)
         Offset; only for kernel="linear".
+    C_ : float
+        The C used. Only where there are two clusters.
+    gamma_ : float or None
+        The kernel coefficient used; None for kernels without one. Only where there are two
+        clusters.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from the start. Only where there are two clusters.
@@ -149,6 +168,26 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     piecewise constant function for a convex one); a relabelling is accepted only where the
     objective falls. Started alike, these losses give about the same labels as the error rate.
 
+    *The paper's C and l.* The paper has sums where means stand here: its scores are f / n, and its
+    objective is the one above divided by :math:`n^2`. So its C, :math:`C_p`, is
+    ``C = C_p * n**2 / u`` here, with u as above, and its l is `balance` (fixed threshold). In its
+    Theorem 2 :math:`\Delta` is twice the *number* of errors, n times that of loss="error":
+    there ``C = 2 * n * C_p`` and ``balance = l / n``. Its scores have no offset in eq. 10, but one
+    in eq. 1, which Theorem 2 says is a special case: here they have one.
+
+    *What the paper leaves open.* It chooses C and l from a grid that it does not print, gives no
+    :math:`\epsilon`, and does not say how w is initialised (its results are means of 50 random
+    runs). mode="paper" takes the C at which the scores of two groups about reach the margin
+    ("scale"), l = 0, :math:`\epsilon` = 0.01 and k-means with one random start, and never fails
+    to have rows on both sides. With a larger l and a smaller C all scores may be on one side,
+    which is an error.
+
+    *A known failure of the paper's algorithm.* At a C far above "scale" relabelling and cutting
+    planes undo each other. With ``C=10`` on the raw digits 3 and 8 (850 times "scale") and
+    loss="nmi" the normalised mutual information falls from 0.72 of k-means to below 0.1 after 100
+    cuts, stays below 0.15 after 400, and a cut is still violated by 0.5, with the status MAX_ITER.
+    A smaller C helps ("scale": 0.82, 5 cuts), or mode="default", whose objective never rises.
+
     *Unequal sizes.* With ``balance=None`` a start of unequal size may count as balanced, as for
     `CPMMC`. The losses count rows, which keep their weights: z is then centred midway between the
     means of the start's sides, and no more changes.
@@ -170,6 +209,16 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     """
 
     _paper_loop = staticmethod(cutting_planes_outside)
+    # The paper gives the share of the objective at which relabelling ends (1 %) and nothing else.
+    _of_none: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {**MarginClusterer._of_none["default"], "C": DEFAULT_C},
+        "paper": {
+            **MarginClusterer._of_none["paper"],
+            "C": "scale",
+            "threshold": "fixed",
+            "cccp_tol": 0.01,
+        },
+    }
 
     def __init__(
         self,
@@ -184,8 +233,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         kernel_params: dict[str, Any] | None = None,
         method: str = "exact",
         n_landmarks: int = N_LANDMARKS,
-        C: float = 1.2,
-        threshold: str = "adaptive",
+        C: float | str | None = None,
+        threshold: str | None = None,
         balance: float | None = None,
         balance_unit: str = "margin",
         anneal: str | Sequence[float] = "auto",
@@ -232,8 +281,49 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
+    def _taken(self, name: str) -> Any:
+        if name == "C" and self.C is None and self._taken("threshold") == "adaptive":
+            return DEFAULT_C
+        return super()._taken(name)
+
+    def _check_weight(self) -> None:
+        C = self._taken("C")
+        if not isinstance(C, str):
+            check_number("C", C, low=0.0, open_low=True)
+            return
+        _factor(C)
+        if self._taken("threshold") == "adaptive":
+            raise ValueError(
+                f"C={C!r} measures the rows, and with the adaptive threshold C does not depend on "
+                "their scale. Give a number of at least 1, or use threshold='fixed'."
+            )
+
+    def _weight(self) -> float:
+        C = self._taken("C")
+        return self.C_ if isinstance(C, str) else float(C)
+
     def _unit(self) -> float:
         return UNITS[self.loss]
+
+    def _problem(self, X: Any, weights: Any) -> MarginInputs:
+        inputs = super()._problem(X, weights)
+        C = self._taken("C")
+        if isinstance(C, str):
+            self.C_ = self._scaled(C, inputs.space)
+        return inputs
+
+    def _scaled(self, rule: str, space: KernelSpace | LinearSpace) -> float:
+        square = space.mean_square()
+        if square == 0.0:
+            raise ValueError(ONE_SIDE)
+        if square < 0.0:
+            raise self._not_a_kernel()
+        C = _factor(rule) / square
+        if not 0.0 < C < math.inf:
+            raise ValueError(
+                f"C={rule!r} is {C:g} for rows of this scale. Scale X, or give C as a number."
+            )
+        return C
 
     def _loss(self, space: FeatureSpace) -> Loss:  # noqa: ARG002 -- rows have no weights here
         losses: dict[str, Loss] = {
@@ -250,8 +340,42 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         space.shares = None
         return space
 
+    def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
+        gamma = super()._resolved_gamma(X, weights)
+        has_gamma = isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
+        number = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        self.gamma_ = number if has_gamma else None
+        return gamma
+
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)
+        self.C_ = self._weight()
         if self._is_linear():
+            self.gamma_ = None
             self.coef_ = self._hyperplane.coef[None, :]
             self.intercept_ = np.array([self._hyperplane.intercept])
+
+    def _status_words(self, result: Any) -> str:
+        if self.mode != "paper" or result.status is not Status.MAX_ITER:
+            return super()._status_words(result)
+        cut_tol = self._taken("cut_tol")
+        return (
+            f"after {result.n_iter} cuts one is still violated by "
+            f"{result.residuals['violation']:.2g}, more than cut_tol={cut_tol:g}. Lower C (now "
+            f"{self.C_:.3g}), which helps most, use mode='default', or raise max_iter or cut_tol"
+        )
+
+
+def _factor(rule: str) -> float:
+    """Return C="scale", or a multiple of it, for rows with a mean square of 1."""
+    match = _RULE.fullmatch(rule.strip())
+    try:
+        factor = SCALE * float(match[1] or 1) / float(match[2] or 1)  # type: ignore[index]
+    except (TypeError, ValueError, ZeroDivisionError):
+        factor = 0.0
+    if not 0.0 < factor < math.inf:
+        raise ValueError(
+            "C must be a positive number, None, 'scale' or a multiple of it such as '3*scale' or "
+            f"'scale/10', got {rule!r}."
+        )
+    return factor

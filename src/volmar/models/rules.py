@@ -38,7 +38,7 @@ _HYPERPLANE = (
     "coef_: float * *",
     "dual_coef_: float * *?",
     "intercept_: float *?",
-    "gamma_: float",
+    "gamma_: float?",
     "cut_: float",
 )
 _KERNEL_MAP = ("_kernel: Kernel", "_n_components: int positive is:r", "n_features_in_: int is:d")
