@@ -44,10 +44,22 @@ def test_symmetric_graphs_at_a_large_reg(name, reg):
     assert model.result_.residuals["balance"] < 1e-9
 
 
-def test_aistats_at_a_large_reg_is_certified():
-    model = SoftLabelMVC(affinity="precomputed", mode="aistats", reg=1e4, balance=0.3)
+@pytest.mark.parametrize("reg", [1e-2, 1.0, 1e2, 1e4])
+def test_aistats_at_a_large_reg_is_certified(reg):
+    model = SoftLabelMVC(affinity="precomputed", mode="aistats", reg=reg)
     residuals = model.fit(path(10)).result_.residuals
     assert max(residuals.values()) < 1e-6
+
+
+def test_aistats_with_an_active_balance_may_not_converge():
+    """Its eq. 6 is not the multiplier of the program there, and a large reg shows it."""
+    model = SoftLabelMVC(affinity="precomputed", mode="aistats", reg=1e4, balance=0.3)
+    with pytest.warns(
+        ConvergenceWarning, match="MAX_ITER.*100 steps of Algorithm 1 were too few. Raise"
+    ):
+        model.fit(path(10))
+    assert model.result_.status is Status.MAX_ITER
+    assert model.n_iter_ == 100
 
 
 @pytest.mark.filterwarnings("ignore:SoftLabelMVC ended with the status")

@@ -23,6 +23,13 @@ def test_candidates_follow_the_papers_rule():
     np.testing.assert_allclose(found.values, values[1:11])
     assert found.degenerate is False
     assert candidates(pairs, n_candidates=3).values.size == 3
+    assert found.ill_defined is True
+    some = as_operator(np.diag(values[:11])).smallest_eigenpairs(11)
+    assert candidates(some).ill_defined is False  # v2 to v11: ten
+    closer = np.concatenate([[values[1] - 1e-5], values[1:11]])  # and v1, which is no start
+    with_first = candidates(as_operator(np.diag(closer)).smallest_eigenpairs(11))
+    assert with_first.ill_defined is True
+    np.testing.assert_allclose(with_first.values, closer[1:])
     far = as_operator(np.diag([0.01, 0.02, 0.5, 0.6])).smallest_eigenpairs(4)
     assert candidates(far).values.size == 1
 
@@ -65,12 +72,12 @@ def test_the_aistats_start_moves_fewer_labels():
         X, _ = make_two_moons(n, noise=0.08, random_state=seed)
         L = laplacian(local_scaling_similarity(X, n_neighbors=10, graph="knn")).toarray()
         h0 = start_of(L)
-        for j, (Q, eta0, stopping) in enumerate(
-            [(L + np.eye(n) / n, 0.0, "norms"), (L, -1e-3, "squares")]
+        for j, (Q, eta0, algorithm) in enumerate(
+            [(L + np.eye(n) / n, 0.0, "jmlr"), (L, -1e-3, "aistats")]
         ):
             problem = VolumeProblem(as_operator(Q), 1e-2, 1e-7)
             values = np.linalg.eigvalsh(Q)[:3]
-            found = sqp(problem, h0, values, eta0=eta0, stopping=stopping)
+            found = sqp(problem, h0, values, eta0=eta0, algorithm=algorithm)
             assert found.status is Status.CONVERGED
             moved[j] += np.sum(signs(found.h) != signs(h0))
     assert moved[1] < moved[0] / 2

@@ -32,6 +32,7 @@ WORDS: Mapping[Status, str] = MappingProxyType(
             "n_clusters"
         ),
         Status.UNBOUNDED: "there is no best answer to this problem. Use other parameters",
+        Status.STOPPED: "the algorithm cannot go on from here. Use other parameters",
         Status.FAILED: (
             "rounding ended the search. Scale X (sklearn.preprocessing.StandardScaler), or use "
             "float64"

@@ -19,7 +19,7 @@ from volmar.rows import Part, Parts, Split
 from volmar.rows.cells import Side
 from volmar.solvers import Result, Status
 
-ENDED_EARLY = (Status.MAX_ITER, Status.FAILED)
+ENDED_EARLY = (Status.MAX_ITER, Status.STOPPED, Status.FAILED)
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class RecursiveResult(Result):
     residuals : mapping
         For each residual of the splits the largest.
     status : Status
-        MAX_ITER or FAILED where a split ended so, else CONVERGED.
+        MAX_ITER, STOPPED or FAILED where a split ended so, else CONVERGED.
     labels : ndarray of shape (n,)
         Clusters, by size, the largest first.
     warnings : tuple of str

@@ -159,6 +159,8 @@ class NormalizedCut(Clusterer):
         found at ``tree_.splits()[i].model``, not here.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
+    sigma_ : float or None
+        Width of the Gaussian similarity, the number used; None where it has none.
     eigenvalues_ : ndarray of shape (2,)
         The two smallest eigenvalues of :math:`L_{sym}`.
     objective_ : float
@@ -250,6 +252,7 @@ class NormalizedCut(Clusterer):
     def _publish(self, problem: SpectralGraph, result: CutResult) -> None:  # noqa: ARG002 -- one signature
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors
+        self.sigma_ = problem.graph.sigma
         self._spectral_graph = problem
 
     def _status_words(self, result: Any) -> str:

@@ -96,6 +96,8 @@ class NormalizedSpectralClustering(Clusterer):
         Cluster of each training row, by size: 0 is the largest.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
+    sigma_ : float or None
+        Width of the Gaussian similarity, the number used; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Smallest eigenvalues of :math:`L_{sym}`, one more than was used: a wide step from the last
         but one to the last speaks for the number of clusters.
@@ -183,6 +185,7 @@ class NormalizedSpectralClustering(Clusterer):
     def _publish(self, problem: SpectralGraph, result: SpectralResult) -> None:
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors
+        self.sigma_ = problem.graph.sigma
         self.embedding_ = result.embedding
         self._spectral_graph = problem
 

@@ -237,6 +237,8 @@ class SMIC(Clusterer):
         left out, with a warning.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
+    sigma_ : float or None
+        Width of the Gaussian similarity, the number used; None where it has none.
     eigenvalues_ : ndarray of shape (n_clusters + 1,)
         Largest eigenvalues of K, one more than was used.
     objective_ : float
@@ -340,6 +342,7 @@ class SMIC(Clusterer):
     def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:
         self.eigenvalues_ = problem.values
         self.n_neighbors_ = problem.graph.n_neighbors
+        self.sigma_ = problem.graph.sigma
         self._row_weights = problem.graph.row_weights
         n_unseen = int((result.shares == 0).all(axis=1).sum())
         self._words = "" if result.status.ok else problem.words(n_unseen)

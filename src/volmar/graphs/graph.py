@@ -57,6 +57,11 @@ class Graph:
         return getattr(getattr(self.row_weights, "__self__", None), "n_neighbors", None)
 
     @property
+    def sigma(self) -> float | None:
+        """Width of the Gaussian similarity, None where it has none."""
+        return getattr(getattr(self.row_weights, "__self__", None), "sigma", None)
+
+    @property
     def recall(self) -> float | None:
         """Share of the true neighbours in the graph; None where none were searched for."""
         search = getattr(getattr(self.row_weights, "__self__", None), "search", None)

@@ -32,7 +32,12 @@ _LABELLED = (
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
 _LINEAR = ("coef_: float k *", "intercept_: float k?")
-_GRAPH = ("n_neighbors_: int?", "_row_weights: function", "eigenvalues_: float *")
+_GRAPH = (
+    "n_neighbors_: int?",
+    "sigma_: float?",
+    "_row_weights: function",
+    "eigenvalues_: float *",
+)
 _HYPERPLANE = (
     "_hyperplane: *Hyperplane",
     "coef_: float * *",
@@ -148,8 +153,9 @@ RULES: dict[str, tuple[str, ...]] = {
         "graph.W: float n n",
         "problem.operator.n: int is:n",
         "pairs.vectors: float? n *",
+        "init: float? n",
     ),
-    "MultiwayProblem": ("graph.W: float n n",),
+    "MultiwayProblem": ("graph.W: float n n", "init: int? n"),
     # Tables.
     "Tails": (
         "shifts: float d",
@@ -269,6 +275,8 @@ RULES: dict[str, tuple[str, ...]] = {
         "_fitted.graph.W: float n n",
         "field_: float n *? finite",
         "h_: float n *?",
+        "n_candidates_: int positive",
+        "ill_defined_: bool",
     ),
     "VolumeRegularizedClassifier": (
         *_GRAPH,

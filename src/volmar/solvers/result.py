@@ -20,6 +20,7 @@ class Status(Enum):
     - ``CYCLE``: a labelling came back.
     - ``DEGENERATE``: the data do not determine the answer; another is as good.
     - ``UNBOUNDED``: the objective has no lower bound.
+    - ``STOPPED``: a rule of the algorithm ended it before it converged.
     - ``FAILED``: the numbers broke down.
     """
 
@@ -28,6 +29,7 @@ class Status(Enum):
     CYCLE = "a labelling came back: the iteration cycles"
     DEGENERATE = "the problem does not determine its answer"
     UNBOUNDED = "the objective has no lower bound"
+    STOPPED = "the algorithm's own rule ended it before it converged"
     FAILED = "the numbers broke down"
 
     @property

@@ -35,6 +35,7 @@ class MultiwayProblem:
     n_clusters: int
     balance: float  # b, of every field
     shift: float | None  # where Q is L_sym + shift I; None for any other Q
+    init: NDArray | None = None  # labels to start from, where they are given
 
     @property
     def bound(self) -> float:
@@ -50,12 +51,14 @@ class MultiwayProblem:
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether the graph is known not to determine the clusters at the start.
+        """Whether the graph is known not to determine the clusters at the start, if it has to.
 
         It has more components than those, the last eigenvalue in use is tied with the next, or
         it is one of L_sym at 1 or above: its eigenvector parts rows from their own neighbours,
         which says nothing unless every row is a cluster.
         """
+        if self.init is not None:
+            return False
         k, values = self.n_clusters, self.pairs.values
         if self.graph.components[0] > k or (values.size > k and is_tied(values, k)):
             return True
@@ -269,12 +272,14 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
 def cluster_jointly(
     problem: MultiwayProblem, step: OneAgainstRest, *, max_iter: int = 20, seed: int = 0
 ) -> MultiwayVolumeResult:
-    """Start from the eigenvectors, refine, and certify.
+    """Start from the eigenvectors or from given labels, refine, and certify.
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
     cluster had to be kept from losing all rows.
     """
-    start, n_missed = spectral_start(problem, seed=seed)
+    start, n_missed = problem.init, 0
+    if start is None:
+        start, n_missed = spectral_start(problem, seed=seed)
     best = refine_jointly(step, start, max_iter=max_iter)
     history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER

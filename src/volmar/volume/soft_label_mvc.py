@@ -12,10 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
-from volmar.base.recursion import RecursiveResult
-from volmar.base.validation import check_choice, check_count, check_number
+from volmar.base.recursion import PartRows, RecursiveResult
+from volmar.base.validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_start_labels,
+)
 from volmar.base.warn import warn_user
-from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.volume.multiway import (
@@ -24,8 +28,9 @@ from volmar.volume.multiway import (
     OneAgainstRest,
     cluster_jointly,
 )
+from volmar.volume.paper_mode import AISTATS_BALANCE, ILL_DEFINED, break_words, paper_graph
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.starts import SMALL, candidates, is_tied, n_pairs_needed
+from volmar.volume.starts import SMALL, candidates, given_start, is_tied, n_pairs_needed
 from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
 
 __all__ = ["SoftLabelMVC", "VolumeResult"]
@@ -35,8 +40,6 @@ MATRICES = ("laplacian", "kernel")
 MULTIWAY = ("joint", "recursive")
 # Parameters of two clusters that say nothing about more at once, with their defaults.
 TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
-# AISTATS 2011, section 5: the balance.
-AISTATS_BALANCE = 1e-7
 # Accuracy of eigenvectors: a start that is refined needs rough ones only, because the refinement
 # moves what they got wrong.
 EXACT_TOL = 1e-6
@@ -45,14 +48,6 @@ ROUGH_TOL = 3e-3
 # enough to be checked for missed ones; small clusters need more accurate fields.
 MULTIWAY_TOL = 1e-4
 MULTIWAY_RTOL = 1e-4
-# The similarities of the papers' own experiments (JMLR 8.1 and 8.2, AISTATS 5).
-PAPER_AFFINITY = {"paper": "gaussian", "aistats": "cosine_knn"}
-PAPER_SIMILARITY: dict[str, dict[str, Any]] = {
-    "gaussian": {"sigma": "mean/10", "self_loops": True},
-    "local_scaling": {"n_neighbors": 7, "graph": "dense", "self_loops": True},
-    "cosine_knn": {"n_neighbors": 7},
-    "nearest_neighbors": {"n_neighbors": 7},
-}
 
 
 class SoftLabelMVC(Clusterer):
@@ -67,13 +62,14 @@ class SoftLabelMVC(Clusterer):
     with :math:`Q = L_{sym} + I / n` of the graph; clusters are the signs of h. The start is the
     second eigenvector of Q, cut at its mean.
 
-    ``mode="paper"`` is Algorithm 1 of JMLR to the letter: sequential quadratic programming from
-    up to ten eigenvectors, with each quadratic program solved in closed form. With the paper's
-    settings it is one linear solve in disguise: the first step returns the smoothest field x that
-    agrees with the start, ``min x'Qx`` subject to ``y'x = sqrt(n)``, ``|1'x| <= b``, and all
-    later steps only rescale magnitudes. ``mode="default"`` computes that field directly, repeats
-    the step from the field's own signs until at most two labels in a thousand move (roughness
-    ``x'Qx`` never rises on the way), and solves for h exactly with those labels.
+    ``mode="paper"`` is Algorithm 1 of JMLR as printed, at any `reg`: sequential quadratic
+    programming from up to ten eigenvectors, with each quadratic program solved in closed form
+    (see the notes). With the paper's settings it is one linear solve in disguise: the first
+    step returns the smoothest field x that agrees with the start, ``min x'Qx`` subject to
+    ``y'x = sqrt(n)``, ``|1'x| <= b``, and all later steps only rescale magnitudes.
+    ``mode="default"`` computes that field directly, repeats the step from the field's own
+    signs until at most two labels in a thousand move (roughness ``x'Qx`` never rises on the
+    way), and solves for h exactly with those labels.
 
     More clusters are found at once (``multiway="joint"``), beyond the papers. From the k-means
     clusters of the k smallest eigenvectors of Q (rows of unit length), the field of each cluster
@@ -114,7 +110,14 @@ class SoftLabelMVC(Clusterer):
         eigenvalue, at most ten). The lowest objective wins. In the default mode objectives are
         compared at reg = sqrt(n): at the paper's 0.01 they would be a measure of balance alone.
         More candidates are a prior for clusters of equal size: they help where the sizes are
-        equal, and hurt where they are not.
+        equal, and hurt where they are not. See the notes for why v1 is never one.
+    init : "auto" or array of shape (n_samples,), default="auto"
+        Where to start. "auto": from the candidates (JMLR eq. 9). An array of two different values
+        holds labels, any other array soft responses: the papers' h0, scaled to norm 1. The default
+        mode starts from their signs. More than two clusters at once take that many labels.
+    eta0 : float, optional
+        Where the multiplier of the norm starts, in the paper modes only. If None, the papers' 0
+        (-0.001 in the AISTATS mode). Must be below reg times the smallest eigenvalue of Q.
     Q : {"laplacian", "kernel"}, matrix, SPDOperator or callable, default="laplacian"
         The matrix of pairwise information. "laplacian" is :math:`L_{sym} + I/n` (without the shift
         in the AISTATS mode), "kernel" is :math:`nI - W`, used by the paper for Isolet. A symmetric
@@ -158,8 +161,16 @@ class SoftLabelMVC(Clusterer):
         Share of the true nearest neighbours that the graph was built with, measured on a sample
         where the search is approximate (more than 20,000 rows of more than 8 features); None where
         there was no search.
+    sigma_ : float or None
+        Width of the Gaussian similarity, the number used; None where it has none.
     eigenvalues_ : ndarray
         Smallest eigenvalues of Q that were computed.
+    n_candidates_ : int
+        Starts that were tried, for two clusters: with the paper's rule the size of its set V, v1
+        left out, and at most ten.
+    ill_defined_ : bool
+        Whether the paper's rule has found more than ten eigenvalues within 1e-4 of the second, for
+        two clusters. The paper calls such a Q ill-defined (section 8.1); a warning is given.
     balance_ : float or ndarray of shape (n_clusters,)
         :math:`1'h`.
     n_moved_ : int
@@ -192,6 +203,25 @@ class SoftLabelMVC(Clusterer):
 
     Notes
     -----
+    *The paper mode.* Parameters left at their defaults have the values of JMLR section 8.2
+    (reg = 0.01, balance = 1/n, tol = 1e-6), starts are those of eq. 9 and section 8.1, eta is
+    updated by eq. 7, and where it reaches :math:`\gamma \lambda_1` the iterate before is
+    returned, as printed. `result_.status` is then STOPPED: the next quadratic program need not
+    have a minimum. From a `reg` of about :math:`\sqrt n / (\lambda_2 - \lambda_1)` on that is
+    the start itself. Three things are not as printed. v1 is no candidate: the paper's set V
+    takes it in where :math:`\lambda_2 - \lambda_1 < 10^{-4}`, but v1 of a Laplacian (the roots
+    of the degrees; where the two eigenvalues are equal, the basis is chosen so) tells rows of
+    many edges from rows of few, not clusters. h is scaled to norm 1 before objectives are
+    compared: an unfinished h is longer and would win. With ``balance=0``, which the paper uses
+    for a limit only, and in the AISTATS mode, which has no break, a run is STOPPED only where
+    a quadratic program has no minimum.
+
+    *The limits of JMLR section 4* for :math:`\gamma \to \infty` are limits of the problem. The
+    default mode reaches them. Algorithm 1 reaches spectral clustering with ``balance=0``; with
+    a balance above 0 it breaks off at once from eq. 9, and converges from ``init`` = v, the
+    eigenvector of Q that is wanted: v1 for the centred kernel matrices of k-means and for
+    SMIC, whose first eigenvector is not trivial.
+
     `decision_function` extends the field (or fields) to new rows harmonically: the mean over the
     training rows, weighted by similarity. `labels_` belong to the training graph; `predict` sees a
     row through its similarities to the training rows alone, so that it may place a few training
@@ -242,6 +272,8 @@ class SoftLabelMVC(Clusterer):
         reg: float = 1e-2,
         balance: float | None = None,
         n_candidates: int | None = None,
+        init: Any = "auto",
+        eta0: float | None = None,
         Q: Any = "laplacian",
         mode: str = "default",
         multiway: str = "joint",
@@ -258,6 +290,8 @@ class SoftLabelMVC(Clusterer):
         self.reg = reg
         self.balance = balance
         self.n_candidates = n_candidates
+        self.init = init
+        self.eta0 = eta0
         self.Q = Q
         self.mode = mode
         self.multiway = multiway
@@ -284,6 +318,8 @@ class SoftLabelMVC(Clusterer):
         if isinstance(self.result_, RecursiveResult):
             return any(node.model.degenerate_ for node in self.tree_.splits())
         fitted, k = self._fitted, self.field_.shape[1] if self.field_.ndim == 2 else 2
+        if fitted.init is not None:
+            return False
         if fitted.is_degenerate or self.result_.status is Status.DEGENERATE:
             return True
         operator = fitted.operator
@@ -308,6 +344,20 @@ class SoftLabelMVC(Clusterer):
         for name in ("n_candidates", "max_iter"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ["auto"])
+        elif self.n_candidates is not None:
+            raise ValueError(
+                f"n_candidates={self.n_candidates} has no effect with an init of your own, which "
+                "is the one start. Leave one of them out."
+            )
+        if self.eta0 is not None:
+            check_number("eta0", self.eta0)
+            if self.mode == "default":
+                raise ValueError(
+                    f"eta0={shown(self.eta0)} has no meaning with mode='default', which computes "
+                    "the multiplier. Leave it out, or use mode='paper'."
+                )
         if isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2:
             self._check_multiway()
 
@@ -334,7 +384,12 @@ class SoftLabelMVC(Clusterer):
                 )
 
     def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
-        graph = self._build_graph(X)
+        given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
+        if self.mode == "default":
+            affinity = "density_scaling" if self.affinity is None else self.affinity
+            graph = build_graph(X, affinity, **given)
+        else:
+            graph = paper_graph(X, self.mode, self.affinity, **given)
         graph.warn_of_components(self.n_clusters)
         operator, trivial = self._operator(graph)
         if self.n_clusters > 2:
@@ -350,9 +405,9 @@ class SoftLabelMVC(Clusterer):
         if not is_laplacian:
             self._check_definite(operator, pairs)
         balance = 0.0 if self.balance is None else float(self.balance)
-        return MultiwayProblem(
-            graph, operator, pairs, k, balance, shift=1.0 / n if is_laplacian else None
-        )
+        init = None if isinstance(self.init, str) else check_start_labels("init", self.init, n, k)
+        shift = 1.0 / n if is_laplacian else None
+        return MultiwayProblem(graph, operator, pairs, k, balance, shift, init)
 
     def _two_way_problem(
         self, graph: Graph, operator: SPDOperator, trivial: NDArray | None
@@ -370,7 +425,10 @@ class SoftLabelMVC(Clusterer):
         if trivial is None:
             self._check_definite(operator, pairs)
         starts = candidates(pairs, trivial=trivial, n_candidates=n_candidates)
-        return TwoWayProblem(graph, problem, pairs, starts, is_laplacian=trivial is not None)
+        init = None
+        if not isinstance(self.init, str):
+            init = given_start(self.init, operator.n, two_sided=self.mode == "default")
+        return TwoWayProblem(graph, problem, pairs, starts, trivial is not None, init)
 
     def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
         scale = max(map(abs, operator.bounds))
@@ -383,23 +441,6 @@ class SoftLabelMVC(Clusterer):
             f"Q must be positive definite, its smallest eigenvalue is {pairs.values[0]:.3g}. "
             f"{remedy}"
         )
-
-    def _build_graph(self, X: Any) -> Graph:
-        affinity = self.affinity
-        given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
-        if self.mode == "default":
-            return build_graph(X, "density_scaling" if affinity is None else affinity, **given)
-        affinity = PAPER_AFFINITY[self.mode] if affinity is None else affinity
-        if not isinstance(affinity, str) or affinity not in PAPER_SIMILARITY:
-            return build_graph(X, affinity, **given)
-        params = {name: value for name, value in given.items() if value is not None}
-        defaults = dict(PAPER_SIMILARITY[affinity])
-        if "n_neighbors" in defaults:
-            defaults["n_neighbors"] = min(defaults["n_neighbors"], X.shape[0] - 1)
-        unknown = [name for name in params if name not in defaults]
-        if unknown:
-            return build_graph(X, affinity, **given)  # which says why it cannot be
-        return build_graph(X, make_similarity(affinity, **{**defaults, **params}))
 
     def _operator(self, graph: Graph) -> tuple[SPDOperator, NDArray | None]:
         """Q, and its trivial eigenvector where that is known."""
@@ -415,7 +456,12 @@ class SoftLabelMVC(Clusterer):
                 problem.operator, problem.n_clusters, problem.balance, rtol=MULTIWAY_RTOL
             )
             return cluster_jointly(problem, step, max_iter=self.max_iter or MAX_REFINE, seed=seed)
-        return cluster_in_two(problem, mode=self.mode, tol=self.tol, max_iter=self.max_iter)
+        return cluster_in_two(
+            problem, mode=self.mode, tol=self.tol, max_iter=self.max_iter, eta0=self.eta0
+        )
+
+    def _fit_from(self, part: PartRows, sides: NDArray) -> None:
+        """Leave splits of n_clusters="auto" to their eigenvectors."""
 
     def _publish(
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
@@ -426,9 +472,14 @@ class SoftLabelMVC(Clusterer):
         self.field_ = result.field
         self.eigenvalues_ = problem.pairs.values
         self.n_neighbors_ = problem.graph.n_neighbors
+        self.sigma_ = problem.graph.sigma
         self.neighbor_recall_ = problem.graph.recall
         self.balance_ = float(result.h.sum()) if result.h.ndim == 1 else result.h.sum(axis=0)
         self.n_moved_ = result.n_moved
+        if isinstance(result, VolumeResult):
+            self.n_candidates_, self.ill_defined_ = result.n_candidates, result.ill_defined
+            if self.ill_defined_:
+                warn_user(ILL_DEFINED)
         if not result.labels.any():
             warn_user(
                 f"All rows are in one cluster: balance={self.balance} leaves the sum of soft "
@@ -438,8 +489,11 @@ class SoftLabelMVC(Clusterer):
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, (VolumeResult, MultiwayVolumeResult)):
             return super()._status_words(result)
-        if result.status is Status.UNBOUNDED:
-            return f"a step of the papers' iteration has no solution at reg={self.reg}. Lower reg"
+        if result.status is Status.STOPPED:
+            has_break = self.mode == "paper" and self.problem_.balance > 0
+            return break_words(result.n_iter, self.reg, has_break=has_break)
+        if result.status is Status.MAX_ITER and self.mode != "default":
+            return f"{result.n_iter} steps of Algorithm 1 were too few. Raise max_iter or tol"
         if result.status is Status.DEGENERATE:
             return self._fitted.graph.component_words(self.n_clusters)
         return ""

@@ -67,9 +67,9 @@ def solve_qp(
     .. math:: A x = s + a h - \kappa 1, \qquad h'x = (1 + h'h) / 2, \qquad |1'x| \le b,
 
     so that three solves with A and a 2 x 2 system for (a, kappa) are all it takes, and no product
-    with Q. The new multiplier is exactly :math:`\eta + a`; the papers' least-squares formula
-    (eq. 7) agrees with it only while the balance constraint is idle. The part of s along h goes
-    into a: at the start, where s is parallel to h, nothing is left to cancel.
+    with Q. The multiplier of its norm constraint is exactly :math:`\eta + a`; the papers' formula
+    (eq. 7, see `sqp`) agrees with it only while the balance constraint is idle. The part of s
+    along h goes into a: at the start, where s is parallel to h, nothing is left to cancel.
 
     The three smallest `eigenvalues` of Q (all for n < 3) count those of A below zero. None where
     the program has no minimum: A is not definite on the directions that the constraints leave.
@@ -113,6 +113,15 @@ def solve_qp(
     return min(steps, key=lambda one: one.value)
 
 
+def is_above(problem: VolumeProblem, eta: float, eigenvalues: NDArray) -> bool:
+    r"""Whether :math:`\eta \ge \gamma \lambda_1`, from where on a program need not have a minimum.
+
+    No eta is with balance = 0, which the paper takes for the limit of section 4 only: the
+    Lagrangian need not be bounded off the plane 1'h = 0 then, where no soft responses are.
+    """
+    return problem.balance > 0 and eta >= problem.reg * float(eigenvalues[0])
+
+
 def sqp(
     problem: VolumeProblem,
     h0: NDArray,
@@ -120,35 +129,49 @@ def sqp(
     *,
     eta0: float = 0.0,
     tol: float = 1e-6,
-    stopping: Literal["norms", "squares"] = "norms",
+    algorithm: Literal["jmlr", "aistats"] = "jmlr",
     max_iter: int = 100,
 ) -> SoftResponses:
-    r"""Algorithm 1 of both papers, with the exact multiplier and a right test for its break.
+    r"""Algorithm 1 of both papers, as printed.
 
-    The papers stop as soon as :math:`\eta \ge \gamma \lambda_1` and hand back the iterate before.
-    That A has a negative eigenvalue does not matter where the constraints keep the program
-    convex: it is stopped, with status UNBOUNDED, only where they do not (see `solve_qp`).
+    A step solves the quadratic program (eq. 5) and updates the multiplier by eq. 7, the least
+    squares fit
 
-    `eta0` is 0 in JMLR, -0.001 in AISTATS; `stopping` is by JMLR's
-    :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol` ("norms") or AISTATS' sum of squares.
-    h is normalised at the end: an unfinished one has a norm above 1 and would win every comparison
+    .. math:: \eta_{t+1} = h_t'(\gamma Q h_{t+1} - \eta_t p_t - s_t) / h_t'h_t
+              = \eta_t + a - \kappa \, 1'h_t / h_t'h_t
+
+    by the optimality conditions of the program (`solve_qp`), whose exact multiplier is
+    :math:`\eta_t + a`. (AISTATS eq. 6 is the same with :math:`\eta_t I` for :math:`\eta_t p_t`, a
+    misprint: a matrix less a vector.)
+
+    "jmlr" stops at :math:`\|h_t - h_{t-1}\| + |\eta_t - \eta_{t-1}| \le tol`, and breaks off
+    where :math:`\eta_{t+1} \ge \gamma \lambda_1` (see `is_above`): it then returns :math:`h_t`,
+    the iterate before, with status STOPPED. "aistats" stops by the sum of squares and has no
+    break. Where a program has no minimum both are STOPPED. `eta0` is 0 in JMLR and -0.001 in
+    AISTATS.
+
+    h is scaled to norm 1 at the end: an unfinished one is longer, and would win every comparison
     of objectives. `field` is x of the first step, where that has the same signs.
     """
     h, eta, kappa = h0, eta0, 0.0
     first = h0
     history: list[float] = []
     status = Status.MAX_ITER
+    power = 1 if algorithm == "jmlr" else 2
     for _ in range(max_iter):
         step = solve_qp(problem, h, eta, eigenvalues)
         if step is None:
-            status = Status.UNBOUNDED
+            status = Status.STOPPED
             break
-        moves = float(np.linalg.norm(step.x - h)), abs(step.eta - eta)
-        h, eta, kappa = step.x, step.eta, step.kappa
+        new_eta = step.eta - step.kappa * float(h.sum()) / float(h @ h)
+        if algorithm == "jmlr" and is_above(problem, new_eta, eigenvalues):
+            status = Status.STOPPED
+            break
+        moves = float(np.linalg.norm(step.x - h)), abs(new_eta - eta)
+        h, eta, kappa = step.x, new_eta, step.kappa
         if not history:
             first = h
         history.append(problem.objective(h / np.linalg.norm(h)))
-        power = 1 if stopping == "norms" else 2
         if moves[0] ** power + moves[1] ** power <= tol:
             status = Status.CONVERGED
             break

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._vectors import check_vector
+from volmar.base.validation import check_start_labels
 from volmar.operators import EigenPairs
 from volmar.volume.problem import signs
 
@@ -28,6 +31,7 @@ class Candidates:
     vectors: NDArray
     values: NDArray
     degenerate: bool  # whether v2 is arbitrary: its eigenvalue is tied with the third or the first
+    ill_defined: bool = False  # JMLR 8.1: more than ten eigenvalues in the window about the second
 
     def labels(self, j: int) -> NDArray:
         """Signs of candidate j about its mean (JMLR eq. 9, times sqrt(n)).
@@ -70,7 +74,12 @@ def candidates(
     roots of the degrees, for a normalised Laplacian). Where that eigenvalue is repeated (a graph
     in pieces) the eigenvectors are turned so that this is the first of them: of two components, v2
     then tells one from the other, whatever basis was computed. `n_candidates` counts from v2 on;
-    None is the paper's rule, :math:`|\lambda_i - \lambda_2| < 10^{-4}`, at most the ten nearest.
+    None is the paper's rule, :math:`|\lambda_i - \lambda_2| < 10^{-4}`, at most the ten nearest,
+    and Q is "ill-defined" where there are more.
+
+    As printed, the rule takes in v1 where :math:`\lambda_2 - \lambda_1 < 10^{-4}`. It counts there
+    for "ill-defined", but is no start: v1 of a normalised Laplacian, the roots of the degrees,
+    tells rows of many edges from rows of few, whatever the clusters are.
     """
     values, vectors = pairs.values, pairs.vectors
     scale = max(abs(values[-1]), np.finfo(float).tiny)
@@ -81,13 +90,37 @@ def candidates(
         vectors[:, :n_lowest] = _trivial_first(vectors[:, :n_lowest], trivial)
     if values.size == 1:
         raise ValueError("a start needs two eigenpairs of Q at least, and Q has one row.")
+    ill_defined = False
     if n_candidates is None:
-        near = np.flatnonzero(values[1:] - values[1] < WINDOW)[:MOST] + 1
+        window = np.flatnonzero(np.abs(values - values[1]) < WINDOW)
+        ill_defined = window.size > MOST
+        near = window[window > 0][:MOST]
     else:
         near = np.arange(1, min(1 + n_candidates, values.size))
     tied_below = n_lowest > 1 and not turned
     tied_above = values.size > 2 and is_tied(values)
-    return Candidates(vectors[:, near], values[near], tied_below or tied_above)
+    return Candidates(vectors[:, near], values[near], tied_below or tied_above, ill_defined)
+
+
+def given_start(init: Any, n: int, *, two_sided: bool) -> NDArray:
+    """Return the soft responses h0, of norm 1, of an `init` that a user gave.
+
+    Two different values are labels, of which the larger is the positive side; more are soft
+    responses, of both signs where it must be `two_sided`.
+    """
+    given = np.asarray(init)
+    if given.shape == (n,) and (given.dtype.kind in "OSU" or np.unique(given).size == 2):
+        return (2.0 * check_start_labels("init", init, n, 2) - 1.0) / np.sqrt(n)
+    soft = check_vector("init", init, n)
+    sides = signs(soft) if two_sided else soft
+    if np.ptp(sides) == 0:
+        raise ValueError(
+            "init must hold labels of two clusters or soft responses "
+            + ("of both signs" if two_sided else "that differ")
+            + f", got {n} entries from {soft.min():.3g} to {soft.max():.3g}."
+        )
+    soft = soft / np.abs(soft).max()  # squares of tiny or huge entries leave the range of floats
+    return soft / np.linalg.norm(soft)
 
 
 def _trivial_first(block: NDArray, trivial: NDArray) -> NDArray:

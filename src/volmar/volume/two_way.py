@@ -14,10 +14,11 @@ from volmar.solvers import Status
 from volmar.volume.alternation import alternate
 from volmar.volume.problem import VolumeProblem, signs
 from volmar.volume.refinement import FirstStep, refine
-from volmar.volume.sqp import SoftResponses, sqp
+from volmar.volume.sqp import SoftResponses, is_above, sqp
 from volmar.volume.starts import Candidates
 
-# AISTATS 2011, section 5: the multiplier at the start.
+# The multiplier at the start: JMLR 2013, eq. 9, and AISTATS 2011, section 3.2.
+JMLR_ETA = 0.0
 AISTATS_ETA = -1e-3
 MAX_REFINE = 20
 MAX_SQP = 100
@@ -34,12 +35,17 @@ class VolumeResult(SoftResponses):
     labels : ndarray of shape (n,)
         Sides of the soft responses, 0 and 1.
     start : ndarray of shape (n,)
-        h0: signs of `chosen_vector` about its mean, over sqrt(n).
+        h0: signs of `chosen_vector` about its mean, over sqrt(n); or the given start.
     second_vector, chosen_vector : ndarray of shape (n,)
         Eigenvector v2 of Q, and the candidate that gave the lowest objective (the same unless
-        there were several).
+        there were several); or the given start.
     n_moved : int
         Labels that differ between the start and the end.
+    n_candidates : int
+        Starts that were tried.
+    ill_defined : bool
+        Whether Q is "ill-defined" by JMLR section 8.1: more than ten of its eigenvalues are within
+        1e-4 of the second. Looked at only where the paper's rule picks the starts.
     """
 
     _signed = ("h", "field", "balance_multiplier", "start", "second_vector", "chosen_vector")
@@ -49,17 +55,23 @@ class VolumeResult(SoftResponses):
     second_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     chosen_vector: NDArray = dataclasses.field(default_factory=lambda: np.empty(0))
     n_moved: int = 0
+    n_candidates: int = 1
+    ill_defined: bool = False
 
 
 @dataclass(frozen=True)
 class TwoWayProblem:
-    """What all candidates share; `is_laplacian`: whether Q is L_sym, perhaps with a shift."""
+    """What all candidates share; `is_laplacian`: whether Q is L_sym, perhaps with a shift.
+
+    `init` is a start that was given, soft responses of norm 1, in place of the candidates.
+    """
 
     graph: Graph
     problem: VolumeProblem
     pairs: EigenPairs
     starts: Candidates
     is_laplacian: bool
+    init: NDArray | None = None
 
     @property
     def operator(self) -> SPDOperator:
@@ -68,69 +80,94 @@ class TwoWayProblem:
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether the start is known to be arbitrary.
+        """Whether the start is known to be arbitrary; one that was given is not.
 
         An eigenvector of L_sym at 1 and above parts rows from their own neighbours, which says
         nothing unless there are two rows only.
         """
+        if self.init is not None:
+            return False
         if self.graph.components[0] > 2 or self.starts.degenerate:
             return True
         return self.is_laplacian and self.problem.n > 2 and bool(self.pairs.values[1] >= 1.0)
 
+    @property
+    def soft_starts(self) -> list[NDArray]:
+        """Soft responses h0 to start from (JMLR eq. 9), of norm 1."""
+        if self.init is not None:
+            return [self.init]
+        root = np.sqrt(self.problem.n)
+        return [self.starts.labels(j) / root for j in range(self.starts.values.size)]
+
 
 def cluster_in_two(
-    given: TwoWayProblem, *, mode: str, tol: float, max_iter: int | None
+    given: TwoWayProblem,
+    *,
+    mode: str,
+    tol: float,
+    max_iter: int | None,
+    eta0: float | None = None,
 ) -> VolumeResult:
     """Solve from every candidate, and name the sides of the best.
 
     `mode` is "default", "paper" or "aistats". `tol` is the stopping threshold of the papers'
-    algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps.
+    algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps. `eta0`
+    is the multiplier that the papers' algorithm starts from, if not theirs.
     """
     if mode == "default":
         chosen, found = _repeated(given, tol, max_iter)
     else:
-        chosen, found = _paper(given, tol, max_iter or MAX_SQP, aistats=mode == "aistats")
-    start = given.starts.labels(chosen)
+        chosen, found = _paper(given, tol, max_iter or MAX_SQP, eta0, aistats=mode == "aistats")
+    start, vectors = given.soft_starts[chosen], given.starts.vectors
     labels = signs(found.h)
-    n_moved = int(np.sum(start != labels))
+    n_moved = int(np.sum(signs(start) != labels))
     status = Status.DEGENERATE if found.status.ok and given.is_degenerate else found.status
     fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}
     return VolumeResult(
         **{**fields, "status": status},
         labels=(labels > 0).astype(np.int64),
-        start=start / np.sqrt(start.size),
-        second_vector=given.starts.vectors[:, 0],
-        chosen_vector=given.starts.vectors[:, chosen],
+        start=start,
+        second_vector=vectors[:, 0],
+        chosen_vector=vectors[:, chosen] if given.init is None else given.init,
         n_moved=min(n_moved, labels.size - n_moved),
+        n_candidates=len(given.soft_starts),
+        ill_defined=given.init is None and given.starts.ill_defined,
     )
 
 
 def _paper(
-    given: TwoWayProblem, tol: float, max_iter: int, *, aistats: bool
+    given: TwoWayProblem, tol: float, max_iter: int, eta0: float | None, *, aistats: bool
 ) -> tuple[int, SoftResponses]:
     """Algorithm 1 from every candidate; the lowest objective wins, the first of equals."""
+    if eta0 is None:
+        eta0 = AISTATS_ETA if aistats else JMLR_ETA
+    elif is_above(given.problem, eta0, given.pairs.values):
+        lowest = given.problem.reg * float(given.pairs.values[0])
+        raise ValueError(
+            f"eta0={eta0:g} must be below reg times the smallest eigenvalue of Q, {lowest:.6g}: "
+            "from there on the first quadratic program need not have a minimum. Lower eta0."
+        )
     found = [
         sqp(
             given.problem,
-            given.starts.labels(j) / np.sqrt(given.problem.n),
+            start,
             given.pairs.values,
-            eta0=AISTATS_ETA if aistats else 0.0,
-            stopping="squares" if aistats else "norms",
+            eta0=eta0,
+            algorithm="aistats" if aistats else "jmlr",
             tol=tol,
             max_iter=max_iter,
         )
-        for j in range(given.starts.values.size)
+        for start in given.soft_starts
     ]
     return min(enumerate(found), key=lambda pair: pair[1].objective)
 
 
 def _repeated(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[int, SoftResponses]:
     """First step and its repetition from every candidate, then h for the best labels."""
-    problem, starts = given.problem, given.starts
+    problem = given.problem
     step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL)
     refined = [
-        refine(step, starts.labels(j), max_iter=max_iter or MAX_REFINE)
-        for j in range(starts.values.size)
+        refine(step, signs(start), max_iter=max_iter or MAX_REFINE) for start in given.soft_starts
     ]
     chosen = 0
     if len(refined) > 1:

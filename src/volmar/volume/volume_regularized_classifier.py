@@ -89,6 +89,8 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         row is from the labels.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
+    sigma_ : float or None
+        Width of the Gaussian similarity, the number used; None where it has none.
     objective_ : float
         Objective at `h_`, summed over the columns.
     result_ : AVRResult
@@ -207,6 +209,7 @@ class VolumeRegularizedClassifier(ClassifierMixin, BaseEstimator):
         self.objective_ = result.objective
         self.result_ = result
         self.n_neighbors_ = graph.n_neighbors
+        self.sigma_ = graph.sigma
         self._row_weights = graph.row_weights
         self._warn_of(result)
 
