@@ -320,3 +320,56 @@ def test_fit_is_deterministic_and_leaves_the_input_alone(rng):
     np.testing.assert_array_equal(K, before)
     again = pickle.loads(pickle.dumps(one))
     np.testing.assert_array_equal(again.predict(K), one.predict(K))
+
+
+def test_remark_2_of_jmlr(rng):
+    """Two clusters by the sign of alpha_1 sign(1'alpha_1) - alpha_2 sign(1'alpha_2)."""
+    n_differ = 0
+    for _ in range(20):
+        K = spd_kernel(rng, 15)
+        values, vectors = leading(K, 2)
+        h = sum(s * v * np.sign(v.sum()) for s, v in zip((1, -1), vectors.T, strict=True))
+        model = fit_quietly(SMIC(affinity="precomputed", rounding="difference"), K)
+        assert clustering_error((h <= 0).astype(int), model.labels_) == 0
+        # New rows: the eigenvectors extended by K / lambda, up to a factor of each row.
+        scores = model.decision_function(K[:4])
+        extended = K[:4] @ (vectors * np.sign(vectors.sum(axis=0)) / values)
+        expected = (extended[:, 1] - extended[:, 0]) * values[0] / K[:4].sum(axis=1)
+        np.testing.assert_allclose(np.abs(scores), np.abs(expected), rtol=1e-8)
+        np.testing.assert_array_equal(model.predict(K), model.labels_)
+        posterior = fit_quietly(SMIC(affinity="precomputed"), K)
+        n_differ += clustering_error(posterior.labels_, model.labels_) > 0
+    assert n_differ > 0
+    with pytest.raises(ValueError, match="rounding='difference' is a rule for two clusters"):
+        SMIC(3, rounding="difference").fit(rng.standard_normal((20, 2)))
+    with pytest.raises(ValueError, match="rounding must be one of"):
+        SMIC(rounding="random").fit(rng.standard_normal((20, 2)))
+
+
+@pytest.mark.parametrize("rounding", ["posterior", "difference"])
+def test_rows_that_coincide_are_in_one_cluster(rng, rounding):
+    """The graph of nearest neighbours gives one of ten copies the edge to the other point."""
+    X = np.repeat([[0.0, 1.0], [1.0, 0.2]], 10, axis=0)
+    model = SMIC().fit(X)
+    assert clustering_error(np.repeat([0, 1], 10), model.labels_) == 0
+    assert model.result_.status is Status.CONVERGED
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    for copies in (2, 5, 11):
+        X = np.repeat(rng.integers(0, 4, (12, 2)).astype(float), copies, axis=0)
+        for k in (2,) if rounding == "difference" else (2, 3):
+            labels = fit_quietly(SMIC(k, rounding=rounding), X).labels_
+            for x in np.unique(X, axis=0):
+                assert np.ptp(labels[(x == X).all(axis=1)]) == 0
+
+
+def test_an_eigenvector_of_copies_alone_is_said():
+    points = np.array([0, 0, 1, 1])
+    vectors = np.array([[0.5, 0.5], [0.5, -0.5], [0.5, 0.5], [0.5, -0.5]])
+    problem = KernelSpectrum(
+        Graph(np.ones((4, 4)), None), np.array([3.0, 2.0, 1.0]), vectors, np.zeros(2), points
+    )
+    with pytest.warns(UserWarning, match="Only 1 of n_clusters=2 clusters have rows"):
+        result = information_maximization(problem)
+    assert result.status is Status.DEGENERATE
+    assert "nothing apart but rows that coincide" in problem.words(0)
+    np.testing.assert_array_equal(result.labels, 0)

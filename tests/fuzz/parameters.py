@@ -94,7 +94,7 @@ GOOD = {
     "n_neighbors": ("None", *FEW),
     "random_state": ("0", "2**32 - 1", "np.random.RandomState(3)", "np.int64(7)"),
     "reg": ("None", "0", "1", *POSITIVE),
-    "rounding": ("'centred'", "'random'"),
+    "rounding": ("'centred'", "'random'", "'posterior'", "'difference'"),
     "row_balance": ("True", "False", "np.True_"),
     "scale": ("None", "1.0", "{-3:3}"),
     "scan": ("'auto'", "'exact'", "'histogram'"),

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar._checks import check_choice, shown
 from volmar.base import Clusterer, Result, Status
 from volmar.base.clusterer import two_column_scores
 from volmar.base.warn import warn_user
+from volmar.graphs.copies import distinct_rows
 from volmar.graphs.graph import Graph, build_graph
 from volmar.operators import as_operator
 
+ROUNDING = ("posterior", "difference")
 # Eigenvalues below this part of the largest are not divided by: Lanczos settles them no better.
 SMALLEST_RATIO = 1e-6
 # Eigenvalues closer than this part of the largest are equal, and their eigenvectors any basis.
 SAME_RATIO = 1e-9
 # |phi'1| below this part of its largest possible value, sqrt(n), is zero with rounding on it.
 ZERO_SUM = 1e-8
+# Eigenvectors whose means over rows that coincide have a norm below this are one of those alone.
+NO_FUNCTION = 1e-6
 # Entries of an eigenvector below this part of its largest are zeros with rounding on them.
 ZERO_ENTRY = 1e-12
 
@@ -41,7 +47,8 @@ class SMICResult(Result):
     labels : ndarray of shape (n,)
         Consecutive from 0; clusters that no row goes to are left out.
     shares : ndarray of shape (n, c)
-        phi~_y / max(0, phi~_y)'1 of the clusters that have rows.
+        phi~_y / max(0, phi~_y)'1 of the clusters that have rows, phi~_y itself with
+        rounding="difference".
     divisors : ndarray of shape (c,)
         lambda_y / lambda_1 of the same; 1 where lambda_y is not to be divided by.
     """
@@ -58,13 +65,34 @@ class KernelSpectrum:
     """A graph with the leading eigenpairs of its similarity matrix K = W, diagonal included.
 
     The eigenvalues are the algebraically largest in descending order, one more than is used; the
-    residuals are ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K.
+    residuals are ``|K phi_y - lambda_y phi_y|`` over the largest row sum of K. `points` says which
+    rows coincide, where it is known: the point of each row.
     """
 
     graph: Graph
     values: NDArray
     vectors: NDArray
     residuals: NDArray
+    points: NDArray | None = None
+
+    @property
+    def functions(self) -> NDArray:
+        """The eigenvectors, as functions of the points: rows that coincide have their mean.
+
+        A graph of nearest neighbours gives one of many copies of a row the edge to a row far away,
+        and its entry alone would part it from the others.
+        """
+        if self.points is None:
+            return self.vectors
+        counts = np.bincount(self.points)
+        sums = [np.bincount(self.points, column) for column in self.vectors.T]
+        return (np.column_stack(sums) / counts[:, None])[self.points]
+
+    @property
+    def is_inside_copies(self) -> bool:
+        """Whether an eigenvector tells nothing apart but rows that coincide."""
+        norms = np.linalg.norm(self.functions, axis=0)
+        return self.points is not None and bool((norms <= NO_FUNCTION).any())
 
     @property
     def n_clusters(self) -> int:
@@ -80,11 +108,13 @@ class KernelSpectrum:
     def is_degenerate(self) -> bool:
         """Whether K does not determine as many clusters as are wanted.
 
-        Its graph has more components than that, an eigenvalue in use is not positive, or one in
-        use is as large as its successor and the eigenvectors of both are any basis of a plane.
+        Its graph has more components than that, an eigenvalue in use is not positive, an
+        eigenvector is one of rows that coincide, or an eigenvalue in use is as large as its
+        successor and the eigenvectors of both are any basis of a plane.
         """
         return bool(
             self.graph.components[0] > self.n_clusters
+            or self.is_inside_copies
             or not self.is_extensible.all()
             or np.any(-np.diff(self.values) <= SAME_RATIO * self.values[0])
         )
@@ -104,6 +134,12 @@ class KernelSpectrum:
                 f"first, {self.values[0]:.3g}, so that new rows cannot be told by its "
                 "eigenvector. Ask for fewer clusters, or use a smaller n_neighbors or sigma."
             )
+        if self.is_inside_copies:
+            return (
+                "An eigenvector of the similarities tells nothing apart but rows that coincide. "
+                "Use affinity='density_scaling', which takes them for one point, or fewer "
+                "clusters."
+            )
         if n_unseen:
             return (
                 f"{n_unseen} of {self.vectors.shape[0]} rows are out of sight of the {k} leading "
@@ -116,7 +152,9 @@ class KernelSpectrum:
         )
 
 
-def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
+def kernel_spectrum(
+    graph: Graph, n_clusters: int, points: NDArray | None = None
+) -> KernelSpectrum:
     """Compute the leading eigenpairs of K, and warn of stray rows."""
     graph.warn_of_components(n_clusters)
     # No eigenvalue of a nonnegative matrix is larger in magnitude than its largest row sum.
@@ -134,17 +172,24 @@ def kernel_spectrum(graph: Graph, n_clusters: int) -> KernelSpectrum:
         values=ceiling * (1.0 - pairs.values),
         vectors=pairs.vectors[:, :n_clusters],
         residuals=pairs.residuals[:n_clusters],
+        points=points,
     )
 
 
-def information_maximization(problem: KernelSpectrum) -> SMICResult:
+def information_maximization(
+    problem: KernelSpectrum, *, rounding: str = "posterior"
+) -> SMICResult:
     """Round the eigenvectors to labels, label_i = argmax_y max(0, phi~_y)_i / max(0, phi~_y)'1.
+
+    With rounding="difference" the values are not divided, label_i = argmax_y phi~_yi (JMLR remark
+    2 for two clusters, where the sign of phi~_1 - phi~_2 decides).
 
     Clipping at zero does not change which y is largest in a row that has a positive entry, and in
     a row without one it would make all equal: labels are taken from the values before it.
     """
     n, n_clusters = problem.vectors.shape
-    shares = positive_shares(problem.vectors, problem.residuals)
+    to_values = signed_functions if rounding == "difference" else positive_shares
+    shares = to_values(problem.functions, problem.residuals)
     # Numbers of clusters that no row goes to are left out.
     present, labels = np.unique(np.argmax(shares, axis=1), return_inverse=True)
     n_unseen = int((shares == 0).all(axis=1).sum())
@@ -173,17 +218,25 @@ def _warn_of_labels(n_present: int, n_clusters: int) -> None:
         )
 
 
-def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
-    """Return phi~_y / max(0, phi~_y)'1, with phi~_y = phi_y sign(phi_y'1) and sign(0) = 1.
+def signed_functions(vectors: NDArray, residuals: NDArray) -> NDArray:
+    """Return phi~_y = phi_y sign(phi_y'1), with sign(0) = 1.
 
-    A column has a positive entry, because its sum is not negative and it is not zero. Entries that
-    are nothing but rounding are zeros: whole components of a disconnected graph would otherwise
-    be shared out by it.
+    Entries that are nothing but rounding are zeros: whole components of a disconnected graph would
+    otherwise be shared out by it.
     """
     noise = np.maximum(ZERO_ENTRY * np.abs(vectors).max(axis=0), residuals)
     clean = np.where(np.abs(vectors) > noise, vectors, 0.0)
-    signed = clean * np.where(clean.sum(axis=0) < -ZERO_SUM * np.sqrt(len(clean)), -1.0, 1.0)
-    return signed / np.maximum(signed, 0.0).sum(axis=0)
+    return clean * np.where(clean.sum(axis=0) < -ZERO_SUM * np.sqrt(len(clean)), -1.0, 1.0)
+
+
+def positive_shares(vectors: NDArray, residuals: NDArray) -> NDArray:
+    """Return phi~_y / max(0, phi~_y)'1, and zeros for a phi~_y of zeros.
+
+    Any other column has a positive entry, because its sum is not negative.
+    """
+    signed = signed_functions(vectors, residuals)
+    sums = np.maximum(signed, 0.0).sum(axis=0)
+    return signed / np.where(sums > 0, sums, 1.0)
 
 
 class SMIC(Clusterer):
@@ -203,6 +256,8 @@ class SMIC(Clusterer):
     .. math:: \arg\max_y \max\Bigl(0, \sum_i K(x, x_i) \tilde\phi_{yi}\Bigr) \, / \,
         (\lambda_y \max(0, \tilde\phi_y)' 1).
 
+    Rows that coincide have the mean of their entries of an eigenvector, and so one label.
+
     Parameters
     ----------
     n_clusters : int or "auto", default=2
@@ -221,6 +276,11 @@ class SMIC(Clusterer):
     n_neighbors : int, optional
         Neighbours of the similarities on nearest neighbours; if not given, 7, and log2(n) + 3 for
         "density_scaling".
+    rounding : {"posterior", "difference"}, default="posterior"
+        How two eigenvectors become labels: by the posteriors above (Sugiyama and others), or by
+        the sign of :math:`\tilde\phi_1 - \tilde\phi_2`, which JMLR proposes (remark 2), for at
+        most two clusters. On two groups that are alike that difference is zero in one of them, and
+        rounding decides.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -278,7 +338,8 @@ class SMIC(Clusterer):
     are all zero up to rounding (no eigenvector in use reaches its part of the graph)
     it goes to cluster 0; `fit` warns of such rows, and `result_.status` is DEGENERATE.
 
-    `decision_function` is, without the clipping,
+    `decision_function` is, without the clipping (and with rounding="difference" without the
+    division by :math:`\max(0, \tilde\phi_y)' 1`),
     :math:`\sum_i K(x, x_i) \tilde\phi_{yi} / (\lambda_y \max(0, \tilde\phi_y)' 1)` times
     :math:`\lambda_1 / \sum_i K(x, x_i)`, a factor that is the same for all clusters: a
     column for each cluster, or for two clusters the second less the first.
@@ -313,6 +374,7 @@ class SMIC(Clusterer):
         affinity: Any = "local_scaling",
         sigma: float | str | None = None,
         n_neighbors: int | None = None,
+        rounding: str = "posterior",
         alpha: float = 0.05,
         max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -321,6 +383,7 @@ class SMIC(Clusterer):
         self.affinity = affinity
         self.sigma = sigma
         self.n_neighbors = n_neighbors
+        self.rounding = rounding
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
@@ -330,14 +393,22 @@ class SMIC(Clusterer):
         return two_column_scores(np.asarray(self._row_weights(X) @ functions))
 
     def _check_parameters(self) -> None:
-        """Leave the affinity and its parameters to the graph, which checks them with the rows."""
+        check_choice("rounding", self.rounding, ROUNDING)
+        is_many = isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2
+        if self.rounding == "difference" and is_many:
+            raise ValueError(
+                f"rounding='difference' is a rule for two clusters, got "
+                f"n_clusters={shown(self.n_clusters)}. Use rounding='posterior'."
+            )
 
     def _problem(self, X: Any, weights: NDArray | None) -> KernelSpectrum:  # noqa: ARG002 -- no weights here
         graph = build_graph(X, self.affinity, sigma=self.sigma, n_neighbors=self.n_neighbors)
-        return kernel_spectrum(graph, self.n_clusters)
+        points = None if self._is_pairwise() else distinct_rows(X)[1]
+        has_copies = points is not None and int(points.max()) + 1 < points.size
+        return kernel_spectrum(graph, self.n_clusters, points if has_copies else None)
 
     def _run(self, problem: KernelSpectrum, seed: int) -> SMICResult:  # noqa: ARG002 -- deterministic
-        return information_maximization(problem)
+        return information_maximization(problem, rounding=self.rounding)
 
     def _publish(self, problem: KernelSpectrum, result: SMICResult) -> None:
         self.eigenvalues_ = problem.values
