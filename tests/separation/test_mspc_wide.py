@@ -1,10 +1,13 @@
 """MSPC with more columns than rows: the answer of the columns' correlation matrix."""
 
+import sys
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from volmar import MSPC, MinimaxProbabilityMachine
+from volmar import MSPC, DiscriminativeKMeans, LDAKMeans, MinimaxProbabilityMachine
 from volmar.metrics import clustering_error
 from volmar.rows.standardized import standardized_columns
 
@@ -25,8 +28,10 @@ def by_columns(monkeypatch):
 
     def fitted(model, X, *args, **kwargs):
         with monkeypatch.context() as patch:
-            for module in ("mspc", "minimax_probability_machine"):
-                patch.setattr(f"volmar.separation.{module}.standardized", standardized_columns)
+            for name in ("mspc.standardized", "mspc.exactly_standardized"):
+                patch.setattr(f"volmar.separation.{name}", standardized_columns)
+            machine = "volmar.separation.minimax_probability_machine"
+            patch.setattr(f"{machine}.standardized", standardized_columns)
             return model.fit(X, *args, **kwargs)
 
     return fitted
@@ -139,3 +144,37 @@ def test_the_minimax_machine(by_columns):
     assert row.separation_probability_ == pytest.approx(column.separation_probability_, rel=1e-8)
     np.testing.assert_allclose(row.decision_function(X), column.decision_function(X), atol=1e-7)
     np.testing.assert_allclose(row.coef_, column.coef_, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["gep", "mpm", "eig"])
+def test_paper_mode_takes_the_whole_span_of_many_rows(monkeypatch, by_columns, solver):
+    """Beyond 2000 rows the default searches among 100 principal directions."""
+    module = sys.modules["volmar.rows.row_space"]
+    monkeypatch.setattr(module, "EXACT_ROWS", 20)
+    monkeypatch.setattr(module, "COMPONENTS", 5)
+    X, _ = groups(shift=1.0)
+    row = MSPC(solver=solver, mode="paper", random_state=0).fit(X)
+    assert row.kept_variance_ == pytest.approx(1.0)
+    assert MSPC(solver=solver, random_state=0).fit(X).kept_variance_ < 0.5
+    column = by_columns(MSPC(solver=solver, mode="paper", random_state=0), X)
+    np.testing.assert_array_equal(row.labels_, column.labels_)
+    assert row.objective_ == pytest.approx(column.objective_, rel=1e-8)
+
+
+WIDE = [MSPC(solver=s, mode=m) for s in ("gep", "mpm", "eig") for m in ("default", "paper")]
+WIDE += [MinimaxProbabilityMachine(), LDAKMeans(n_init=2), DiscriminativeKMeans(n_init=2)]
+
+
+@pytest.mark.parametrize("model", WIDE, ids=str)
+def test_no_matrix_of_all_pairs_of_columns(model):
+    """60 rows of 4000 columns: the correlations of these would be 128 MB."""
+    X, y = groups(d=4000, informative=400)
+    model.set_params(random_state=0)
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8.0 * 4000**2 / 4
+    assert np.unique(model.predict(X)).size == 2

@@ -237,7 +237,14 @@ RULES: dict[str, tuple[str, ...]] = {
         "cluster_centers_: float k r finite",
     ),
     "LGMMC": (*_LABELLED, *_HYPERPLANE),
-    "MSPC": (*_LABELLED, *_LINEAR, "_planes: SeparatingPlanes", "msp_: float", "reg_: float"),
+    "MSPC": (
+        *_LABELLED,
+        *_LINEAR,
+        "_planes: SeparatingPlanes",
+        "msp_: float",
+        "reg_: float",
+        "gamma_: float?",
+    ),
     "MinimaxProbabilityMachine": (
         "n_features_in_: int positive",
         "result_: *Result",
@@ -246,6 +253,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "intercept_: float 1 finite",
         "feature_map_: *Map?",
         "_w: float * finite",
+        "gamma_: float?",
         "kappa_: float",
         "separation_probability_: float",
         "n_iter_: int",

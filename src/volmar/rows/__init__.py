@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from volmar.rows.sparse import SparseRows as SparseRows
     from volmar.rows.standardized import Standardized as Standardized
     from volmar.rows.standardized import evenly_scaled as evenly_scaled
+    from volmar.rows.standardized import exactly_standardized as exactly_standardized
     from volmar.rows.standardized import standardized as standardized
     from volmar.rows.tiled import BinSums as BinSums
     from volmar.rows.tiled import DenseRows as DenseRows

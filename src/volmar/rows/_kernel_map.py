@@ -49,6 +49,12 @@ class KernelMap:
         """The kernel, by its name or as a function."""
         return self._kernel.kernel
 
+    @property
+    def gamma(self) -> float | None:
+        """The coefficient of the kernel that is used, None where it has none, after `fit`."""
+        self._check_fitted()
+        return self._kernel.gamma(self.n_features_in_ or 1)
+
     def _set_fitted(self, n_components: int, n_features: int) -> None:
         self._n_components = n_components
         self.n_features_in_ = n_features

@@ -97,6 +97,19 @@ class Kernel:
             name: value for name, value in offered.items() if name in taken and value is not None
         }
 
+    def gamma(self, n_features: int) -> float | None:
+        """Return the coefficient gamma on rows of so many features, None for a kernel without it.
+
+        Callable kernels have parameters of their own.
+        """
+        if self._function is None or callable(self.kernel):
+            return None
+        parameter = inspect.signature(self._function).parameters.get("gamma")
+        if parameter is None:
+            return None
+        value = self._arguments.get("gamma", parameter.default)
+        return 1.0 / n_features if value is None else float(value)
+
     @property
     def precomputed(self) -> bool:
         """Whether the user's matrix is the kernel matrix itself."""

@@ -175,6 +175,21 @@ def standardized(rows: RowSource, known: tuple[RowSource, Moments] | None = None
     return standardized_columns(rows, known)
 
 
+def exactly_standardized(
+    rows: RowSource, known: tuple[RowSource, Moments] | None = None
+) -> Standardized:
+    """Return `rows` in standard deviations as `standardized` does, but never a part of their span.
+
+    More columns than rows are seen in the whole span of the rows, in O(n² d + n³) however many
+    rows there are; what does not fit in memory is refused.
+    """
+    from volmar.rows.row_space import is_wide, row_space
+
+    if known is None and is_wide(rows):
+        return row_space(rows)
+    return standardized_columns(rows, known)
+
+
 def standardized_columns(
     rows: RowSource, known: tuple[RowSource, Moments] | None = None
 ) -> Standardized:

@@ -167,6 +167,8 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
         w in the coordinates of X; 0 for constant features. Linear only.
     intercept_ : ndarray of shape (1,)
         b.
+    gamma_ : float or None
+        Coefficient of the kernel that was used, None for kernels without one.
     separation_probability_ : float
         p, between 0 and 1.
     kappa_ : float
@@ -279,8 +281,10 @@ class MinimaxProbabilityMachine(KernelMixin, ClassifierMixin, BaseEstimator):
             z = standardized(as_rows(X, sample_weight=weights))
             result, w, b = separate(z, positive, float(self.reg))
             self.coef_ = w[np.newaxis]
+            self.gamma_ = None
         else:
             self.feature_map_ = self._feature_map(X, weights, self.n_components)
+            self.gamma_ = self.feature_map_.gamma
             rows = mapped_rows(self.feature_map_, X, sample_weight=weights)
             result, self._w, b = separate(evenly_scaled(rows), positive, float(self.reg))
         if result.gap <= WORST_GAP * result.kappa and result.status is Status.MAX_ITER:

@@ -27,6 +27,7 @@ from volmar.rows import (
     as_rows,
     centered_with_moments,
     evenly_scaled,
+    exactly_standardized,
     features_of,
     is_in_memory,
     standardized,
@@ -40,6 +41,10 @@ from volmar.solvers import Status
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
+# Values of parameters that are None: in the default mode, and those of the paper's Table 1 (one
+# run of k-means, and steps "until converge", which are finite).
+DEFAULTS = {"n_init": 16, "max_iter": 100, "tol": 1e-3}
+OF_PAPER = {"n_init": 1, "max_iter": 2**31 - 1, "tol": 0.0}
 
 
 def check_features(X: Any) -> None:
@@ -99,9 +104,10 @@ class MSPC(SeparationTree):
         rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
         halves by the bound without `reg` and by the valley of the density at the cut. "k-means":
         k-means on X as it is given, as in the paper. Or the labels to start from.
-    n_init : int, default=16
+    n_init : int, optional
         Directions of the race with init="auto", restarts of k-means with init="k-means" and
-        with multiway="pairwise".
+        with multiway="pairwise". If None, 16; with mode="paper" 1, because the paper starts from
+        one run of k-means.
     kernel : str or callable, default="linear"
         "linear", the name of a scikit-learn kernel, a function of two matrices, or "precomputed".
         Kernels other than linear are represented exactly up to 1000 rows (and precomputed), and by
@@ -119,13 +125,18 @@ class MSPC(SeparationTree):
         Minimum size of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
         n_clusters (of the part, where a part is split), and 1 row with mode="paper". A few far
         rows would otherwise make the best-separated cluster.
-    max_iter : int, default=100
-        Maximum number of iterations.
-    tol : float, default=1e-3
-        Share of rows that switch sides at which to stop; 0 goes on until none does.
+    max_iter : int, optional
+        Maximum number of iterations. If None, 100; with mode="paper" there is no limit.
+    tol : float, optional
+        Share of rows that switch sides at which to stop; 0 goes on until none does. If None,
+        1e-3; with mode="paper" 0.
     mode : {"default", "paper"}, default="default"
-        "paper" starts from k-means on X and goes on until no row switches, and has solver="eig"
-        threshold XX'q as the paper did.
+        "paper" runs the algorithms of the paper's Table 1 as printed: "mpm" and "gep" start from
+        k-means on X (init="auto" is "k-means") and alternate until no row switches; "eig" takes
+        the sign of XX'q, where the default takes that of q. `n_init`, `max_iter`, `tol` and
+        `min_cluster_size` that are not given are those of the paper. Its lambda was chosen by
+        the true labels among 1e-4, 1e-3, ..., 1e4; `reg` is 1, the middle of these, where it is
+        not given. See Notes.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -165,6 +176,9 @@ class MSPC(SeparationTree):
     min_cluster_weight_ : float
         Minimum weight of a cluster (number of rows without `sample_weight`). NaN where clusters
         were found by splitting again without a `min_cluster_size`: then each split has its own.
+    gamma_ : float or None
+        Coefficient of the kernel that was used, None for kernels without one; not set where there
+        is one cluster.
     reg_ : float
         The `reg` that was used; of more than two clusters that of their discriminants or machines.
     status_ : Status
@@ -196,13 +210,26 @@ class MSPC(SeparationTree):
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.
 
+    *EIG.* The relaxed labels of Theorem 3 are the leading left singular vector q of the
+    standardised rows, for every `reg`. The paper takes the sign of q or, in its experiments, of
+    "the predict vector" XX'q, which it equates with Xw*. It is not: :math:`w^* = (\Sigma +
+    \lambda\Lambda)^{-1} X'q`, and Xw* is proportional to q. So the default takes the sign of q,
+    which does not depend on the units of the features; mode="paper" takes that of XX'q, X in its
+    own units, as printed. They differ in few rows (australian: errors of 16.7 and 17.2 %).
+
+    *Where the paper cannot run as printed.* MSPC-MPM stops before a step that would empty a
+    cluster (`status_` DEGENERATE) and where labels come back (CYCLE): its sign step is no ascent.
+    Rows of equal projection are never cut apart. Constant features, whose :math:`\Lambda` is 0,
+    are left out.
+
     *More features than rows.* Directions lie in the span of the standardised rows: with d > n a
     fit works with their Gram matrix, in O(n² d + n³) and without a d × d matrix, and has the same
     answer. Of more than 2000 such rows (500 sparse ones), and where a d × d matrix does not fit in
     memory, the hyperplane is searched among the 100 leading principal directions of the
     standardised rows, with coefficients for all features. `kept_variance_` is the share of their
     variance, and a warning is given where the next directions are more than noise. What is in
-    single features of little correlation with others is lost then.
+    single features of little correlation with others is lost then. mode="paper" always takes the
+    whole span.
 
     Examples
     --------
@@ -227,7 +254,7 @@ class MSPC(SeparationTree):
         solver: str = "gep",
         reg: float | None = None,
         init: str | ArrayLike = "auto",
-        n_init: int = 16,
+        n_init: int | None = None,
         kernel: str | Callable[..., Any] = "linear",
         gamma: float | str | None = "scale",
         degree: float = 3,
@@ -235,8 +262,8 @@ class MSPC(SeparationTree):
         kernel_params: dict[str, Any] | None = None,
         scan: str = "auto",
         min_cluster_size: float | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-3,
+        max_iter: int | None = None,
+        tol: float | None = None,
         mode: str = "default",
         alpha: float = 0.05,
         max_clusters: int | None = None,
@@ -272,9 +299,12 @@ class MSPC(SeparationTree):
         if self.reg is not None:
             check_reg(self.reg)
         self._check_kernel()
-        check_count("n_init", self.n_init)
-        check_count("max_iter", self.max_iter)
-        check_number("tol", self.tol, low=0.0, high=1.0)
+        if self.n_init is not None:
+            check_count("n_init", self.n_init)
+        if self.max_iter is not None:
+            check_count("max_iter", self.max_iter)
+        if self.tol is not None:
+            check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means"])
         if self.min_cluster_size is not None:
@@ -292,7 +322,9 @@ class MSPC(SeparationTree):
 
     def _solver(self) -> TwoWaySolver:
         """Return how two clusters are found, from the parameters of the same names."""
-        return TwoWaySolver(**{one.name: getattr(self, one.name) for one in fields(TwoWaySolver)})
+        given = {one.name: getattr(self, one.name) for one in fields(TwoWaySolver)}
+        usual = OF_PAPER if self.mode == "paper" else DEFAULTS
+        return TwoWaySolver(**given | {name: usual[name] for name in usual if given[name] is None})
 
     def _minimum_share(self, n: int, k: int) -> float:
         """Return the minimum share of a cluster, of n rows in k clusters."""
@@ -330,8 +362,10 @@ class MSPC(SeparationTree):
             X = features_of(feature_map, X)
             if is_in_memory(X):
                 check_features(X)
+        self.gamma_ = None if feature_map is None else feature_map.gamma
         rows = as_rows(X, sample_weight=weights)
-        scaling = standardized if feature_map is None else evenly_scaled
+        scaling = exactly_standardized if self.mode == "paper" else standardized
+        scaling = scaling if feature_map is None else evenly_scaled
         share = self._minimum_share(n_rows or X.shape[0], k or int(self.n_clusters))
         min_weight = share * rows.total_weight
         return SeparationRows(X, rows, scaling, solver.usual_reg, feature_map, min_weight)

@@ -18,6 +18,7 @@ from volmar.rows import (
     RowSpace,
     SparseRows,
     Standardized,
+    exactly_standardized,
     mapped_scores,
     moments_of_sides,
 )
@@ -29,8 +30,9 @@ class SeparationRows:
     """Rows in units of their standard deviations, with what does not depend on the labels.
 
     X are the rows, or their features under the kernel whose `feature_map` it is, and `source` the
-    same. `scaling` (`standardized` or `evenly_scaled`) gives them their units, `min_weight` is the
-    minimum weight of a cluster, and `reg` the regularisation where no race chooses one.
+    same. `scaling` (`standardized`, `exactly_standardized` or `evenly_scaled`) gives them their
+    units, `min_weight` is the minimum weight of a cluster, and `reg` the regularisation where no
+    race chooses one.
     """
 
     X: Any
@@ -55,7 +57,9 @@ class SeparationRows:
     @property
     def given(self) -> Any:
         """Rows in the units of the user, for k-means: only distances count."""
-        return self.z.own_units if isinstance(self.z, RowSpace) else self.X
+        if self.scaling is exactly_standardized or not isinstance(self.z, RowSpace):
+            return self.X
+        return self.z.own_units
 
     @property
     def scaled(self) -> Any:

@@ -40,6 +40,7 @@ CROSS_FIT_ROWS = 4000
 OF_A_SPLIT = (
     "coef_",
     "intercept_",
+    "gamma_",
     "reg_",
     "msp_",
     "msp_lower_bound_",

@@ -70,7 +70,7 @@ class TwoWaySolver:
     @property
     def steps(self) -> dict[str, Any]:
         """When an alternation ends."""
-        return {"max_iter": self.max_iter, "tol": 0.0 if self.mode == "paper" else self.tol}
+        return {"max_iter": self.max_iter, "tol": self.tol}
 
     def check_rows(self, X: Any) -> None:
         """Refuse rows in blocks where the start or the scan needs them in memory."""
