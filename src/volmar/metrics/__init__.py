@@ -7,6 +7,10 @@ scikit-learn's `rand_score` and `normalized_mutual_info_score`. Without it: `nor
 variances; `separation_score` and `msp_score` ask how well a hyperplane could tell the clusters
 apart, from their moments; `msp_from_margin` and `relative_margin_share` relate that to margins.
 `label_free_scores` and `agreement_scores` list the usual ones.
+`volume` judge a split on its graph (`class_power` is what `volume` stands for), `imbalance` looks
+at the sizes alone, `calinski_harabasz` at variances; `separation_score` and `msp_score` ask how
+well a hyperplane could tell the clusters apart, from their moments. `label_free_scores` and
+`agreement_scores` list the usual ones.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +18,8 @@ from typing import TYPE_CHECKING
 from volmar._lazy import attach
 
 if TYPE_CHECKING:
+    from volmar.metrics.equivalence_class import ClassPower as ClassPower
+    from volmar.metrics.equivalence_class import class_power as class_power
     from volmar.metrics.errors import balanced_clustering_error as balanced_clustering_error
     from volmar.metrics.errors import clustering_error as clustering_error
     from volmar.metrics.errors import matched_labels as matched_labels
