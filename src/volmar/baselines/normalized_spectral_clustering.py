@@ -124,6 +124,12 @@ class NormalizedSpectralClustering(Clusterer):
     less that to centre 1, and for more the negative squared distance to each centre, up to a
     constant of each row.
 
+    Two relatives that JMLR describes have no class here. Shi and Malik's k-way cut, k-means on the
+    eigenvectors of :math:`D^{-1} W` without unit rows, is `sklearn.cluster.SpectralClustering`
+    with ``affinity="precomputed"``. Unnormalised spectral clustering of two clusters is
+    ``SoftLabelMVC(Q=f, balance=0.0, reg=1e8)``, where ``f(W)`` is ``laplacian(W,
+    kind="unnormalized")`` plus a small multiple of the identity.
+
     Scale the features first where their units differ (`sklearn.preprocessing.StandardScaler`): the
     graph sees distances only. `labels_` belong to the training graph; `predict` sees a row through
     its similarities to the training rows alone, so that it may place a few training rows at the
