@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from volmar import SoftLabelMVC
+from volmar import SMIC, NormalizedCut, NormalizedSpectralClustering, SoftLabelMVC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import GaussianSimilarity, gaussian_similarity, laplacian, mean_distance
 from volmar.metrics import clustering_error
@@ -201,6 +201,29 @@ def test_an_iteration_limit_is_said():
     assert model.result_.status is Status.MAX_ITER
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_the_aistats_mode_is_the_algorithm_of_its_paper(name):
+    """Q = L_sym, eta0 = -0.001, b = 1e-7, squares in the stopping rule, eq. 6 with eta_t p_t."""
+    for n in (50, 100):
+        for seed in range(4):
+            X, _ = SETS[name](n, random_state=seed)
+            W = gaussian_similarity(X, sigma="mean/4", self_loops=True)
+            L = q_of(X, "mean/4") - np.eye(n) / n
+            values, vectors = np.linalg.eigh(L)
+            assert values[1] - values[0] > 1e-10
+            h, eta = signs(vectors[:, 1] - vectors[:, 1].mean()) / np.sqrt(n), -1e-3
+            t, change = 0, np.inf
+            while change > 1e-6 and t < 100:
+                p = qp_by_kkt(L, 1e-2, 1e-7, h, eta)
+                new_eta = h @ (1e-2 * L @ (h + p) - eta * p - signs(h)) / (h @ h)
+                change = p @ p + (new_eta - eta) ** 2
+                h, eta, t = h + p, new_eta, t + 1
+            model = SoftLabelMVC(mode="aistats", affinity="precomputed").fit(W)
+            assert model.n_iter_ == t
+            assert model.result_.multiplier == pytest.approx(eta, rel=1e-6)
+            np.testing.assert_allclose(np.abs(model.h_), np.abs(h / np.linalg.norm(h)), atol=1e-7)
+
+
 def test_aistats_ends_where_a_program_has_no_minimum():
     rng = np.random.default_rng(0)
     stopped = None
@@ -381,9 +404,16 @@ def test_eq_9_reaches_the_limit_of_spectral_clustering_only():
         np.testing.assert_allclose(model.h_, model.result_.start, rtol=1e-12)
 
 
-def test_the_width_that_was_used_is_published():
+@pytest.mark.parametrize(
+    "method", [SoftLabelMVC, NormalizedSpectralClustering, NormalizedCut, SMIC]
+)
+def test_the_width_that_was_used_is_published(method):
     X, _ = make_two_moons(60, random_state=0)
-    paper = SoftLabelMVC(mode="paper").fit(X)
-    assert paper.sigma_ == pytest.approx(mean_distance(X) / 10)
-    assert SoftLabelMVC(affinity=GaussianSimilarity(sigma=0.3)).fit(X).sigma_ == 0.3
-    assert SoftLabelMVC().fit(X).sigma_ is None
+    width = mean_distance(X)
+    assert method(affinity="gaussian", sigma="mean/4").fit(X).sigma_ == pytest.approx(width / 4)
+    assert method(affinity=GaussianSimilarity(sigma=0.3)).fit(X).sigma_ == 0.3
+    assert method(affinity="local_scaling").fit(X).sigma_ is None
+    W = gaussian_similarity(X, sigma=0.3)
+    assert method(affinity="precomputed").fit(W).sigma_ is None
+    if method is SoftLabelMVC:
+        assert method(mode="paper").fit(X).sigma_ == pytest.approx(width / 10)
