@@ -6,7 +6,7 @@ from sklearn.cluster import KMeans
 
 from volmar import MSPC
 from volmar.datasets import data_folder, load
-from volmar.metrics import clustering_error
+from volmar.metrics import clustering_error, msp_score
 from volmar.solvers import Status
 
 needs_data = pytest.mark.skipif(
@@ -177,6 +177,51 @@ def test_table_2_from_one_run_of_k_means(name):
             for model in [MSPC(solver=solver, mode="paper", reg=reg, random_state=0)]
         ]
         assert min(errors) == pytest.approx(printed, abs=0.02)
+
+
+# ------------------------------------------------------------------------------------ theorem 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("solver", ["gep", "mpm"])
+def test_theorem_1_any_invertible_map_without_a_regulariser(seed, solver):
+    """The same labels from the same start, and the same p, for X and XP + c."""
+    rng = np.random.default_rng(seed)
+    X = overlapping(seed=seed)
+    P = rng.standard_normal((6, 6)) @ np.diag(np.exp(rng.standard_normal(6)))
+    start = X[:, 0] > np.median(X[:, 0])
+    model = MSPC(solver=solver, mode="paper", reg=0.0, init=start)
+    plain = model.fit(X)
+    labels, values = plain.labels_, (plain.msp_, plain.msp_lower_bound_, plain.objective_)
+    mapped = model.fit(X @ P + rng.standard_normal(6))
+    np.testing.assert_array_equal(mapped.labels_, labels)
+    found = (mapped.msp_, mapped.msp_lower_bound_, mapped.objective_)
+    assert found == pytest.approx(values, rel=1e-8)
+    assert msp_score(X @ P, labels, reg=0.0) == pytest.approx(msp_score(X, labels, reg=0.0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("solver", ["gep", "mpm", "eig"])
+@pytest.mark.parametrize("reg", [0.1, 10.0])
+def test_theorem_1_diagonal_maps_with_a_regulariser(seed, solver, reg):
+    rng = np.random.default_rng(seed)
+    X = overlapping(seed=seed)
+    scales = rng.choice([-1.0, 1.0], 6) * np.exp(2 * rng.standard_normal(6))
+    model = MSPC(solver=solver, reg=reg, init=X[:, 0] > np.median(X[:, 0]), tol=0.0)
+    plain = model.fit(X)
+    labels, values = plain.labels_, (plain.msp_, plain.msp_lower_bound_, plain.objective_)
+    mapped = model.fit(X * scales)
+    np.testing.assert_array_equal(mapped.labels_, labels)
+    found = (mapped.msp_, mapped.msp_lower_bound_, mapped.objective_)
+    assert found == pytest.approx(values, rel=1e-8)
+
+
+def test_theorem_1_needs_more_than_the_print_says_with_a_regulariser():
+    """Lambda = diag(Sigma) follows diagonal maps only."""
+    X = overlapping()
+    P = np.random.default_rng(0).standard_normal((6, 6))
+    labels = X[:, 0] > np.median(X[:, 0])
+    assert abs(msp_score(X @ P, labels, reg=0.1) - msp_score(X, labels, reg=0.1)) > 0.01
 
 
 # ------------------------------------------------------------------------------- fitted attributes

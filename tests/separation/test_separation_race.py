@@ -223,6 +223,27 @@ def test_other_rows(kind):
     assert clustering_error(y, model.labels_) < 0.03
 
 
+@pytest.mark.parametrize("sizes", [(360, 40), (340, 60), (186, 14)])
+def test_a_small_round_group_far_away(sizes):
+    """The regularised bound of a halved noise column is above that of the truth here."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        y = np.repeat([0, 1], sizes)
+        X = rng.normal(size=(y.size, 2))
+        X[y == 1, 0] += 8.0
+        assert clustering_error(y, MSPC(random_state=seed).fit(X).labels_) < 0.01
+
+
+@pytest.mark.parametrize(("n", "d"), [(200, 20), (400, 50)])
+def test_round_groups_in_many_columns(n, d):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = np.arange(n) % 2
+        X = rng.normal(size=(n, d))
+        X[y == 1, 0] += 6.0
+        assert clustering_error(y, MSPC(random_state=seed).fit(X).labels_) < 0.03
+
+
 # ------------------------------------------------------------------ more than two clusters
 
 
