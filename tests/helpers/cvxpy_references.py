@@ -55,6 +55,23 @@ def equation_22(K, box, balance=None, *, row_balance=False, triangle=False, eta=
     return program.value
 
 
+def hard_label_value(Q, reg, C):
+    """Value and eta of JMLR eq. 13 as printed, by Clarabel."""
+    n = len(Q)
+    M = cp.Variable((n, n), PSD=True)
+    mu, nu = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
+    t, eta = cp.Variable(), cp.Variable()
+    column = cp.reshape(1 - mu + nu, (n, 1), order="C")
+    corner = cp.reshape(t + eta - 2 * C * cp.sum(mu), (1, 1), order="C")
+    top = reg * cp.multiply(Q, M) - eta * np.eye(n)
+    block = cp.bmat([[top, column], [column.T, corner]])
+    program = cp.Problem(cp.Minimize(t), [cp.diag(M) == 1, block >> 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "may be inaccurate", at the last digits
+        program.solve(solver=cp.CLARABEL)
+    return program.value, float(eta.value)
+
+
 def l1_value_by_cvxpy(X, y, c):
     w, b = cp.Variable(X.shape[1]), cp.Variable()
     loss = 0.5 * cp.sum_squares(w) + c @ cp.abs(y - X @ w - b)

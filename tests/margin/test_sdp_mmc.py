@@ -415,3 +415,13 @@ def test_a_kernel_without_a_margin_is_refused_by_name(kind):
     with pytest.raises(ValueError, match="must be positive semidefinite") as caught:
         kind(kernel="precomputed").fit(np.diag([-1.0, -2.0, -1.0, -3.0]))
     assert type(caught.value) is ValueError
+
+
+def test_one_cluster_is_recognised_in_paper_mode():
+    """Not centred and without a bound on row sums, M = 11' is the only solution."""
+    X, _ = make_two_circles(60, random_state=0)
+    with pytest.warns(UserWarning, match=r"it is all ones, one cluster.*mode='default', which"):
+        model = SDPMMC(mode="paper", gamma=8.0, random_state=0).fit(X)
+    assert model.result_.one_cluster
+    with pytest.warns(UserWarning, match="far from two groups"):
+        assert not SDPMMC(random_state=0).fit(X).result_.one_cluster

@@ -15,7 +15,7 @@ from volmar.graphs import gaussian_similarity, local_scaling_similarity
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope import _Saddle
-from volmar.solvers.elliptope_problem import ElliptopeProblem, unit_rows
+from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference, unit_rows
 from volmar.solvers.elliptope_rounding import round_as_printed, round_centred, round_randomly
 
 SETS = {"gaussians": make_two_gaussians, "moons": make_two_moons, "circles": make_two_circles}
@@ -241,6 +241,67 @@ def test_spent_iterations_and_history_are_told():
     assert 0 < found.n_iter <= 1000
     assert found.history[-1] == pytest.approx(found.objective, abs=found.gap)
     assert len(solve_elliptope_saddle(Q, balance=1.0, max_iter=10).history) == 1
+
+
+@pytest.mark.parametrize("unit_norm", [True, False])
+@pytest.mark.parametrize("row_balance", [True, False])
+def test_the_objective_is_never_below_the_bound(unit_norm, row_balance):
+    """An M that misses the balance a little has a value below the best of balanced ones."""
+    n_missed = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(8, 30))
+        Q = gaussian_similarity(rng.standard_normal((n, 2)), sigma="mean/4") + np.eye(n) / n
+        balance = float(rng.choice([0.0, 0.3, 1.0]))
+        found = solve_elliptope_saddle(
+            Q,
+            unit_norm=unit_norm,
+            balance=balance,
+            row_balance=row_balance,
+            tol=10.0 ** -rng.integers(2, 6),
+            max_iter=300,
+        )
+        assert found.lower_bound <= found.objective
+        assert found.gap >= found.objective - found.lower_bound
+        n_missed += found.residuals["balance"] > 0
+        # The dual point itself bounds M with what M misses of the balance.
+        V, s = found.factor, found.balance_multipliers
+        G = Q * np.outer(found.bound_a, found.bound_a) - (s[:, None] + s) / 2
+        assert np.linalg.eigvalsh(np.diag(found.bound_y) - G)[0] >= -1e-9
+        sums = V @ V.sum(axis=0)
+        by_rows = row_balance or balance == 0.0
+        worst = np.abs(sums).max() if by_rows else max(sums.mean(), 0.0)
+        dual = 2 * found.bound_a.sum() - found.bound_y.sum() - worst * np.abs(s).sum()
+        assert dual <= found.objective + 1e-9 * abs(found.objective)
+    assert n_missed > 3
+
+
+@pytest.mark.parametrize("unit_norm", [True, False])
+def test_the_room_beside_one_cluster_holds_for_every_matrix(unit_norm, rng):
+    """An M whose centred part is larger has a larger gap."""
+    X, _ = make_two_circles(30, random_state=0)
+    Q = gaussian_similarity(X, sigma="mean/4", self_loops=True) + np.eye(30) / 30
+    problem = ElliptopeProblem(Q, reg=0.3, C=1.0, unit_norm=unit_norm)
+    room = problem.room_beside_one(1e-3)
+    assert 0 < room < 0.5
+    inner = BoxQP(30, 1.0, unit_norm=unit_norm)
+    one = inner.solve(0.3 * Q)
+    best = solve_elliptope_saddle(Q, reg=0.3, unit_norm=unit_norm, tol=1e-6)
+    assert best.objective == pytest.approx(one.value, rel=1e-5)  # M = 11' is optimal
+    reference = gap_reference(one.value, problem.change(one.a))
+    weighs = one.a > 1e-9 * one.a.max()
+    for share in np.geomspace(1e-3, 1.0, 8):
+        V = unit_rows(np.column_stack([np.ones(30), share * rng.standard_normal((30, 2))]))
+        gap = inner.solve(0.3 * Q * (V @ V.T)).value - one.value
+        centred = V[weighs] - V[weighs].mean(axis=0)
+        assert np.sum(centred**2) / weighs.sum() <= room * gap / (1e-3 * reference) * (1 + 1e-6)
+    assert not np.isfinite(ElliptopeProblem(Q, balance=1.0).room_beside_one(1e-3))
+    # Two groups without a tie: any M of theirs is as good.
+    blocks = np.kron(np.eye(2), np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
+    assert not np.isfinite(ElliptopeProblem(blocks).room_beside_one(1e-3))
+    # Negative entries: one cluster is no solution.
+    split = np.kron([[1.0, -0.5], [-0.5, 1.0]], np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
+    assert not np.isfinite(ElliptopeProblem(split).room_beside_one(1e-3))
 
 
 def test_a_box_beyond_one_is_the_box_of_one():

@@ -5,16 +5,18 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.cvxpy_references import hard_label_value
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from volmar import HardLabelMVC
+from volmar import SDPMMC, HardLabelMVC
 from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
 from volmar.graphs import gaussian_similarity
 from volmar.graphs.graph import build_graph
 from volmar.metrics import clustering_error
+from volmar.operators import as_operator
 from volmar.solvers import Status, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
 from volmar.volume import hard_label_problem
@@ -215,6 +217,91 @@ def test_large_spectra_are_bounded_as_small_ones(make, monkeypatch):
         assert large.shift >= expected - 1e-9
     assert HardLabelProblem.of(make(W)).largest >= small.largest - 1e-6
     assert HardLabelProblem.of(make(W)).largest == pytest.approx(small.largest, rel=1e-2)
+
+
+@pytest.mark.parametrize(("reg", "C"), [(1e3, 1.0), (100.0, 1e4)])
+def test_the_weights_of_the_papers_are_solved_in_paper_mode(reg, C):
+    """JMLR section 8.2 has reg=1e3, AISTATS section 5 reg=100 with C=1e4."""
+    X, _ = make_two_circles(24, random_state=0)
+    with pytest.warns(UserWarning, match=rf"reg={reg:g} is so large that eta is not neg"):
+        model = HardLabelMVC(mode="paper", reg=reg, C=C, random_state=0).fit(X)
+    Q = gaussian_similarity(X, sigma="mean/10", self_loops=True) + np.eye(24) / 24
+    value, _ = hard_label_value(Q, reg, min(C, 1.0))  # the same problem from 1 on
+    assert model.result_.is_certified(1e-5)
+    assert model.result_.lower_bound - 1e-3 <= value <= model.objective_ + 1e-3
+    assert model.result_.eta > 0
+    with pytest.raises(ValueError, match=r"too large.*or mode='paper', which solves it"):
+        HardLabelMVC(reg=reg, C=C).fit(X)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [np.array([[0.0, 0.0], [1.0, 2.0]]), np.repeat([[0.0, 1.0], [1.0, 0.2]], 10, axis=0)],
+    ids=["two rows", "two points"],
+)
+def test_paper_mode_with_its_own_weight_on_two_points(X):
+    with pytest.warns(UserWarning, match=r"reg=1 is so large that eta is not negative"):
+        model = HardLabelMVC(mode="paper", random_state=0).fit(X)
+    assert model.result_.is_certified(1e-4)
+    np.testing.assert_array_equal(np.bincount(model.labels_), [len(X) // 2] * 2)
+    assert np.ptp(model.labels_[: len(X) // 2]) == 0
+
+
+def test_one_cluster_is_recognised():
+    """Without a bound on row sums M = 11' is the only solution; a tolerance leaves a little."""
+    X, _ = make_two_circles(60, random_state=0)
+    with pytest.warns(UserWarning, match=r"it is all ones, one cluster.*Use mode='default', or"):
+        model = HardLabelMVC(mode="paper", random_state=0).fit(X)
+    V = model.result_.factor
+    assert 0.95 < np.mean(V @ V.sum(axis=0)) / 60 < 0.99  # far from 1 beside the gap of 1e-5
+    assert model.result_.one_cluster
+    centred = V - V.mean(axis=0)
+    assert np.sum(centred**2) / 60 <= model.result_.room_beside_one
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not HardLabelMVC(random_state=0).fit(X).result_.one_cluster
+    # Two groups with next to nothing between them are as good as one.
+    Y, _ = make_two_gaussians(60, random_state=0)
+    assert not quiet_fit(HardLabelMVC(mode="paper", random_state=0), Y).result_.one_cluster
+
+
+def test_any_definite_matrix_may_be_given():
+    """AISTATS Theorem 2 is about Q = K, whose entries may be negative."""
+    X, y = make_blobs(20, 3, centers=2, cluster_std=0.5, random_state=0)
+    X = X - X.mean(axis=0)
+    K = X @ X.T / 20 + 0.1 * np.eye(20)
+    assert K.min() < -0.1
+    value, _ = hard_label_value(K, 0.2, 1.0)
+    models = [
+        quiet_fit(HardLabelMVC(Q=Q, mode="paper", reg=0.2, random_state=0), X)
+        for Q in (K, sparse.csr_matrix(K), as_operator(K - np.eye(20), shift=1.0), lambda W: K)
+    ]
+    for model in models:
+        assert model.result_.is_certified(1e-5)
+        assert model.objective_ == pytest.approx(value, rel=1e-5)
+        assert clustering_error(y, model.labels_) == 0
+    default = quiet_fit(HardLabelMVC(Q=K, random_state=0), X)
+    assert clustering_error(y, default.predict(X)) == 0
+    # With eta held at zero it is the relaxation of the margin, JMLR eq. 22.
+    margin = SDPMMC(kernel="precomputed", mode="paper", C=1.0, random_state=0)
+    saddle = solve_elliptope_saddle(K, C=1.0, unit_norm=False, tol=1e-5)
+    assert quiet_fit(margin, K).objective_ == pytest.approx(saddle.objective, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"Q": "laplacian"}, "Q must be one of 'similarity'|Q must be .*similarity"),
+        ({"Q": np.eye(3)}, "Q must have a row for each row of X, got 3 and 20"),
+        ({"Q": -np.eye(20)}, "Q must be positive definite, its smallest eigenvalue is -1"),
+        ({"Q": np.ones((20, 20)) + np.eye(20)}, "beside its diagonal are the same.*another Q"),
+        ({"Q": np.eye(20), "n_clusters": 3}, "Q must be 'similarity' or a function"),
+    ],
+)
+def test_wrong_matrices_are_named(settings, message):
+    X, _ = make_two_moons(20, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        HardLabelMVC(**settings).fit(X)
 
 
 def test_balance_of_rows_and_of_their_mean():

@@ -56,7 +56,8 @@ class RelaxationMixin:
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, RoundedResult) or result.status is not Status.MAX_ITER:
             return super()._status_words(result)  # type: ignore[misc]
-        raised = "" if self.balance is None else ", or balance"
+        is_free = self.balance is None or self.mode == "paper"
+        raised = "" if is_free else ", or balance"
         return (
             f"the gap is {result.gap / max(abs(result.objective), TINY):.1e} of the objective "
             f"after {result.n_iter} iterations, and the bound on row sums is missed by "
@@ -64,8 +65,14 @@ class RelaxationMixin:
         )
 
     def _warn_of_relaxation(self, result: RoundedResult, remedy: str) -> None:
-        """Warn of an M of no groups."""
-        if result.spread > SPREAD:
+        """Warn of an M of no groups, or of one."""
+        if result.one_cluster:
+            warn_user(
+                "The best M does not determine two clusters: it is all ones, one cluster, and the "
+                f"labels are read off what tol={self.tol:g} leaves of it (tr(HMH) / n of at most "
+                f"{result.room_beside_one:.1e}). {remedy}."
+            )
+        elif result.spread > SPREAD:
             warn_user(
                 "The best M does not determine two clusters: it is far from two groups (second "
                 f"over first eigenvalue of the centred M: {result.spread:.2f}), and the labels "

@@ -253,8 +253,8 @@ def _operator_of(Q: Any) -> SPDOperator:
     is_table = isinstance(Q, (list, tuple)) or getattr(Q, "ndim", 0) == 2
     if not is_table or np.iscomplexobj(Q):
         raise ValueError(
-            f"Q is no symmetric positive definite matrix: got {shown(Q)}. Use 'laplacian', "
-            "'kernel', a matrix, an operator, or a function of W that returns one."
+            f"Q is no symmetric positive definite matrix: got {shown(Q)}. Use a name, a matrix, "
+            "an operator, or a function of W that returns one."
         )
     try:
         return as_operator(Q)

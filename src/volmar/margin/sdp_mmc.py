@@ -19,6 +19,7 @@ from volmar.base.validation import check_choice, check_flag
 from volmar.margin.engine.unequal_sizes import KernelShares, in_order_of, shares_of_kernel
 from volmar.solvers import ElliptopeResult, solve_elliptope_saddle, solve_elliptope_triangles
 from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.elliptope_problem import ElliptopeProblem
 from volmar.solvers.elliptope_rounding import RoundedResult
 
 # A negative eigenvalue of K below this share of the largest is rounding.
@@ -368,7 +369,16 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             found = solve_elliptope_saddle(problem.K, unit_norm=False, **settings)
         rounded = self._rounded(found.factor, lambda y: problem.machine(y).value, seed)
         machine = problem.machine(rounded.y)
-        return SDPMMCResult.of(found, rounded, dual=machine.a, labelled_objective=machine.value)
+        saddle = ElliptopeProblem(
+            problem.K, C=problem.box, unit_norm=False, balance=prepared.bound
+        )
+        return SDPMMCResult.of(
+            found,
+            rounded,
+            room_beside_one=saddle.room_beside_one(self.tol),
+            dual=machine.a,
+            labelled_objective=machine.value,
+        )
 
     def _publish(self, prepared: SDPMMCInputs, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
@@ -381,4 +391,7 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
             coefficients = coefficients - coefficients.sum() * prepared.q
             self.intercept_ = -float(coefficients @ prepared.means)
         self.dual_coef_ = coefficients
-        self._warn_of_relaxation(result, "Use a narrower kernel, or another balance")
+        remedy = "Use a narrower kernel, or another balance"
+        if self.mode == "paper":
+            remedy = "Use a narrower kernel, or mode='default', which centres it and has a balance"
+        self._warn_of_relaxation(result, remedy)

@@ -69,6 +69,23 @@ class BoxQP:
             self._find_eta(H, tol)
         return self._certified(H)
 
+    def maximiser(self, H: Any, eta: float) -> NDArray:
+        """Return the maximiser over the box for a given eta, below all eigenvalues of H."""
+        self._a = self._maximise(H, eta)
+        return self._a
+
+    def slope(self, H: Any, eta: float, a: NDArray) -> float:
+        """Return half the derivative of |a|^2 by eta at the maximiser a."""
+        free = (a > 0) & (a < self.C)
+        if not free.any():
+            return 0.0
+        inner = np.zeros(self.n)
+        try:
+            inner[free] = self._solve_free(H, eta, free, a[free], a[free])
+        except linalg.LinAlgError:
+            inner[free] = a[free]
+        return float(a @ inner)
+
     # ------------------------------------------------------------------ the multiplier
 
     def _on_sphere(self, H: Any, tol: float) -> bool:
@@ -123,15 +140,7 @@ class BoxQP:
                 high = eta
             if np.isfinite(high - low) and high - low <= 1e-15 * max(abs(low), abs(high), 1e-300):
                 return
-            free = (a > 0) & (a < self.C)
-            slope = 0.0
-            if free.any():
-                inner = np.zeros(self.n)
-                try:
-                    inner[free] = self._solve_free(H, eta, free, a[free], a[free])
-                except linalg.LinAlgError:
-                    inner[free] = a[free]
-                slope = float(a @ inner)
+            slope = self.slope(H, eta, a)
             step = (1 - norm) * norm**2 / slope if slope > 0 else np.nan
             eta = min(self._next(eta + step, low, high, eta), 0.0)
 

@@ -71,20 +71,30 @@ class ElliptopeResult(Result):
     eta : float
         Multiplier of ``|a| = 1``; zero where it was not asked for.
     lower_bound : float
-        Dual value: no feasible M is below it.
+        Dual value: no feasible M is below it, nor is M = VV' itself, which may miss the balance
+        by ``residuals["balance"]``.
     balance_multipliers : ndarray of shape (n,)
         Multipliers s of ``|M1| <= balance`` that the bound was found with, all the same where
         their mean is bounded; zero where there is no such constraint.
 
     bound_a, bound_y : ndarray of shape (n,)
         The dual point of the bound besides: a in the box, and y with Diag(y) above G.
+    bound_rest : ndarray of shape (n, n) or (0, 0)
+        Z - aa' of the dual point, where eta is not negative (see `solve_elliptope_barrier`);
+        empty where Z = aa'.
 
     `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
     what M can change of it; "inner", what the inner maximisation may have missed, over the same;
     and "balance", the mean violation of the balance over n.
     """
 
-    _solution: ClassVar[tuple[str, ...]] = ("factor", "bound_a", "bound_y", "balance_multipliers")
+    _solution: ClassVar[tuple[str, ...]] = (
+        "factor",
+        "bound_a",
+        "bound_y",
+        "balance_multipliers",
+        "bound_rest",
+    )
 
     factor: NDArray = field(default_factory=lambda: np.empty((0, 0)))
     a: NDArray = field(default_factory=lambda: np.empty(0))
@@ -93,6 +103,7 @@ class ElliptopeResult(Result):
     balance_multipliers: NDArray = field(default_factory=lambda: np.empty(0))
     bound_a: NDArray = field(default_factory=lambda: np.empty(0))
     bound_y: NDArray = field(default_factory=lambda: np.empty(0))
+    bound_rest: NDArray = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def solve_elliptope_saddle(
@@ -142,8 +153,9 @@ def solve_elliptope_saddle(
         returns a maximum cut.) Of a sparse Q, M is only ever needed on its pattern.
     reg : float, default=1
         :math:`\gamma`. Eta is held at zero or below. Where a large reg would push it above, the
-        problem turns into making Q o M as definite as can be, M tends to the identity and means
-        nothing; status is then DEGENERATE and a shorter than 1.
+        problem turns into making Q o M as definite as can be, M has full rank and says little of
+        clusters; status is then DEGENERATE and a shorter than 1. `solve_elliptope_barrier` solves
+        it all the same.
     C : float, default=1
         Upper end of the box. With eta free, at least 1/sqrt(n), and from 1 on without effect.
     unit_norm : bool, default=True
@@ -282,7 +294,8 @@ class _Run:
         if best is None:  # max_iter is positive
             raise AssertionError
         status = Status.CONVERGED if self._is_close(best) else Status.MAX_ITER
-        gap = best.gap(self.bound)
+        bound = self.saddle.bound_beside(best.V, best.value, self.bound, self.dual.s)
+        gap = best.value + best.point.slack - bound
         return ElliptopeResult(
             objective=best.value,
             gap=gap,
@@ -297,7 +310,7 @@ class _Run:
             factor=best.V,
             a=best.point.a,
             eta=best.point.eta,
-            lower_bound=self.bound,
+            lower_bound=bound,
             bound_a=self.dual.a,
             bound_y=self.dual.y,
             balance_multipliers=self.dual.s,

@@ -25,6 +25,9 @@ DENSE_UP_TO = 2000
 FEW_ROWS = 0.4
 # Entries of a sparse Q that are worked on together.
 CHUNK = 50_000
+# Share of the largest entry of a below which a row is taken for one without, and share of the
+# largest eigenvalue of a Laplacian below which another is zero.
+SUPPORT, ROUNDING = 1e-9, 1e-12
 # A value is known to a share of itself: below it no change of M is told from rounding.
 KNOWN_TO = 1e-6
 
@@ -149,7 +152,7 @@ class ElliptopeProblem:
         return image
 
     def _dual_matrix(self, a: NDArray, s: NDArray) -> NDArray:
-        Q = self.Q.toarray() if self.is_sparse else self.Q
+        Q = self._dense()
         G = Q * (self.reg * a)
         G *= a[:, None]
         if self.balance is not None:
@@ -174,11 +177,58 @@ class ElliptopeProblem:
             return -np.inf
         return float(2 * a.sum() - y.sum() - (self.balance or 0.0) * np.abs(s).sum())
 
-    def certificate(self, V: NDArray, a: NDArray, y: NDArray, s: NDArray) -> Certificate:
-        """Compute value, gap and residuals of M = VV' and a dual point from Q alone."""
+    def room_beside_one(self, tol: float) -> float:
+        r"""Return how far from M = 11' a relative gap of `tol` lets M be, as a share of n.
+
+        Let a be the maximiser of M = 11', :math:`G = \gamma Q \circ aa'` and
+        :math:`L = Diag(G1) - G` its Laplacian. For any M, :math:`F(M) \ge F(11') + \langle G,
+        11' - M \rangle = F(11') + \langle L, M \rangle`, and :math:`\langle L, M \rangle \ge
+        \lambda_2(L) \, tr(HMH)` with the centring H, if the smallest eigenvalue of L is that of 1.
+        So M = 11' is optimal, as it is for every Q without negative entries, and every M with a
+        gap of :math:`\epsilon` has :math:`tr(HMH) \le \epsilon / \lambda_2`. H centres the rows
+        with a positive :math:`a_i`, the only ones that the value sees. Infinite where M = 11' is
+        not known to be optimal, and for more than 2,000 rows.
+        """
+        if self.balance is not None or self.n > DENSE_UP_TO:
+            return float("inf")
+        Q = self._dense()
+        point = BoxQP(self.n, self.C, unit_norm=self.unit_norm).solve(self.reg * Q)
+        a = point.a
+        if self.unit_norm and abs(float(np.linalg.norm(a)) - 1) > 1e-6:
+            return float("inf")
+        rows = np.flatnonzero(a > SUPPORT * a.max())
+        if rows.size < 2:
+            return float("inf")
+        G = self.reg * Q[np.ix_(rows, rows)] * np.outer(a[rows], a[rows])
+        values = eigenvalues(np.diag(G.sum(axis=1)) - G)
+        if values[0] < -ROUNDING * values[-1] or values[1] <= ROUNDING * values[-1]:
+            return float("inf")
+        reference = gap_reference(point.value, self.change(a))
+        return tol * reference / (rows.size * float(values[1]))
+
+    def bound_beside(self, V: NDArray, value: float, bound: float, s: NDArray) -> float:
+        """Return a lower bound that holds for M = VV', too, which may be a little out of balance.
+
+        M misses the balance by v and is feasible with b + v, of which the same dual point has a
+        value less by v |s|_1. `value`, of M, is below it by rounding at most.
+        """
+        if self.balance is None:
+            return min(bound, value)
+        return min(bound - self.violation(V) * float(np.abs(s).sum()), value)
+
+    def certificate(
+        self, V: NDArray, a: NDArray, y: NDArray, s: NDArray, rest: NDArray | None = None
+    ) -> Certificate:
+        """Compute value, gap and residuals of M = VV' and a dual point from Q alone.
+
+        `rest` is Z - aa' where eta may be above zero.
+        """
+        if rest is not None and rest.size:
+            return self._certificate_above_zero(V, a, y, rest)
         point = BoxQP(self.n, self.C, unit_norm=self.unit_norm).solve(self.weighted(V))
         excess = max(self._excess(a, s, y), 0.0)
-        gap = gap_of(point, self.bound(DualPoint(a, s, y + excess)))
+        bound = self.bound(DualPoint(a, s, y + excess))
+        gap = point.value + point.slack - self.bound_beside(V, point.value, bound, s)
         reference = gap_reference(point.value, self.change(point.a))
         residuals = {
             "relative gap": gap / reference,
@@ -186,6 +236,30 @@ class ElliptopeProblem:
             "balance": self.violation(V) / self.n,
         }
         return Certificate(point.value, residuals, gap)
+
+    def _certificate_above_zero(
+        self, V: NDArray, a: NDArray, y: NDArray, rest: NDArray
+    ) -> Certificate:
+        """Compute the same with eta bounded by the smallest eigenvalue of H = reg Q o M.
+
+        The box program of H less that eigenvalue has its eta at zero or below.
+        """
+        H = self._dense() * (self.reg * (V @ V.T))
+        low = float(eigenvalues(H, (0, 0))[0])
+        point = BoxQP(self.n, self.C, unit_norm=True).solve(H - low * np.eye(self.n))
+        value = point.value - low
+        Z = np.outer(a, a) + rest
+        weighted = self.reg * self._dense() * Z
+        raised = y + max(largest_eigenvalue(weighted - np.diag(y)), 0.0)
+        bound = self.bound(DualPoint(a, np.zeros(self.n), raised))
+        is_feasible = abs(np.trace(Z) - 1) <= 1e-9 and eigenvalues(rest, (0, 0))[0] >= -1e-9
+        gap = max(value + point.slack - bound, 0.0) if is_feasible else np.inf
+        reference = max(abs(value), 1.0)
+        residuals = {"relative gap": gap / reference, "inner": point.slack / reference}
+        return Certificate(value, {**residuals, "balance": 0.0}, gap)
+
+    def _dense(self) -> NDArray:
+        return self.Q.toarray() if self.is_sparse else self.Q
 
     def _excess(self, a: NDArray, s: NDArray, y: NDArray) -> float:
         """Largest eigenvalue of G - Diag(y)."""

@@ -17,6 +17,8 @@ from volmar.solvers.elliptope import ElliptopeResult
 TRIVIAL = 1e-3
 # The second eigenvalue of the centred M above this share of the first: M is far from two groups.
 SPREAD = 0.5
+# tr(HMH) / n that a tolerance may leave of M = 11': two groups of one and six rows have as much.
+ROOM = 0.5
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class RoundedResult(ElliptopeResult):
         Second over first eigenvalue of the centred M. Above 1/2, M is far from two groups and
         labels may be one choice of several, however small the gap: it bounds the value of the
         relaxation, not the labels. `status` is the relaxation's.
+    room_beside_one : float
+        Where the mean or the size of row sums is not bounded: how far from M = 11', one cluster,
+        an M with the gap of `tol` can be, tr(HMH) / n, of the rows that weigh. Up to 1/2, M = 11'
+        is the solution and the labels are what `tol` leaves (`one_cluster`). Infinite where one
+        cluster is no solution, or another M is as good.
     """
 
     _signed = ("scores",)
@@ -62,6 +69,12 @@ class RoundedResult(ElliptopeResult):
     scores: NDArray = field(default_factory=lambda: np.empty(0))
     rank: int = 0
     spread: float = 1.0
+    room_beside_one: float = float("inf")
+
+    @property
+    def one_cluster(self) -> bool:
+        """Whether the solution of the relaxation is one cluster, M = 11', as far as tol tells."""
+        return self.room_beside_one <= ROOM
 
     @classmethod
     def of(cls, found: ElliptopeResult, rounded: Rounded, **more: Any) -> Self:

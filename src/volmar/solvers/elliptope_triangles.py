@@ -267,7 +267,10 @@ class _Saddle:
         violations = np.maximum(self.violations(self.M), 0.0)
         triangle = float(violations[: self.n_triangles].max(initial=0.0))
         balance = float(violations[self.n_triangles :].max(initial=0.0)) / self.n
-        gap = max(point.value + point.slack - self.bound, 0.0)
+        # A point that misses a constraint may be below the bound, by its multiplier at most.
+        missed = float(self.bound_multipliers @ violations)
+        bound = min(self.bound - missed, point.value)
+        gap = point.value + point.slack - bound
         change = float(point.a @ np.abs(self.Q) @ point.a)
         reference = gap_reference(point.value, change)
         is_close = gap <= tol * reference and max(triangle, balance) <= tol
@@ -286,7 +289,7 @@ class _Saddle:
             n_iter=n_iter,
             factor=_factor(self.M),
             a=point.a,
-            lower_bound=self.bound,
+            lower_bound=bound,
             balance_multipliers=s,
             triangle_multipliers=multipliers[: self.n_triangles].reshape(4, -1),
         )

@@ -10,16 +10,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar import _memory
+from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.relaxation import RelaxationMixin
-from volmar.base.validation import check_number
+from volmar.base.validation import check_choice, check_number
+from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
-from volmar.solvers import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
 from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope_barrier import MAX_ROWS
+from volmar.solvers.elliptope_problem import ElliptopeProblem
 from volmar.solvers.elliptope_rounding import RoundedResult
 from volmar.volume.hard_label_problem import HardLabelProblem
 
+MATRICES = ("similarity",)
 # The share of the largest weight that is sure to leave eta negative.
 SAFETY = 0.9
 
@@ -65,10 +70,16 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         Neighbours of the affinities that have them; if not given, log2(n) + 3 for
         "density_scaling" and 7 for the others.
     reg : float, optional
-        :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation means
-        nothing, and `fit` says so. If not given, 1, or where that might be too large (rows in
-        tight groups) 0.9 of what is sure not to be, :math:`\sqrt n` over the largest eigenvalue
-        of Q; always 1 with ``mode="paper"``.
+        :math:`\gamma`. Where it is so large that eta would not be negative, the relaxation says
+        little of clusters: `fit` refuses it, or, with ``mode="paper"``, solves it and warns. If
+        None, 1, or where that might be too large (rows in tight groups) 0.9 of what is sure
+        not to be, :math:`\sqrt n` over the largest eigenvalue of Q. With ``mode="paper"`` always
+        1, of the paper's candidates 0.001, 1 and 1000 (JMLR section 8.2) the one in the middle.
+    Q : "similarity", matrix, SPDOperator or callable, default="similarity"
+        The matrix of pairwise information. "similarity" is :math:`W + I/n`. A symmetric positive
+        definite matrix of the training rows, such as a kernel matrix (AISTATS Theorem 2), or a
+        function of W that returns one, is used as given; entries may be negative. New rows are
+        compared by `affinity` in any case.
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
     balance : float or None, default=1
@@ -84,8 +95,11 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         "random" takes the best of 100 random projections of M besides, among those whose groups
         differ no more in size than the centred rounding's. Without effect with ``mode="paper"``.
     mode : {"default", "paper"}, default="default"
-        "paper" is the relaxation as printed: no bound on row sums, and labels from the leading
-        eigenvector of M cut at its mean.
+        "paper" is the relaxation as printed: no bound on row sums, any `reg`, and labels from the
+        leading eigenvector of M cut at its mean. JMLR section 8.2 has C = 1 and the sigma of
+        the default; AISTATS section 5 has C = 1e4, which is the same problem. Similarities are not
+        negative, and without a bound on row sums M = 11', one cluster, is always a solution. Where
+        it is the only one, ``result_.one_cluster`` says so and `fit` warns.
     tol : float, default=1e-5
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=1000
@@ -116,7 +130,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         Value of the relaxation.
     result_ : HardLabelResult
         Certified result: `gap` bounds the distance to the optimum by a dual point; `rank` and
-        `spread` say how near M is to two groups; `factor` is V with M = VV'.
+        `spread` say how near M is to two groups, `one_cluster` whether it is one; `factor` is V
+        with M = VV'.
     n_iter_ : int
         Iterations of the outer descent.
     n_features_in_ : int
@@ -162,6 +177,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         sigma: float | str | None = None,
         n_neighbors: int | None = None,
         reg: float | None = None,
+        Q: Any = "similarity",
         C: float = 1.0,
         balance: float | None = 1.0,
         row_balance: bool = False,
@@ -178,6 +194,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.sigma = sigma
         self.n_neighbors = n_neighbors
         self.reg = reg
+        self.Q = Q
         self.C = C
         self.balance = balance
         self.row_balance = row_balance
@@ -199,6 +216,14 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             check_number("reg", self.reg, low=0.0, open_low=True)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
+        if isinstance(self.Q, str):
+            check_choice("Q", self.Q, MATRICES)
+        elif not callable(self.Q) and self.n_clusters != 2:
+            raise ValueError(
+                f"Q must be 'similarity' or a function of the similarities with n_clusters="
+                f"{shown(self.n_clusters)}: a matrix of all rows does not fit their parts. Give a "
+                "function, or use n_clusters=2."
+            )
 
     def _problem(self, X: Any, weights: NDArray | None) -> HardLabelInputs:  # noqa: ARG002 -- no weights here
         graph = self._graph_of(X)
@@ -208,16 +233,28 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             _memory.require_memory(
                 6 * 8.0 * n**2, f"the relaxation of {n} rows", "Use a sparse affinity."
             )
+        problem = self._matrix(graph, W)
+        if self.reg is not None:
+            return HardLabelInputs(graph, problem, float(self.reg))
+        safe = SAFETY * problem.safe_reg(float(self.C))
+        return HardLabelInputs(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
+
+    def _matrix(self, graph: Graph, W: Any) -> HardLabelProblem:
+        """Return Q: of the similarities, or as given."""
+        if not isinstance(self.Q, str):
+            problem = HardLabelProblem.given(graph.operator(self.Q))
+            if _is_constant(problem.Q):
+                raise ValueError(
+                    "all entries of Q beside its diagonal are the same, and nothing tells two "
+                    "clusters apart. Use another Q."
+                )
+            return problem
         if _is_constant(W):
             raise ValueError(
                 "all rows of X are equally similar, and nothing tells two clusters apart. Use a "
                 "narrower similarity (a smaller sigma), or check X."
             )
-        problem = HardLabelProblem.of(W)
-        if self.reg is not None:
-            return HardLabelInputs(graph, problem, float(self.reg))
-        safe = SAFETY * problem.safe_reg(float(self.C))
-        return HardLabelInputs(graph, problem, 1.0 if self.mode == "paper" else min(1.0, safe))
+        return HardLabelProblem.of(W)
 
     def _graph_of(self, X: Any) -> Graph:
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
@@ -230,6 +267,22 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
     def _run(self, prepared: HardLabelInputs, seed: int) -> HardLabelResult:
         problem, reg = prepared.problem, prepared.reg
+        found = self._solve(problem, reg, seed)
+        inner = BoxQP(problem.Q.shape[0], float(self.C), unit_norm=True)
+
+        def value(y: NDArray) -> float:
+            signed = sparse.diags_array(y) @ problem.Q @ sparse.diags_array(y)
+            return inner.solve(reg * signed).value
+
+        rounded = self._rounded(found.factor, value, seed)
+        room = float("inf")
+        if not found.bound_rest.size:
+            saddle = ElliptopeProblem(problem.Q, reg=reg, C=float(self.C), balance=self._bound())
+            room = saddle.room_beside_one(self.tol)
+        unshifted = _unshifted(found, reg * problem.shift)
+        return HardLabelResult.of(unshifted, rounded, room_beside_one=room)
+
+    def _solve(self, problem: HardLabelProblem, reg: float, seed: int) -> ElliptopeResult:
         found = solve_elliptope_saddle(
             problem.Q,
             reg=reg,
@@ -240,20 +293,20 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             max_iter=self.max_iter,
             random_state=seed,
         )
-        if found.status is Status.DEGENERATE:
-            raise ValueError(
-                f"reg={reg:g} is too large for these data: eta would not be negative, and the "
-                "relaxation would only make Q o M definite. Use reg="
-                f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which never is."
+        if found.status is not Status.DEGENERATE:
+            return found
+        is_small = problem.Q.shape[0] <= MAX_ROWS
+        if self.mode == "paper" and is_small:
+            return solve_elliptope_barrier(
+                problem.Q, reg=reg, C=float(self.C), tol=self.tol, max_iter=self.max_iter
             )
-        inner = BoxQP(problem.Q.shape[0], float(self.C), unit_norm=True)
-
-        def value(y: NDArray) -> float:
-            signed = sparse.diags_array(y) @ problem.Q @ sparse.diags_array(y)
-            return inner.solve(reg * signed).value
-
-        rounded = self._rounded(found.factor, value, seed)
-        return HardLabelResult.of(_unshifted(found, reg * problem.shift), rounded)
+        other = f"mode='paper', which solves it for up to {MAX_ROWS} rows" if is_small else ""
+        raise ValueError(
+            f"reg={reg:g} is too large for these data: eta would not be negative, and the "
+            "relaxation would only make Q o M definite. Use reg="
+            f"{SAFETY * problem.safe_reg(float(self.C)):.3g}, which never is{other and ', or '}"
+            f"{other}."
+        )
 
     def _bound(self) -> float | None:
         is_free = self.mode == "paper" or self.balance is None
@@ -265,7 +318,17 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
         self.alpha_ = result.a
-        remedy = "Use balance, or" if self._bound() is None else "Use"
+        if result.bound_rest.size:
+            reg = SAFETY * prepared.problem.safe_reg(float(self.C))
+            warn_user(
+                f"reg={prepared.reg:g} is so large that eta is not negative ({result.eta:.3g}): "
+                "the relaxation makes Q o M as definite as it can be, and M says little of the "
+                f"clusters. Use reg={reg:.3g}, which is never too large."
+            )
+            return
+        remedy = "Use"
+        if self._bound() is None:
+            remedy = "Use mode='default', or" if self.mode == "paper" else "Use balance, or"
         self._warn_of_relaxation(result, f"{remedy} a wider similarity")
 
 

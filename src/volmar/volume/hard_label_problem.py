@@ -1,4 +1,4 @@
-"""The matrix Q of hard-label maximum volume clustering, and how much weight it bears."""
+"""The matrix Q of hard-label maximum volume clustering, and the weights that suit it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackNoConvergence
 
 from volmar._eigen import eigenvalues, eigsh
+from volmar.operators import SPDOperator
 
 # Above this size the ends of the spectrum are found by Lanczos.
 DENSE_UP_TO = 500
@@ -18,7 +19,7 @@ DENSE_UP_TO = 500
 
 @dataclass(frozen=True)
 class HardLabelProblem:
-    r"""Q = W + I/n with a diagonal that makes it positive semi-definite.
+    r"""Q = W + I/n with a diagonal that makes it positive semi-definite, or a given Q.
 
     The diagonal of M is 1, and \|a\| = 1: a multiple c of the identity in Q takes
     :math:`\gamma c` off the value of the relaxation and adds it to eta. M, a and the labels stay.
@@ -37,6 +38,18 @@ class HardLabelProblem:
         # Rounding leaves a semi-definite matrix with eigenvalues just below zero.
         shift = -low if low < -1e-12 * high else 0.0
         return cls(_raised(Q, shift) if shift else Q, shift, high + shift)
+
+    @classmethod
+    def given(cls, operator: SPDOperator) -> HardLabelProblem:
+        """Return the problem of a positive definite Q; refuse one that is not."""
+        Q = _matrix_of(operator)
+        low, high = spectrum_ends(Q)
+        if low <= 1e-13 * max(abs(low), high):
+            raise ValueError(
+                f"Q must be positive definite, its smallest eigenvalue is {low:.3g}. Add a "
+                "multiple of the identity to it."
+            )
+        return cls(Q, 0.0, high)
 
     def safe_reg(self, C: float) -> float:
         r"""Return a weight up to which eta is not positive, whatever M is.
@@ -89,6 +102,13 @@ def _end(Q: Any, which: str, otherwise: float) -> float:
         return otherwise
     residual = float(np.linalg.norm(Q @ vector[:, 0] - value[0] * vector[:, 0]))
     return float(value[0]) + (residual if which == "LA" else -residual)
+
+
+def _matrix_of(operator: SPDOperator) -> Any:
+    matrix = getattr(operator, "matrix", None)
+    if matrix is None:
+        return np.asarray(operator.matvec(np.eye(operator.n)), dtype=np.float64)
+    return _raised(matrix.astype(np.float64), float(getattr(operator, "shift", 0.0)))
 
 
 def _raised(Q: Any, by: float) -> Any:

@@ -1,0 +1,404 @@
+r"""The elliptope saddle problem whatever the sign of eta, by a barrier over all of M.
+
+With a large weight the multiplier eta of `volmar.solvers.elliptope` is not negative: it is bounded
+by the smallest eigenvalue of reg Q o M, and the maximiser a may be shorter than 1. Such an M has
+full rank, and the value is kinked where that eigenvalue is multiple. So M itself is the variable
+here, and logarithmic barriers keep M and reg Q o M - eta I positive definite.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from volmar._eigen import eigenpairs
+from volmar.solvers.box_qp import BoxQP
+from volmar.solvers.elliptope import ElliptopeResult
+from volmar.solvers.elliptope_problem import largest_eigenvalue, unit_rows
+from volmar.solvers.result import Status
+
+# Rows up to which n x n matrices are multiplied thousands of times.
+MAX_ROWS = 500
+# The barrier at first, and from one centre to the next.
+FIRST, DECAY = 1.0, 0.2
+# Newton decrement, over n times the barrier, at which a centre on the way is near enough; over the
+# barrier, from which on the dual point of the last centre may be feasible, and where it is exact.
+ON_THE_WAY, AT_THE_END, EXACT = 0.1, 0.02, 1e-10
+# Share of the gap asked for that two barriers of n rows each leave at the last centre.
+SHARE = 0.9
+# Relative residual of a Newton system, products for it, and products for each iteration asked for.
+SYSTEM_TOL, MAX_PRODUCTS, PRODUCTS_PER_ITERATION = 0.03, 3000, 100
+# Rows up to which Newton systems, of n (n - 1) / 2 unknowns, are factorised: always, and where
+# conjugate gradients needed more products than a factorisation costs, n^3 / 200.
+ALWAYS_DIRECT, DIRECT_UP_TO, COST = 40, 100, 200
+# Rows of such a matrix that are made at a time.
+BLOCK = 256
+# Share of the merit below which a decrement is rounding.
+ROUNDING = 1e-13
+# Shortest step.
+MIN_STEP = 1e-6
+# The norm of a, and steps for the multiplier that belongs to it.
+NORM_TOL, MAX_ROOT = 1e-9, 100
+
+
+class _Centre(NamedTuple):
+    """M with the maximum of the barrier problem: a, eta, the inverse of S = H - eta I, values."""
+
+    M: NDArray
+    H: NDArray
+    a: NDArray
+    eta: float
+    inverse: NDArray
+    value: float  # without barriers, an upper bound of the optimum
+    slack: float  # what the inner maximum may have missed
+    merit: float  # with barriers
+
+
+def solve_elliptope_barrier(
+    Q: Any, *, reg: float = 1.0, C: float = 1.0, tol: float = 1e-5, max_iter: int = 1000
+) -> ElliptopeResult:
+    r"""Minimise over correlation matrices M and eta the inner maximum, for any weight.
+
+    .. math:: \min_{M \succeq 0,\, M_{ii} = 1} \; \min_{\eta \le \lambda_{min}(\gamma Q \circ M)}
+              \; \max_{0 \le a \le C} \; 2 \cdot 1'a - a'(\gamma Q \circ M - \eta I)a - \eta
+
+    which is JMLR eq. 13: its semi-definite constraint bounds eta.
+
+    **Dual.** The minimum over eta is :math:`\max_{a, Z} 2 \cdot 1'a - \gamma \langle Q \circ M,
+    Z \rangle` over :math:`Z \succeq aa'`, tr Z = 1. So for any such a and Z and any y with
+    :math:`Diag(y) \succeq \gamma Q \circ Z`, :math:`2 \cdot 1'a - 1'y` is below the optimum. Where
+    eta is below that eigenvalue, Z = aa' and this is the dual of `solve_elliptope_saddle`.
+
+    **Centres.** With barriers :math:`-\epsilon \log\det(\gamma Q \circ M - \eta I) - \epsilon
+    \log\det M` the conditions of a minimum are :math:`Z = aa' + \epsilon (\gamma Q \circ M - \eta
+    I)^{-1}`, tr Z = 1, and :math:`Diag(y) - \gamma Q \circ Z = \epsilon M^{-1}`: a point of the
+    dual, :math:`2 n \epsilon` below the value. Eta follows from tr Z = 1, a from a box program,
+    and M by Newton's method on its off-diagonal entries, with conjugate gradients or, up to 100
+    rows, a Cholesky factor. The diagonal of Q adds a constant, which is taken off.
+
+    Parameters
+    ----------
+    Q : ndarray or sparse matrix of shape (n, n)
+        Symmetric; at most 500 rows.
+    reg : float, default=1
+        :math:`\gamma`.
+    C : float, default=1
+        Upper end of the box, at least 1/sqrt(n); from 1 on without effect.
+    tol : float, default=1e-5
+        Gap to stop at, relative to the larger of the objective's size and 1. (The excess of the
+        objective over the constant :math:`-\gamma \min_i Q_{ii}` is 2 or more: Z = I/n.)
+    max_iter : int, default=1000
+        A hundredth of the maximum number of products with the Hessian.
+
+    Returns
+    -------
+    ElliptopeResult
+        With `bound_rest`, Z - aa' of the bound. `status` is MAX_ITER where `tol` was not reached;
+        the gap is certified all the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.solvers import solve_elliptope_barrier
+    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
+    >>> result = solve_elliptope_barrier(Q, reg=100.0)
+    >>> result.is_certified(1e-5) and result.eta > 0
+    True
+    """
+    Q = np.asarray(Q.toarray() if sparse.issparse(Q) else Q, dtype=np.float64)
+    n = len(Q)
+    if n > MAX_ROWS:
+        raise ValueError(
+            f"the barrier method is for at most {MAX_ROWS} rows, got {n}. Lower reg, so that "
+            "`solve_elliptope_saddle` has the solution."
+        )
+    run = _Barrier(Q, float(reg), min(float(C), 1.0), tol, PRODUCTS_PER_ITERATION * max_iter)
+    return run.result(run.solve())
+
+
+class _Barrier:
+    """The path of centres, with the best value and the best bound on it."""
+
+    def __init__(self, Q: NDArray, reg: float, C: float, tol: float, max_products: int):
+        self.n, self.C, self.tol, self.max_products = len(Q), C, tol, max_products
+        lowest = float(Q.diagonal().min())
+        self.constant = -reg * lowest
+        self.G = reg * (Q - lowest * np.eye(self.n))  # H = G o M
+        self.inner, self.below = BoxQP(self.n, C, unit_norm=False), 1.0
+        self.epsilon, self.n_steps, self.spent, self.used = FIRST, 0, 0, 0
+        self.history: list[float] = []
+        self.bound, self.a, self.y = -np.inf, np.zeros(self.n), np.zeros(self.n)
+        self.rest = np.zeros((self.n, self.n))
+
+    def solve(self) -> _Centre:
+        now = best = self.centre(np.eye(self.n))
+        while self.spent < self.max_products:
+            now, decrement, moved = self.newton(now)
+            if now.value < best.value:
+                best = now
+            last = SHARE * self.tol * self.reference(best) / (2 * self.n)
+            is_last = self.epsilon <= last * (1 + 1e-9)
+            near = AT_THE_END if is_last else ON_THE_WAY * self.n
+            if moved and decrement > near * self.epsilon:
+                continue
+            self.take_bound(now)
+            if self.is_close(best):
+                break
+            # Small decrements leave residuals that are large beside the barrier, in directions in
+            # which the Hessian is, and these are the bound's.
+            if is_last and moved and decrement > EXACT * self.epsilon:
+                continue
+            self.history.append(now.value + self.constant)
+            if self.epsilon < 1e-2 * last:
+                break
+            self.epsilon = max(DECAY * self.epsilon, last) if not is_last else self.epsilon / 2
+            now = self.centre(now.M)
+        self.take_bound(now)
+        return best
+
+    # ------------------------------------------------------------------ a centre
+
+    def centre(self, M: NDArray) -> _Centre:
+        """Solve for a and eta; raise LinAlgError where M is not positive definite."""
+        factor = linalg.cholesky(M, lower=True, check_finite=False)
+        H = self.G * M
+        values, vectors = eigenpairs(H)
+        a, x = self._on_trace(H, values - values[0], float(values[0]))
+        eta, gaps = float(values[0]) - x, values - values[0] + x
+        image = H @ a - eta * a
+        gradient = 2 * (1 - image)
+        slack = float(np.maximum(gradient * (self.C - a), -gradient * a).sum())
+        value = float(2 * a.sum() - a @ image - eta)
+        barriers = np.log(gaps).sum() + 2 * np.log(factor.diagonal()).sum()
+        merit = value - self.epsilon * float(barriers)
+        return _Centre(M, H, a, eta, (vectors / gaps) @ vectors.T, value, max(slack, 0.0), merit)
+
+    def _on_trace(self, H: NDArray, above: NDArray, lowest: float) -> tuple[NDArray, float]:
+        """Return a and x > 0 with |a|^2 + epsilon tr(S^-1) = 1 at eta = lowest - x.
+
+        Newton's method on the inverse root of the left side, which is nearly linear, in a bracket.
+        """
+        x, low, high = self.below, 0.0, np.inf
+        for _ in range(MAX_ROOT):
+            a = self.inner.maximiser(H, lowest - x)
+            inverse = 1 / (above + x)
+            trace = float(a @ a) + self.epsilon * float(inverse.sum())
+            if abs(trace - 1) <= NORM_TOL:
+                break
+            low, high = (x, high) if trace > 1 else (low, x)
+            slope = 2 * self.inner.slope(H, lowest - x, a)
+            slope += self.epsilon * float(inverse @ inverse)
+            following = x - 2 * (trace**-0.5 - 1) * trace**1.5 / slope
+            if not low < following < high:
+                # The trace falls from infinity to 0 as x grows.
+                is_open = low == 0.0 or high == np.inf
+                following = x * (4.0 if trace > 1 else 0.25) if is_open else np.sqrt(low * high)
+            if abs(following - x) <= 1e-14 * x:
+                break
+            x = float(following)
+        self.below = x
+        return a, x
+
+    # ------------------------------------------------------------------ Newton's method
+
+    def newton(self, now: _Centre) -> tuple[_Centre, float, bool]:
+        """Return the next M, the decrement before it, and whether there was a step."""
+        self.n_steps += 1
+        gradient, change = self._direction(now)
+        decrement = -float(np.vdot(gradient, change))
+        step = 1.0
+        while step > MIN_STEP:
+            try:
+                following = self.centre(now.M + step * change)
+            except linalg.LinAlgError:
+                step /= 2
+                continue
+            # Of a decrement so small the merit knows nothing but rounding.
+            is_exact = decrement <= ROUNDING * abs(now.merit)
+            if is_exact or following.merit <= now.merit - 1e-4 * step * decrement:
+                return following, decrement, True
+            step /= 2
+        return now, decrement, False
+
+    def _direction(self, now: _Centre) -> tuple[NDArray, NDArray]:
+        """Return the gradient, and about -1 times the inverse Hessian times it; both hollow."""
+        hessian = _Hessian(self.G, now, self.epsilon, self.C)
+        cost = 1 + self.n**3 // COST
+        is_cheaper = self.n <= DIRECT_UP_TO and self.used > cost
+        if self.n <= ALWAYS_DIRECT or is_cheaper:
+            solved = hessian.solve(-hessian.gradient)
+            self.spent += cost
+            if solved is not None:
+                return hessian.gradient, solved
+        limit = min(MAX_PRODUCTS, max(self.max_products - self.spent, 1))
+        change, self.used = _conjugate_gradients(
+            hessian.product, -hessian.gradient, hessian.diagonal(), limit
+        )
+        self.spent += self.used
+        return hessian.gradient, (change + change.T) / 2
+
+    # ------------------------------------------------------------------ the dual
+
+    def take_bound(self, now: _Centre) -> None:
+        """Keep the bound of a centre if it is the best: Z of trace 1, y raised as it must be."""
+        P = self.epsilon * now.inverse
+        P = (P + P.T) / 2
+        trace = float(now.a @ now.a + np.trace(P))
+        # A shorter a is below the same Z.
+        a = now.a * min(1.0, trace**-0.5)
+        Z = (np.outer(now.a, now.a) + P) / trace
+        weighted = self.G * Z
+        y = np.einsum("ij,ij->i", weighted, now.M)
+        y += largest_eigenvalue(weighted - np.diag(y))
+        bound = float(2 * a.sum() - y.sum())
+        if bound > self.bound:
+            # Of the given Q, whose diagonal has the constant: diag(Z) more.
+            self.bound, self.a = bound, a
+            self.y = y - self.constant * Z.diagonal()
+            self.rest = Z - np.outer(a, a)
+
+    def reference(self, point: _Centre) -> float:
+        return max(abs(point.value + self.constant), 1.0)
+
+    def gap(self, point: _Centre) -> float:
+        return max(point.value + point.slack - self.bound, 0.0)
+
+    def is_close(self, point: _Centre) -> bool:
+        return bool(self.gap(point) <= self.tol * self.reference(point))
+
+    def result(self, best: _Centre) -> ElliptopeResult:
+        reference = self.reference(best)
+        bound = min(self.bound, best.value)
+        return ElliptopeResult(
+            objective=best.value + self.constant,
+            gap=self.gap(best),
+            residuals={
+                "relative gap": self.gap(best) / reference,
+                "inner": best.slack / reference,
+                "balance": 0.0,
+            },
+            status=Status.CONVERGED if self.is_close(best) else Status.MAX_ITER,
+            n_iter=self.n_steps,
+            history=(*self.history, best.value + self.constant),
+            factor=_factor(best.M),
+            a=best.a,
+            eta=best.eta - self.constant,
+            lower_bound=bound + self.constant,
+            bound_a=self.a,
+            bound_y=self.y,
+            bound_rest=self.rest,
+            balance_multipliers=np.zeros(self.n),
+        )
+
+
+class _Hessian:
+    """Derivatives of -G o Z - eps M^-1, Z = aa' + eps S^-1, by the off-diagonal entries of M.
+
+    S moves with M and eta, which keeps tr Z = 1; entries of a inside the box move with S.
+    """
+
+    def __init__(self, G: NDArray, now: _Centre, eps: float, C: float):
+        n, a = len(G), now.a
+        self.G, self.a, self.eps, self.S_inv = G, a, eps, now.inverse
+        inverse = linalg.inv(now.M, check_finite=False)
+        self.M_inv = (inverse + inverse.T) / 2
+        free = np.flatnonzero((a > 0) & (a < C))
+        self.R = np.zeros((n, n))
+        if free.size:
+            both = np.ix_(free, free)
+            block = now.H[both] - now.eta * np.eye(free.size)
+            self.R[both] = linalg.inv(block, check_finite=False)
+        self.squared, self.moved = self.S_inv @ self.S_inv, self.R @ a
+        self.total = 2 * float(a @ self.moved) + eps * float(np.trace(self.squared))
+        self.gradient = -G * (np.outer(a, a) + eps * self.S_inv) - eps * self.M_inv
+        self.gradient.flat[:: n + 1] = 0.0
+
+    def product(self, D: NDArray) -> NDArray:
+        """Return the derivative along a hollow D."""
+        G, a, eps, S_inv = self.G, self.a, self.eps, self.S_inv
+        E = G * D
+        image = E @ a
+        of_eta = 2 * float(self.moved @ image) + eps * float(np.vdot(self.squared, E))
+        of_eta /= self.total
+        of_a = self.R @ (image - of_eta * a)
+        out = S_inv @ E @ S_inv
+        out -= of_eta * self.squared
+        out *= eps
+        out += np.outer(of_a, a)
+        out += np.outer(a, of_a)
+        out *= G
+        out += eps * (self.M_inv @ D @ self.M_inv)
+        out.flat[:: len(G) + 1] = 0.0
+        return out
+
+    def diagonal(self) -> NDArray:
+        """Return its diagonal but for the part of eta, as a matrix of the entries of M."""
+        a, s, m, r = self.a, self.S_inv.diagonal(), self.M_inv.diagonal(), self.R.diagonal()
+        diagonal = self.eps * (np.outer(s, s) + self.S_inv**2)
+        diagonal += np.outer(r, a**2) + np.outer(a**2, r) + 2 * self.R * np.outer(a, a)
+        return self.G**2 * diagonal + self.eps * (np.outer(m, m) + self.M_inv**2)
+
+    def solve(self, right: NDArray) -> NDArray | None:
+        """Return the hollow D whose product is a hollow matrix; None where rounding forbids it."""
+        i, j = np.triu_indices(len(self.G), 1)
+        g, a, eps = self.G[i, j], self.a, self.eps
+        pull = np.outer(self.moved, a)
+        w = g * ((pull + pull.T)[i, j] + eps * self.squared[i, j])
+        w *= np.sqrt(2 / self.total)
+        aa = np.outer(a, a)
+        matrix = np.empty((i.size, i.size))
+        for begin in range(0, i.size, BLOCK):
+            part = slice(begin, begin + BLOCK)
+            k, m = i[part], j[part]
+
+            def both(A: NDArray, B: NDArray, k: NDArray = k, m: NDArray = m) -> NDArray:
+                """A_ik B_jm + A_jk B_im for all pairs (i, j) and some (k, m)."""
+                return A[k][:, i] * B[m][:, j] + A[k][:, j] * B[m][:, i]
+
+            block = eps * both(self.S_inv, self.S_inv)
+            block += both(self.R, aa)
+            block += both(aa, self.R)
+            block *= g[part, None]
+            block *= g
+            block += eps * both(self.M_inv, self.M_inv)
+            block -= w[part, None] * w
+            matrix[part] = block
+        try:
+            factor = linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:
+            return None
+        D = np.zeros_like(self.G)
+        D[i, j] = linalg.cho_solve(factor, right[i, j], check_finite=False)
+        return D + D.T
+
+
+def _conjugate_gradients(
+    product: Any, right: NDArray, diagonal: NDArray, limit: int
+) -> tuple[NDArray, int]:
+    """Solve product(X) = right to `SYSTEM_TOL`, with a diagonal preconditioner."""
+    X = np.zeros_like(right)
+    residual = right
+    along = ahead = residual / diagonal
+    size = first = float(np.vdot(residual, ahead))
+    used = 0
+    while used < limit and size > SYSTEM_TOL**2 * first:
+        image = product(along)
+        used += 1
+        curvature = float(np.vdot(along, image))
+        if curvature <= 0:  # rounding: the Hessian is positive definite
+            break
+        X += size / curvature * along
+        residual = residual - size / curvature * image
+        ahead = residual / diagonal
+        before, size = size, float(np.vdot(residual, ahead))
+        along = ahead + size / before * along
+    return (X if X.any() else right / diagonal), max(used, 1)
+
+
+def _factor(M: NDArray) -> NDArray:
+    values, vectors = eigenpairs(M)
+    kept = values > 1e-12 * values[-1]
+    return unit_rows(vectors[:, kept] * np.sqrt(values[kept]))
