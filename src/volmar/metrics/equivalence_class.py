@@ -31,14 +31,15 @@ class ClassPower(NamedTuple):
     power : float
         Probability of the class among all hypotheses; its logarithm is `log_power`, which does not
         underflow.
-    error : float
-        Standard error of `power`.
+    relative_error : float
+        Standard error of `power` as a share of it. Towards 1 nearly all points have missed the
+        class, whose power is then not known: Q is too ill-conditioned, or the rows too many.
     log_power, log_volume : float
         Natural logarithms of the power, and of the geometric volume of the class.
     """
 
     power: float
-    error: float
+    relative_error: float
     log_power: float
     log_volume: float
 
@@ -75,7 +76,7 @@ def class_power(
     Returns
     -------
     ClassPower
-        Power with its standard error, and the logarithms of power and volume.
+        Power with its relative standard error, and the logarithms of power and volume.
 
     See Also
     --------
@@ -105,12 +106,10 @@ def class_power(
     logs = np.array([_log_orthant(factor, n_points // N_SHIFTS, rng) for _ in range(N_SHIFTS)])
     log_power = float(logsumexp(logs) - np.log(N_SHIFTS))
     power = float(np.exp(log_power))
-    spread = float(np.std(np.exp(logs - log_power), ddof=1))
+    error = float(np.std(np.exp(logs - log_power), ddof=1) / np.sqrt(N_SHIFTS))
     n = y.size
     log_ellipsoid = n / 2 * np.log(np.pi) - gammaln(n / 2 + 1) - np.log(np.diag(upper)).sum()
-    return ClassPower(
-        power, power * spread / np.sqrt(N_SHIFTS), log_power, float(log_power + log_ellipsoid)
-    )
+    return ClassPower(power, error, log_power, float(log_power + log_ellipsoid))
 
 
 def _dense(Q: Any, n: int) -> NDArray[np.float64]:
