@@ -122,7 +122,7 @@ class MarginClusterer(Clusterer):
         check_choice("mode", self.mode, ["default", "paper"])
         check_choice("threshold", self._taken("threshold"), ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
-        self._check_weight()
+        largest = check_number("C", self._taken("C"), low=0.0, open_low=True)
         check_number("balance", self._taken("balance"), low=0.0)
         if self.n_init is not None:
             check_count("n_init", self.n_init)
@@ -146,10 +146,10 @@ class MarginClusterer(Clusterer):
         else:
             for C in self.anneal:
                 check_number("anneal", C, low=1.0)
-                if self._taken("threshold") == "adaptive" and self._weight() <= C:
+                if self._taken("threshold") == "adaptive" and largest <= C:
                     raise ValueError(
-                        f"anneal has the value {C:g}, which is not below C={self._weight():g}. "
-                        "Leave it out."
+                        f"anneal has the value {C:g}, which is not below C={largest:g}. Leave it "
+                        "out."
                     )
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means", "random"])
@@ -162,13 +162,6 @@ class MarginClusterer(Clusterer):
             )
         elif self._taken("threshold") == "adaptive":
             self._check_bounded()
-
-    def _check_weight(self) -> None:
-        check_number("C", self._taken("C"), low=0.0, open_low=True)
-
-    def _weight(self) -> float:
-        """Return C as a number."""
-        return float(self._taken("C"))
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
@@ -185,7 +178,7 @@ class MarginClusterer(Clusterer):
                 f"balance={b:g} allows all scores to be beyond the margin on one side. "
                 "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._weight()
+        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._taken("C")
         if smallest > C:
             raise ValueError(
                 f"C={C:g} is too small: with the adaptive threshold the margin grows without "
@@ -204,7 +197,7 @@ class MarginClusterer(Clusterer):
     def _binary_path(self) -> list[float]:
         # With the fixed threshold C does not determine the share of margin errors.
         is_adaptive = self._taken("threshold") == "adaptive"
-        return self._path(SCREENING_C, self._weight() if is_adaptive else SCREENING_C)
+        return self._path(SCREENING_C, self._taken("C") if is_adaptive else SCREENING_C)
 
     def _most_steps(self) -> int:
         return int(self._taken("max_iter"))
@@ -259,8 +252,8 @@ class MarginClusterer(Clusterer):
             labels,
             k,
             self.min_cluster_size,
-            C=self._weight(),
-            path=self._path(FIRST_JOINT_C, self._weight()),
+            C=float(self._taken("C")),
+            path=self._path(FIRST_JOINT_C, self._taken("C")),
             tol=self.tol,
             max_iter=self._most_steps(),
             seed=seed,
@@ -319,7 +312,7 @@ class MarginClusterer(Clusterer):
         return maximise_margin(
             problem,
             labels,
-            C=unit * self._weight(),
+            C=unit * float(self._taken("C")),
             path=[unit * C for C in path],
             tol=self.tol,
             max_iter=self._most_steps(),
@@ -330,14 +323,14 @@ class MarginClusterer(Clusterer):
         return self._paper_loop(
             problem,
             labels,
-            C=self._unit() * self._weight(),
+            C=self._unit() * float(self._taken("C")),
             cut_tol=self._taken("cut_tol"),
             cccp_tol=self._taken("cccp_tol"),
             max_iter=self._most_steps(),
         )
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
-        C = self._weight()
+        C = self._taken("C")
         if result.status is Status.UNBOUNDED:
             raise ValueError(
                 f"at C={C:g} and balance={self._half_width():g} the margin grows without "
@@ -410,7 +403,7 @@ class MarginClusterer(Clusterer):
         if result.status is Status.DEGENERATE:
             of = "fewer cuts" if self.mode == "paper" else "a smaller C"
             return (
-                f"at C={self._weight():g} no hyperplane has a margin with its own labels: the "
+                f"at C={self._taken('C'):g} no hyperplane has a margin with its own labels: the "
                 f"rows are too mixed for it. The clusters are those of {of}. Lower C"
             )
         if result.status in (Status.MAX_ITER, Status.FAILED):

@@ -19,6 +19,7 @@ from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.losses import Loss
 from volmar.margin.engine.multivariate_losses import ErrorLoss, FBetaLoss, NMILoss, RandLoss
 from volmar.margin.engine.nested import cutting_planes_outside
+from volmar.margin.engine.unequal_sizes import BALANCE
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
@@ -209,13 +210,14 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     """
 
     _paper_loop = staticmethod(cutting_planes_outside)
-    # The paper gives the share of the objective at which relabelling ends (1 %) and nothing else.
+    # The paper's cccp_tol; it gives no other value. C is a rule, see `_weight_rule`.
     _of_none: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {**MarginClusterer._of_none["default"], "C": DEFAULT_C},
+        "default": {"threshold": "adaptive", "balance": BALANCE, "max_iter": 1000},
         "paper": {
-            **MarginClusterer._of_none["paper"],
-            "C": "scale",
             "threshold": "fixed",
+            "balance": 0.0,
+            "max_iter": 100,
+            "cut_tol": 0.01,
             "cccp_tol": 0.01,
         },
     }
@@ -277,39 +279,40 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, UNITS)
+        if isinstance(self.C, str):
+            _factor(self.C)
+            if self._taken("threshold") == "adaptive":
+                raise ValueError(
+                    f"C={self.C!r} measures the rows, and with the adaptive threshold C does not "
+                    "depend on their scale. Give a number of at least 1, or use "
+                    "threshold='fixed'."
+                )
         super()._check_parameters()
         self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
     def _taken(self, name: str) -> Any:
-        if name == "C" and self.C is None and self._taken("threshold") == "adaptive":
-            return DEFAULT_C
-        return super()._taken(name)
+        value = super()._taken(name)
+        if name != "C":
+            return value
+        rule = self._weight_rule()
+        # Before the rows are known, C of rows with a mean square of 1.
+        return getattr(self, "C_", _factor(rule)) if isinstance(rule, str) else rule
 
-    def _check_weight(self) -> None:
-        C = self._taken("C")
-        if not isinstance(C, str):
-            check_number("C", C, low=0.0, open_low=True)
-            return
-        _factor(C)
-        if self._taken("threshold") == "adaptive":
-            raise ValueError(
-                f"C={C!r} measures the rows, and with the adaptive threshold C does not depend on "
-                "their scale. Give a number of at least 1, or use threshold='fixed'."
-            )
-
-    def _weight(self) -> float:
-        C = self._taken("C")
-        return self.C_ if isinstance(C, str) else float(C)
+    def _weight_rule(self) -> Any:
+        """Return C, a number or a rule for it."""
+        if self.C is not None:
+            return self.C
+        is_printed = self.mode == "paper" and self._taken("threshold") == "fixed"
+        return "scale" if is_printed else DEFAULT_C
 
     def _unit(self) -> float:
         return UNITS[self.loss]
 
     def _problem(self, X: Any, weights: Any) -> MarginInputs:
         inputs = super()._problem(X, weights)
-        C = self._taken("C")
-        if isinstance(C, str):
-            self.C_ = self._scaled(C, inputs.space)
+        rule = self._weight_rule()
+        self.C_ = self._scaled(rule, inputs.space) if isinstance(rule, str) else float(rule)
         return inputs
 
     def _scaled(self, rule: str, space: KernelSpace | LinearSpace) -> float:
@@ -349,7 +352,6 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:
         super()._publish(inputs, result)
-        self.C_ = self._weight()
         if self._is_linear():
             self.gamma_ = None
             self.coef_ = self._hyperplane.coef[None, :]
@@ -358,11 +360,11 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     def _status_words(self, result: Any) -> str:
         if self.mode != "paper" or result.status is not Status.MAX_ITER:
             return super()._status_words(result)
-        cut_tol = self._taken("cut_tol")
         return (
             f"after {result.n_iter} cuts one is still violated by "
-            f"{result.residuals['violation']:.2g}, more than cut_tol={cut_tol:g}. Lower C (now "
-            f"{self.C_:.3g}), which helps most, use mode='default', or raise max_iter or cut_tol"
+            f"{result.residuals['violation']:.2g}, more than "
+            f"cut_tol={self._taken('cut_tol'):g}. Lower C (now {self.C_:.3g}), which helps most, "
+            "use mode='default', or raise max_iter or cut_tol"
         )
 
 
