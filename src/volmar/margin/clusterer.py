@@ -256,8 +256,12 @@ class MarginClusterer(Clusterer):
             path=self._path(FIRST_JOINT_C, self._taken("C")),
             tol=self.tol,
             max_iter=self._most_steps(),
-            seed=seed,
+            **self._joint_settings(seed),
         )
+
+    def _joint_settings(self, seed: int) -> dict[str, Any]:
+        """Return what the descent of more than two clusters takes besides."""
+        return {"seed": seed}
 
     def _solve(self, inputs: MarginInputs, seed: int) -> MarginResult:
         labels, is_unequal = self._start(inputs, seed)

@@ -24,6 +24,7 @@ from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
 from volmar.margin.feature_space.space import FeatureSpace
+from volmar.margin.multiway.rand import MultiwayRand, unit
 
 # One over the largest loss of labels in two equal halves: the smallest C that bounds rho.
 UNITS = {"error": 0.5, "rand": 2.0, "fbeta": 2.0, "nmi": 1.0}
@@ -50,8 +51,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     Parameters
     ----------
     n_clusters : int or "auto", default=2
-        Number of clusters. The losses are defined for 2; more are found by splitting again: the
-        part whose split separates best is split next (see `tree_`). "auto": only where held-out
+        Number of clusters. More than two are found by splitting again, the part whose split
+        separates best next (see `tree_`), or at once (`multiway`). "auto": only where held-out
         rows confirm that there is more than one group (see `volmar.evidence.split_test`).
     loss : {"nmi", "rand", "fbeta", "error"}, default="nmi"
         One less the normalised mutual information, one less the Rand index, one less the F measure
@@ -113,6 +114,11 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     cccp_tol : float, optional
         The paper's :math:`\alpha`, the share of the objective at which relabelling ends: its 0.01
         if None. Only with mode="paper".
+    multiway : {"recursive", "joint"}, default="recursive"
+        How more than two clusters are found: by splitting in two again, or all at once, which
+        takes loss="rand" and the default mode (see Notes). Joint fits take seconds to minutes.
+    min_cluster_size : int or float, optional
+        Minimum cluster size, for n_clusters > 2 and multiway="joint"; as for `CPMMC`.
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -129,9 +135,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
-    coef_ : ndarray of shape (1, n_features)
+    coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         w in units of the margin; only for kernel="linear".
-    intercept_ : ndarray of shape (1,)
+    intercept_ : ndarray of shape (1,) or (n_clusters,)
         Offset; only for kernel="linear".
     C_ : float
         The C used. Only where there are two clusters.
@@ -168,6 +174,18 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
     flips only. For "fbeta" and "nmi" no such theorem holds (the paper's step to it takes a
     piecewise constant function for a convex one); a relabelling is accepted only where the
     objective falls. Started alike, these losses give about the same labels as the error rate.
+
+    *More than two clusters at once.* With multiway="joint", n_clusters = k and scores
+    :math:`f_{ip}` of each cluster the problem is that of `CPMMC` with k clusters, with the loss
+
+    .. math:: C \frac{k}{k - 1} \max_{y'} \Bigl( \rho \Delta(y', y)
+              - \frac1n \sum_i (f_{i y_i} - f_{i y'_i}) \Bigr)
+
+    of the Rand index in place of the hinge: the extension that the paper leaves to future work.
+    The most violated labelling is found by a branch and bound over the sizes of its clusters (see
+    `volmar.margin.multiway.pair_search`), which proves how much it can have missed. `objective_`
+    and `gap` include that, so that a CONVERGED fit can have a relative gap above `tol`. The F
+    measure and the mutual information have no such search: they split again.
 
     *The paper's C and l.* The paper has sums where means stand here: its scores are f / n, and its
     objective is the one above divided by :math:`n^2`. So its C, :math:`C_p`, is
@@ -247,6 +265,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         mode: str = "default",
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
+        multiway: str = "recursive",
+        min_cluster_size: float | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -273,6 +293,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
+        self.multiway = multiway
+        self.min_cluster_size = min_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state
@@ -288,6 +310,11 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
                     "threshold='fixed'."
                 )
         super()._check_parameters()
+        if self._is_joint() and self.loss != "rand":
+            raise ValueError(
+                f"loss={self.loss!r} has no certified search over the labels of "
+                f"n_clusters={self.n_clusters} at once. Use loss='rand', or multiway='recursive'."
+            )
         self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
@@ -337,6 +364,9 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         }
         return losses[self.loss]
 
+    def _joint_settings(self, seed: int) -> dict[str, Any]:  # noqa: ARG002 -- no sample goes first
+        return {"loss": MultiwayRand, "unit": unit(int(self.n_clusters))}
+
     def _reweighted(self, space: FeatureSpace, weights: Any) -> FeatureSpace:
         """Return the rows centred by these weights; in the losses all rows count alike."""
         space = space.reweighted(weights)
@@ -354,8 +384,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         super()._publish(inputs, result)
         if self._is_linear():
             self.gamma_ = None
-            self.coef_ = self._hyperplane.coef[None, :]
-            self.intercept_ = np.array([self._hyperplane.intercept])
+            self.coef_ = np.atleast_2d(self._hyperplane.coef.T)
+            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
 
     def _status_words(self, result: Any) -> str:
         if self.mode != "paper" or result.status is not Status.MAX_ITER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,6 +126,8 @@ def maximise_margins(
     tol: float = 1e-2,
     max_iter: int = 1000,
     seed: int | None = None,
+    loss: Callable[[NDArray], Any] | None = None,
+    unit: float = 1.0,
 ) -> MarginResult:
     """Find k clusters (at least 3) that their own widest margins cannot improve.
 
@@ -135,6 +137,9 @@ def maximise_margins(
     result, which labels go by, are about the mean of the rows by `size_shares`. Where C has no
     margin for the labels of a smaller value, it is the result of that, and DEGENERATE. With a
     `seed`, a sample of many rows goes first, and all rows begin where it led to (`first_sample`).
+
+    `loss` makes another loss than the hinge of the offsets, whose values are multiplied by `unit`.
+    What its search may have missed, its `error`, is part of objective and gap.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
@@ -142,10 +147,12 @@ def maximise_margins(
     problems = [
         MultiwayMarginProblem(
             space,
-            MultiwayHinge(rule.in_margins(value), space.shares),
+            MultiwayHinge(rule.in_margins(value), space.shares)
+            if loss is None
+            else loss(rule.in_margins(value)),
             min_share=min_share,
             size_shares=size_shares,
-            min_m=1.0 / value,
+            min_m=1.0 / (unit * value),
         )
         for value in [*sorted(value for value in path if value < C), C]
     ]
@@ -172,10 +179,16 @@ def maximise_margins(
         n_iter, n_passes = n_iter + result.n_iter, n_passes + result.n_passes
         if result.normal is not None:
             best, labels, offsets = result, result.labels, result.rho * problem.offsets
+            of = problem
         if result.status not in (Status.CONVERGED, Status.CYCLE):
             break
     if best is None:
         return replace(result, n_iter=n_iter, n_passes=n_passes)
+    if loss is not None:
+        error = of.loss.error(labels, best.scores, best.rho) / of.min_m  # type: ignore[attr-defined]
+        J, gap = best.objective + error, best.gap + error
+        residuals = {"relative gap": gap / abs(J) if J else 0.0}
+        best = replace(best, objective=J, gap=gap, residuals=residuals)
     plain = best.scores - offsets.astype(best.scores.dtype)
     if size_shares is None:
         mean = plain.mean(axis=0)

@@ -72,12 +72,14 @@ def cluster_jointly(
     min_cluster_size: float | None,
     *,
     C: float,
+    loss: Any = None,
     **settings: Any,
 ) -> MarginResult:
     """Return k clusters by `maximise_margins`, from labels whose clusters get the same weight.
 
     `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share; None
-    for half of the smallest cluster of the start.
+    for half of the smallest cluster of the start. With a `loss` of its own all rows count alike
+    in it, and the weights are those of the mean alone.
     """
     sizes = sums_by_label(labels, weights, k)
     if sizes.min() <= 0:
@@ -87,11 +89,15 @@ def cluster_jointly(
             "has too few different rows. Lower n_clusters."
         )
     min_share = _min_share(min_cluster_size, sizes, weights)
+    balanced = space.reweighted(balanced_weights(labels, weights, sizes))
+    if loss is not None:
+        balanced.shares = None
     result = maximise_margins(
-        space.reweighted(balanced_weights(labels, weights, sizes)),
+        balanced,
         labels,
         k,
         C=C,
+        loss=loss,
         min_share=min_share,
         size_shares=space.shares,
         **settings,
