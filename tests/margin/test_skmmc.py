@@ -1,6 +1,7 @@
 """SKMMC and MultivariateMMC: the estimators; their sources and losses have tests of their own."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -97,13 +98,11 @@ def test_sparse_rows_and_float32():
 @pytest.mark.parametrize("threshold", ["adaptive", "fixed"])
 def test_the_printed_loops_run_with_one_basis_vector_a_cut(threshold):
     X, y = digits(1, 7)
-    model = SKMMC(
-        mode="paper", basis="single", threshold=threshold, C=10.0, balance=0.0, random_state=0
-    ).fit(X)
+    model = SKMMC(mode="paper", threshold=threshold, random_state=0).fit(X)
     assert model.status_ is Status.CONVERGED
     assert model.result_.residuals["violation"] <= 0.01
     assert clustering_error(y, model.labels_) <= 0.05
-    assert model.n_diverged_ >= 0
+    assert len(model.basis_vectors_) == model.result_.n_cuts + 1
 
 
 def test_the_large_scale_setting_takes_one_cut():
@@ -250,9 +249,11 @@ def test_clones_and_seeds():
 @pytest.mark.skipif(data_folder() is None, reason="needs the folder of data files (VOLMAR_DATA)")
 def test_a_row_of_the_skmmc_paper_in_its_setting():
     data = load("satellite-1v2")
-    settings = {"mode": "paper", "C": 10.0, "balance": 0.0, "random_state": 0}
-    errors = [
-        clustering_error(data.y, SKMMC(gamma=gamma, **settings).fit(data.X).labels_)
-        for gamma in ("4*rms", "rms")
-    ]
+    settings = {"mode": "paper", "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        errors = [
+            clustering_error(data.y, SKMMC(gamma=gamma, **settings).fit(data.X).labels_)
+            for gamma in ("4*rms", "rms")
+        ]
     assert min(errors) <= 0.03  # printed, in hindsight and balanced: 1.4 %

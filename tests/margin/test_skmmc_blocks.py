@@ -125,12 +125,12 @@ def test_weights_in_blocks_are_those_in_memory(kind):
     check_same(here, there, X, D)
 
 
-def test_given_labels_and_the_printed_loops():
+def test_given_labels():
     X, y = clouds()
     D = in_blocks(X)
     for init in (y, da.from_array(y, chunks=500)):
-        here = SKMMC(init=y, mode="paper", random_state=0).fit(X)
-        there = SKMMC(init=init, mode="paper", random_state=0).fit(D)
+        here = SKMMC(init=y, random_state=0).fit(X)
+        there = SKMMC(init=init, random_state=0).fit(D)
         check_same(here, there, X, D)
 
 
@@ -384,7 +384,8 @@ def test_the_engine_on_blocks_is_certified():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"mode": "paper"}, "give init"),
+        ({"mode": "paper"}, "pass over all rows"),
+        ({"mode": "paper", "init": np.arange(200) % 2}, "pass over all rows"),
     ],
 )
 def test_what_needs_all_rows_at_once_is_refused(parameters, match):

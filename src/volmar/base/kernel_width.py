@@ -108,7 +108,7 @@ class GammaWidth:
     cut_: float
     _cut: float
     gamma: Any
-    gamma_: float
+    gamma_: Any
     init: Any
     kernel: Any
     n_clusters: Any
@@ -132,6 +132,7 @@ class GammaWidth:
 
     def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
         gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
+        self.gamma_ = None
         if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
             self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
         return gamma
@@ -144,7 +145,7 @@ class GammaWidth:
         return True
 
     def _fit_once(self, X: Any, weights: Any) -> None:
-        self._cut = 0.0
+        self._cut, self.gamma_ = 0.0, None
         if not self._chooses_width():
             super()._fit_once(X, weights)  # type: ignore[misc]
             return

@@ -279,8 +279,8 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         Cluster of each training row, by size: 0 is the largest.
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
-    gamma_ : float
-        Kernel coefficient taken; not for kernels without one.
+    gamma_ : float or None
+        Kernel coefficient taken; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     n_iter_ : int

@@ -331,7 +331,12 @@ class MarginClusterer(Clusterer):
             cut_tol=self._taken("cut_tol"),
             cccp_tol=self._taken("cccp_tol"),
             max_iter=self._most_steps(),
+            **self._paper_options(),
         )
+
+    def _paper_options(self) -> dict[str, Any]:
+        """Return what the papers' loop of a subclass takes beside."""
+        return {}
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
         C = self._taken("C")
@@ -410,11 +415,18 @@ class MarginClusterer(Clusterer):
                 f"at C={self._taken('C'):g} no hyperplane has a margin with its own labels: the "
                 f"rows are too mixed for it. The clusters are those of {of}. Lower C"
             )
+        if result.status is Status.CYCLE and self.mode == "paper":
+            return (
+                "the cut violated most came back: as approximated by its basis vectors it stays "
+                f"violated by {result.residuals['violation']:.1e} of the margin, above cut_tol. "
+                "Raise n_basis or cut_tol"
+            )
         if result.status in (Status.MAX_ITER, Status.FAILED):
             name, share = next(iter(result.residuals.items()))
+            tol = "cut_tol" if self.mode == "paper" else "tol"
             return (
                 f"the descent ended early after {result.n_iter} steps, with a {name} of "
-                f"{share:.1e}. Raise max_iter or tol, or scale X"
+                f"{share:.1e}. Raise max_iter or {tol}, or scale X"
             )
         return ""
 

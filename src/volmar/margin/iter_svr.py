@@ -153,10 +153,10 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of k(x_j, x), of sum zero; only of the whole kernel matrix
         (see `method`), not for kernel="linear".
-    intercept_ : ndarray of shape (1,) or float
-        Constant of the decision function, from the rule; an array for kernel="linear".
-    gamma_ : float
-        Kernel coefficient taken; not for kernels without one.
+    intercept_ : ndarray of shape (1,)
+        Constant of the decision function, from the rule.
+    gamma_ : float or None
+        Kernel coefficient taken; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     C_ : float
@@ -417,12 +417,12 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.status_ = result.status
         if self._is_linear():
             self.coef_ = self._hyperplane.coef[None, :]
-            self.intercept_ = np.array([self._hyperplane.intercept])
+            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
         elif isinstance(prepared.space, KernelSpace):
             self.dual_coef_ = self._hyperplane.coef
-            self.intercept_ = self._hyperplane.intercept
+            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
         else:
-            self.intercept_ = self._hyperplane.linear.intercept
+            self.intercept_ = np.atleast_1d(self._hyperplane.linear.intercept)
 
     def _status_words(self, result: Any) -> str:
         if not isinstance(result, IterSVRResult):

@@ -42,8 +42,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     gamma : float, str or None, default="auto"
         Kernel coefficient of "rbf", "polynomial", "sigmoid", "laplacian" and "chi2". "scale" is 1
         / (n_features * variance of X), "4*scale" and "scale/4" are multiples of it; None is 1 /
-        n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other kernels,
-        for mode="paper" and where `init` holds labels. Other kernels have no use for gamma.
+        n_features. "auto" chooses the width of "rbf", see Notes; it is "scale" for other kernels
+        and where `init` holds labels, and "rms" (sec. 5.1 of the paper, see `SKMMC`) for
+        mode="paper". Other kernels have no use for gamma.
     degree : float, default=3
         Degree of the polynomial kernel, at least 1.
     coef0 : float, default=1
@@ -120,13 +121,13 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         ``tree_.splits()[i].model``, not here.
     dual_coef_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Coefficients of k(x_j, x) in units of the margin, of sum zero; only for method="exact".
-    intercept_ : float or ndarray of shape (n_clusters,)
+    intercept_ : ndarray of shape (1,) or (n_clusters,)
         Constant of the decision function.
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from the start. Only where there are two clusters.
-    gamma_ : float
-        Kernel coefficient taken; not for kernels without one.
+    gamma_ : float or None
+        Kernel coefficient taken; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
@@ -241,6 +242,11 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         super()._check_parameters()
         self._check_representation()
 
+    def _gamma_rule(self) -> Any:
+        is_gaussian = isinstance(self.kernel, str) and self.kernel == "rbf"
+        is_paper = self.mode == "paper" and is_gaussian
+        return "rms" if is_paper and self._is_width_open() else super()._gamma_rule()
+
     def _adopts_trial(self) -> bool:
         return self.method == "exact"
 
@@ -257,6 +263,6 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         super()._publish(inputs, result)
         if self.method == "exact":
             self.dual_coef_ = self._hyperplane.coef
-            self.intercept_ = self._hyperplane.intercept
+            self.intercept_ = np.atleast_1d(self._hyperplane.intercept)
         else:
-            self.intercept_ = self._hyperplane.linear.intercept
+            self.intercept_ = np.atleast_1d(self._hyperplane.linear.intercept)

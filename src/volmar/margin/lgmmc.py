@@ -151,8 +151,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     balance_ : tuple of float
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from two-means.
-    gamma_ : float
-        Kernel coefficient taken; not for kernels without one.
+    gamma_ : float or None
+        Kernel coefficient taken; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status

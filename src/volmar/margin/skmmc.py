@@ -12,17 +12,22 @@ from scipy import sparse
 from volmar._checks import check_random_state
 from volmar._memory import require_memory
 from volmar.base import WeightedClusterer
+from volmar.base.blocks import require_in_memory
 from volmar.base.kernel import KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import check_choice, check_count
 from volmar.base.warn import warn_user
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.sparse_nested import printed_sparse_loop
 from volmar.margin.feature_space.basis import BasisSpace, SpannedBasisSpace
 from volmar.margin.feature_space.basis_search import FAR
 from volmar.margin.feature_space.linear import span_of
+from volmar.margin.feature_space.printed_basis import PrintedBasisSpace
 from volmar.rows import as_rows
 
+# Basis vectors where their number is not given.
+MAX_BASIS = 50
 # Digits of a gamma that follows from the rows by a rule.
 GAMMA_DIGITS = 12
 
@@ -53,26 +58,27 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         is the root of the mean squared distance of two rows, the middle of the paper's grid: about
         "scale/4". "auto" chooses the width, see Notes; it is "rms" for mode="paper" and "scale"
         where `init` holds labels.
-    basis : {"split", "single"}, default="split"
+    basis : {"split", "single"}, optional
         How basis vectors are found for each cut: "split", one at a mode of the rows of either sign
         (mean shift, which cannot diverge); "single", one for both, by the paper's Algorithm 4,
         whose weights have both signs: where it diverges it starts anew, and `n_diverged_` counts.
+        If None, "split" (the paper's "single" with mode="paper", which has no other).
     n_basis : int, optional
-        Basis vectors for each part of a cut, 1 if not given. With gamma="auto" a kernel that is
-        m times narrower than "scale" has m: a cluster that is long beside the kernel has a mean
-        that no single vector is near to.
-    max_basis : int, default=50
+        Basis vectors for each part of a cut (N of Algorithm 4), 1 if not given. With gamma="auto"
+        a kernel that is m times narrower than "scale" has m: a cluster that is long beside the
+        kernel has a mean that no single vector is near to.
+    max_basis : int, optional
         Maximum number of basis vectors. More of them find a slightly lower objective, at a cost
-        that grows with their number.
-    C : float, default=2.0
-        Weight of margin errors. With the adaptive threshold at least 1 / (1 - balance); about
-        1 / C of the rows are inside the margin there.
+        that grows with their number. If None, 50 (no limit but `max_iter` with mode="paper").
+    C : float, optional
+        Weight of margin errors; if None, 2 (the paper's 10 with mode="paper"). With the adaptive
+        threshold at least 1 / (1 - balance); about 1 / C of the rows are inside the margin there.
     threshold : {"adaptive", "fixed"}, default="adaptive"
         Whether the margin :math:`\rho` is found, or is 1 (the paper's SKMMCv2).
     balance : float, optional
         b: how far from 0 the mean score may be. 0 puts it at 0. If not given it is 0.05, and
         clusters of unequal size may count as balanced (see Notes and `balance_`); with
-        mode="paper" it is 0.05 and no more.
+        mode="paper" it is 0, and no sizes are taken from the start.
     balance_unit : {"margin", "score"}, default="margin"
         Whether `balance` is in units of :math:`\rho` or of f; the paper's l is n times the latter.
         With mode="paper" and with the fixed threshold it is the latter always.
@@ -88,9 +94,8 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         Maximum number of steps (default 1000); with mode="paper" of relabellings, and of cuts for
         each (default 100).
     mode : {"default", "paper"}, default="default"
-        "paper": Algorithm 3 as printed (misprints corrected), from k-means, without
-        annealing; `tol`, `anneal` and `n_init` are not used. Use basis="single", too, for
-        its Algorithm 4.
+        "paper": Algorithm 3 (Appendix B for the fixed threshold) with Algorithm 4, in the paper's
+        setting, from the labels of `init`; see Notes. `tol`, `anneal` and `n_init` are not used.
     cut_tol : float, optional
         The paper's :math:`\eta` (eq. 13), 0.01 if not given; 1 for large data. Only with
         mode="paper".
@@ -117,7 +122,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         The b.
     dual_coef_ : ndarray of shape (n_vectors,)
         Their coefficients, in units of the margin.
-    intercept_ : float
+    intercept_ : ndarray of shape (1,)
         Constant of the decision function.
     gamma_ : float
         Kernel coefficient.
@@ -157,6 +162,28 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     printed basis="single" loses much of each cut. All cuts share one basis here, onto whose
     span each is projected, which makes the cuts hold exactly and the bound a true one.
 
+    *The paper.* ``SKMMC(mode="paper")`` is the setting of sec. 5.1 with l = 0 and the middle of
+    its widths: C = 10, :math:`\eta` = 0.01, :math:`\epsilon` = 0.1, :math:`\sigma = \sqrt\gamma`
+    (gamma="rms"), one basis vector for each cut and one for the mean of the rows, all found
+    anew after a relabelling; scores have mean 0 (eq. 23). ``balance=l/n`` is its l,
+    ``threshold="fixed"`` is SKMMCv2, and ``cut_tol=1, cccp_tol=0.3`` the setting of sec. 5.3. The
+    paper does not say from which labels it starts; "auto" is k-means. Not as printed are:
+
+    - :math:`\rho` of eq. 24, which is 0/0 wherever there are margin errors, is a multiplier of the
+      quadratic programme.
+    - Labels change after an inner loop, as in the text and Algorithm 1; line 11 changes them under
+      cuts that hold for the old ones.
+    - The first cut, random as printed, is that of all rows where C times its share is below 1.
+    - A search of Algorithm 4 that meets 0/0, or ends nowhere in 100 steps, begins anew
+      (`n_diverged_`). Its :math:`\delta` = 0.01 is in the units of X, as printed.
+    - An inner loop also ends where the cut violated most is one that it has: as approximated it
+      would come back for ever. Then ``result_.n_repeated`` counts, the violation stays above
+      `cut_tol`, and the status is CYCLE with a warning.
+    - Where the cuts leave w = 0, labels are those of the hyperplane before
+      (``result_.n_degenerate``).
+
+    Approximated cuts bound nothing: there is no gap. Rows must be in memory.
+
     *Unequal sizes.* With ``balance=None`` both sides of a start of unequal size get the same
     weight where that has a clear gap between them (see `CPMMC`, and
     `volmar.margin.engine.unequal_sizes` for the rule).
@@ -185,15 +212,16 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
 
     kernel = "rbf"
     _takes_blocks = True
+    _paper_loop = staticmethod(printed_sparse_loop)
 
     def __init__(
         self,
         n_clusters: int | str = 2,
         *,
         gamma: float | str | None = "auto",
-        basis: str = "split",
+        basis: str | None = None,
         n_basis: int | None = None,
-        max_basis: int = 50,
+        max_basis: int | None = None,
         C: float | None = None,
         threshold: str = "adaptive",
         balance: float | None = None,
@@ -234,12 +262,25 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_gamma()
-        check_choice("basis", self.basis, ["split", "single"])
+        if self.basis is not None:
+            check_choice("basis", self.basis, ["split", "single"])
+        if self.basis == "split" and self.mode == "paper":
+            raise ValueError(
+                "basis='split' is not the paper's: its Algorithm 4 finds one vector for both "
+                "signs. Leave basis out, or use mode='default'."
+            )
         if self.n_basis is not None:
             check_count("n_basis", self.n_basis)
-        check_count("max_basis", self.max_basis, low=2)
+        if self.max_basis is not None:
+            check_count("max_basis", self.max_basis, low=2)
 
-    def _feature_space(self, X: Any, weights: NDArray | None) -> BasisSpace:
+    def _paper_options(self) -> dict[str, Any]:
+        if self.max_basis is None:
+            return {}
+        each = self.n_basis or 1
+        return {"max_cuts": min(max(self.max_basis // each - 1, 1), self._most_steps())}
+
+    def _feature_space(self, X: Any, weights: NDArray | None) -> BasisSpace | PrintedBasisSpace:
         self._resolved_gamma(X, weights)
         if not 1e-200 < self.gamma_ < 1e200:
             raise ValueError(
@@ -248,16 +289,24 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
             )
         if sparse.issparse(X):
             X = self._near_the_origin(X, weights)
+        n_basis = self.n_basis or 1
+        random_state = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.mode == "paper":
+            name = "SKMMC(mode='paper')"
+            require_in_memory(X, name, "every step of its Algorithm 4 is a pass over all rows")
+            return PrintedBasisSpace(
+                X, weights, gamma=self.gamma_, n_basis=n_basis, random_state=random_state
+            )
         span = span_of(X, weights)
         space: Any = BasisSpace if span is None else SpannedBasisSpace
         return space(
             X if span is None else span,
             weights,
             gamma=self.gamma_,
-            basis=self.basis,
-            n_basis=1 if self.n_basis is None else self.n_basis,
-            max_basis=self.max_basis,
-            random_state=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            basis=self.basis or "split",
+            n_basis=n_basis,
+            max_basis=self.max_basis or MAX_BASIS,
+            random_state=random_state,
         )
 
     def _gamma_rule(self) -> Any:
@@ -296,7 +345,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         expansion = self._hyperplane.expansion
         self.basis_vectors_ = expansion.vectors
         self.dual_coef_ = expansion.coefficients
-        self.intercept_ = expansion.intercept + self._hyperplane.t
+        self.intercept_ = np.array([expansion.intercept + self._hyperplane.t])
         self.n_diverged_ = inputs.space.n_diverged
         if len(self.basis_vectors_) < 2:
             warn_user(

@@ -71,6 +71,7 @@ CLASSES: dict[str, str] = {
     "PyNNDescentBackend/1": "volmar.graphs.neighbor_backends",
     "SeparatingPlanes/1": "volmar.separation.problem",
     "SparseOperator/1": "volmar.operators.sparse",
+    "SparseVector/1": "volmar.margin.feature_space.printed_basis",
     "SpectralGraph/1": "volmar.graphs.graph",
     "SplitNode/1": "volmar.base.tree",
     "SplitTree/1": "volmar.base.tree",

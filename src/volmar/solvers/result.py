@@ -17,7 +17,7 @@ class Status(Enum):
 
     - ``CONVERGED``: it reached what it was asked for.
     - ``MAX_ITER``: the iteration limit came first.
-    - ``CYCLE``: a labelling came back.
+    - ``CYCLE``: labels, or a cut, came back.
     - ``DEGENERATE``: the data do not determine the answer; another is as good.
     - ``UNBOUNDED``: the objective has no lower bound.
     - ``STOPPED``: a rule of the algorithm ended it before it converged.
@@ -26,7 +26,7 @@ class Status(Enum):
 
     CONVERGED = "converged"
     MAX_ITER = "iteration limit reached"
-    CYCLE = "a labelling came back: the iteration cycles"
+    CYCLE = "labels or a cut came back: the iteration cycles"
     DEGENERATE = "the problem does not determine its answer"
     UNBOUNDED = "the objective has no lower bound"
     STOPPED = "the algorithm's own rule ended it before it converged"

@@ -56,6 +56,9 @@ class MarginResult(Result):
         Products with the data.
     n_cuts : int
         Cuts of the last working set.
+    n_repeated : int
+        Inner loops of SKMMC's Algorithm 3 that ended because the cut violated most was among the
+        cuts: its approximation by basis vectors misses it.
     n_degenerate : int
         Inner loops of the papers that ended at w = 0, and whose labels are those of the hyperplane
         before.
@@ -74,6 +77,7 @@ class MarginResult(Result):
     n_passes: int = 0
     n_cuts: int = 0
     n_degenerate: int = 0
+    n_repeated: int = 0
 
 
 @dataclass(frozen=True)
