@@ -35,6 +35,11 @@ class KernelExpansion:
     rows: Any
     offset: NDArray | None
 
+    @property
+    def gamma(self) -> float | None:
+        """Coefficient of the kernel; None where it has none, or kernel values are given."""
+        return None if self.rows is None else self.kernel.gamma(self.rows.shape[1])
+
     def __call__(self, X: Any, coefficients: NDArray) -> NDArray:
         """Evaluate f at new rows, or at rows of given kernel values; a column for a function."""
         if self.rows is None:

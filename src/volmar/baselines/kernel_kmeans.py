@@ -280,7 +280,7 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
     gamma_ : float or None
-        Kernel coefficient taken; None for kernels without one.
+        Kernel coefficient that was used; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     n_iter_ : int

@@ -200,8 +200,10 @@ class GMMC(KernelMixin, Clusterer):
         Scores of the training rows, in units of the margin.
     dual_coef_ : ndarray of shape (n_samples,)
         :math:`\alpha`, of sum zero.
-    intercept_ : float
+    intercept_ : ndarray of shape (1,)
         b.
+    gamma_ : float or None
+        Kernel coefficient that was used; None for kernels without one.
     balance_ : tuple of float
         Shares of the rows in cluster 0 and 1 that count as balanced: halves, or the sizes that
         ``balance_weight=None`` took from two-means.
@@ -229,7 +231,10 @@ class GMMC(KernelMixin, Clusterer):
     are the signs of the leading eigenvector of the relaxed :math:`uu'`, whose range is the null
     space of W: where that has one dimension, it is the paper's vector. Where the two leading
     eigenvalues are tied, the labels are one choice of many: ``result_.status`` is DEGENERATE, and
-    `fit` warns. There is no ``mode="paper"``: it would do the same.
+    `fit` warns. There is no ``mode="paper"``: ``GMMC(balance_weight=1e4)`` is eq. 24 as printed,
+    with the paper's :math:`C_e`, :math:`K + I/n` for kernels with k(x, x) = 1, and of its
+    candidates for C (0.001, 1 and 1000; JMLR section 8.2) the one in the middle. AISTATS section 5
+    has the same :math:`C_e` and 1, 1e3 and 1e6.
 
     *Unequal sizes.* Scores of mean zero are about halves. With ``balance_weight=None`` the weight
     is on a weighted mean of the scores, :math:`(n \sum_i q_i f(x_i))^2`, where both sides of
@@ -347,9 +352,10 @@ class GMMC(KernelMixin, Clusterer):
 
     def _publish(self, prepared: GMMCInputs, result: GMMCResult) -> None:
         self._expansion = prepared.expansion
+        self.gamma_ = prepared.expansion.gamma
         self.scores_ = result.scores
         self.dual_coef_ = result.alpha
-        self.intercept_ = result.intercept
+        self.intercept_ = np.array([result.intercept])
         self.smallest_C_ = prepared.problem.smallest_penalty
         self.balance_ = in_order_of(result.labels, None, prepared.balance)
         _warn(prepared.problem, result)

@@ -127,7 +127,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     gamma_ : float or None
-        Kernel coefficient taken; None for kernels without one.
+        Kernel coefficient that was used; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status

@@ -15,6 +15,7 @@ from volmar.base.kernel_width import GammaWidth
 from volmar.base.validation import (
     check_choice,
     check_count,
+    check_flag,
     check_number,
     check_start_labels,
 )
@@ -39,10 +40,14 @@ from volmar.solvers.cutting_plane_certificate import NotAGramMatrixError
 
 # Beyond these C nothing changes but rounding: all rows weigh alike, or the margin is hard.
 LEAST_C, MOST_C = 1e-10, 1e10
+MODES = ("default", "paper")
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
-# Largest mean of a labelling where none is given.
-MAX_MEAN = 0.5
+# C and the largest mean of a labelling where none is given, by mode. JMLR section 8.2 has C = 1
+# among 0.001, 1 and 1000; it prints no balance: 0.3 is the looser of the two in use for these
+# methods (0.03 for classes of equal size).
+C_OF_NONE = {"default": 30.0, "paper": 1.0}
+MEAN_OF_NONE = {"default": 0.5, "paper": 0.3}
 
 
 @dataclass
@@ -105,17 +110,27 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         "auto": "exact" for up to 1000 rows and a precomputed kernel, "nystroem" for more.
     n_landmarks : int, default=100
         Landmarks of method="nystroem" and of "auto".
-    C : float, default=30.0
-        Weight of margin errors, without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
+    centered : bool, optional
+        Whether rows are centred in the feature space, so that hyperplanes go through their mean
+        and not through the origin. If None, True (False with mode="paper").
+    C : float, optional
+        Weight of margin errors; if None, 30 (1 with mode="paper", whose C is that of the papers).
+        Without units: the papers' C is C / (n s). Between 1e-10 and 1e10.
         Where it is small (about 3) all rows weigh alike, and the labels are those of balanced
         k-means; where it is large few rows are inside the margin, and more labellings share the
         solution. The default puts two thirds of Gaussian rows inside, with a quarter of their
         variance in the leading direction.
     balance : float, optional
         Maximum of :math:`|\mathrm{mean}(y)|` over generated labellings y (of -1 and 1). 0 asks for
-        halves, as near as an odd number of rows allows. If not given it is 0.5, sides of at least
+        halves, as near as an odd number of rows allows. If None it is 0.5, sides of at least
         a quarter of the weight, and clusters of unequal size may count as balanced (see Notes and
-        `balance_`). The authors set theirs from the true classes.
+        `balance_`); with mode="paper" it is 0.3 and no more. The papers' b is n times `balance`;
+        they print no value, and the authors set theirs from the true classes.
+    mode : {"default", "paper"}, default="default"
+        "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
+        units, the whole kernel matrix where `method` is "auto", the width that gamma says ("scale"
+        for "auto"), and labels from the leading eigenvector of the mixture of labellings. What
+        the papers leave open is as in the default mode: the starts of the search for a labelling.
     init : "auto" or array of shape (n_samples,), default="auto"
         Labels from which the first labelling is found. "auto": random sides, and clusters of a
         graph where the width of the kernel is chosen (see Notes).
@@ -152,7 +167,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from two-means.
     gamma_ : float or None
-        Kernel coefficient taken; None for kernels without one.
+        Kernel coefficient that was used; None for kernels without one.
     cut_ : float
         Ratio cut of the clusters by which widths were compared; only where they were.
     status_ : Status
@@ -216,8 +231,13 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
     *Large C.* Many labellings share the solution then, far from each other, and labels may change
     with `random_state`: compare ``result_.labelled_objective``, the lower the better.
 
-    The margin has the units of X: scale features that have different ones. There is no
-    ``mode="paper"``: the paper is silent on its starts, and does not centre.
+    *As printed.* Seen from the origin all rows of a Gaussian kernel lie on one side: with
+    ``mode="paper"`` it is the balance that makes two clusters, and the labels, which are those of
+    the mixture, may differ from the signs of `decision_function` on the training rows. For
+    Gaussian kernels the paper's section 8.2 has :math:`\sigma`, a tenth of the mean distance:
+    ``gamma = 50 / mean_distance(X) ** 2`` (see `volmar.graphs.mean_distance`).
+
+    The margin has the units of X: scale features that have different ones.
 
     References
     ----------
@@ -251,8 +271,10 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         kernel_params: dict[str, Any] | None = None,
         method: str = "auto",
         n_landmarks: int = N_LANDMARKS,
-        C: float = 30.0,
+        centered: bool | None = None,
+        C: float | None = None,
         balance: float | None = None,
+        mode: str = "default",
         init: str | ArrayLike = "auto",
         n_init: int = 10,
         tol: float = 0.01,
@@ -269,8 +291,10 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         self.kernel_params = kernel_params
         self.method = method
         self.n_landmarks = n_landmarks
+        self.centered = centered
         self.C = C
         self.balance = balance
+        self.mode = mode
         self.init = init
         self.n_init = n_init
         self.tol = tol
@@ -287,7 +311,11 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     def _check_parameters(self) -> None:
         self._check_representation()
-        check_number("C", self.C, low=LEAST_C, high=MOST_C)
+        check_choice("mode", self.mode, MODES)
+        if self.C is not None:
+            check_number("C", self.C, low=LEAST_C, high=MOST_C)
+        if self.centered is not None:
+            check_flag("centered", self.centered)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
         if isinstance(self.init, str):
@@ -301,12 +329,20 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "below 1, or leave it out."
             )
 
+    def _centers(self) -> bool:
+        return self.mode != "paper" if self.centered is None else bool(self.centered)
+
+    def _is_exact(self, n: int) -> bool:
+        return super()._is_exact(n) or (self.method == "auto" and self.mode == "paper")
+
     def _n_starts(self) -> int:
         return 1  # each search for a labelling restarts by itself
 
     def _problem(self, X: Any, weights: NDArray | None) -> LabelGenerationInputs:
         n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         prepared = LabelGenerationInputs(self._feature_space(X, weights), weights, n)
+        if self._is_linear():
+            self.gamma_ = None
         self._formula(prepared)
         return prepared
 
@@ -323,9 +359,10 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
         w = row_weights(space)
-        mean = MAX_MEAN if self.balance is None else self.balance
+        mean = MEAN_OF_NONE[self.mode] if self.balance is None else self.balance
         limit = _largest_sum(mean, np.ones(n) if w is None else w)
-        return float(self.C) / (n * spread), limit
+        C = C_OF_NONE[self.mode] if self.C is None else float(self.C)
+        return (C if self.mode == "paper" else C / (n * spread)), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:
         """Give both sides of k-means the same weight where they are unequal and lie apart."""
@@ -342,7 +379,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     def _run(self, prepared: LabelGenerationInputs, seed: int) -> LabelGenerationResult:
         try:
-            if self.balance is None:
+            if self.balance is None and self.mode != "paper":
                 self._take_sizes(prepared)
             C, limit = self._formula(prepared)
             result = generate_labels(
@@ -354,6 +391,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 seed=seed,
+                reading="eigenvector" if self.mode == "paper" else "margin",
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error

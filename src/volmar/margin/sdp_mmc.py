@@ -164,7 +164,10 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
     mode : {"default", "paper"}, default="default"
         "paper" is eq. 22 as printed: the kernel not centred, no bound on row sums, 2C for the
         right C (a misprint: a is bounded by C), and labels from the leading eigenvector of M cut
-        at its mean.
+        at its mean. The default C is in the middle of the paper's candidates, 0.001, 1 and 1000
+        (JMLR section 8.2; 1 and 1e4 in AISTATS section 5). For a kernel without negative values
+        M = 11', one cluster, is then a solution; where it is the only one,
+        ``result_.one_cluster`` says so and `fit` warns.
     tol : float, default=1e-5
         Relative gap to stop at: over the value, or what M can change of it where that is less.
     max_iter : int, default=2000
@@ -192,8 +195,10 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
         Inner maximiser of the relaxation.
     dual_coef_ : ndarray of shape (n_samples,)
         Coefficients of `decision_function`.
-    intercept_ : float
+    intercept_ : ndarray of shape (1,)
         Its constant; 0 where `center` is False.
+    gamma_ : float or None
+        Kernel coefficient that was used; None for kernels without one.
     objective_ : float
         Value of the relaxation.
     result_ : SDPMMCResult
@@ -382,14 +387,15 @@ class SDPMMC(RelaxationMixin, KernelMixin, Clusterer):
 
     def _publish(self, prepared: SDPMMCInputs, result: SDPMMCResult) -> None:
         self._expansion = prepared.expansion
+        self.gamma_ = prepared.expansion.gamma
         self.balance_ = in_order_of(result.labels, None, prepared.sides)
         self.alpha_ = result.a
         # f(x) = sum_j c_j <phi(x) - mu, phi(x_j) - mu>, with c less its mean: the rest cancels.
         coefficients = result.dual * (2.0 * result.labels - 1.0)
-        self.intercept_ = 0.0
+        self.intercept_ = np.zeros(1)
         if prepared.means is not None:
             coefficients = coefficients - coefficients.sum() * prepared.q
-            self.intercept_ = -float(coefficients @ prepared.means)
+            self.intercept_ = np.array([-float(coefficients @ prepared.means)])
         self.dual_coef_ = coefficients
         remedy = "Use a narrower kernel, or another balance"
         if self.mode == "paper":

@@ -31,6 +31,12 @@ _LABELLED = (
     "tree_: SplitTree",
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
+# A number in files of the first versions.
+_KERNEL_FUNCTION = (
+    "dual_coef_: float n finite",
+    "intercept_: float *? finite",
+    "gamma_: float?",
+)
 _LINEAR = ("coef_: float k *", "intercept_: float k?")
 _GRAPH = (
     "n_neighbors_: int?",
@@ -220,7 +226,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "mean_: float d finite",
         "cluster_centers_: float k r finite",
     ),
-    "GMMC": (*_LABELLED, *_EXPANDED, "dual_coef_: float n finite", "intercept_: float finite"),
+    "GMMC": (*_LABELLED, *_EXPANDED, *_KERNEL_FUNCTION),
     "HardLabelMVC": (*_LABELLED, *_GRAPH, "alpha_: float n finite"),
     "IterSVR": (*_LABELLED, *_HYPERPLANE),
     "KernelCPMMC": (*_LABELLED, *_HYPERPLANE),
@@ -268,7 +274,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "result_.centers: float k c finite",
         "embedding_: float n c",
     ),
-    "SDPMMC": (*_LABELLED, *_EXPANDED, "dual_coef_: float n finite", "intercept_: float finite"),
+    "SDPMMC": (*_LABELLED, *_EXPANDED, *_KERNEL_FUNCTION),
     "SKMMC": (*_LABELLED, *_HYPERPLANE),
     "SMIC": (
         *_LABELLED,

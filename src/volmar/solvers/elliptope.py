@@ -79,9 +79,9 @@ class ElliptopeResult(Result):
 
     bound_a, bound_y : ndarray of shape (n,)
         The dual point of the bound besides: a in the box, and y with Diag(y) above G.
-    bound_rest : ndarray of shape (n, n) or (0, 0)
-        Z - aa' of the dual point, where eta is not negative (see `solve_elliptope_barrier`);
-        empty where Z = aa'.
+    bound_rest : ndarray of shape (n, n) or None
+        Z - aa' of the dual point, where eta may be positive (see `solve_elliptope_barrier`); None
+        where Z = aa'.
 
     `residuals` has "relative gap", the gap over the smaller of ``|objective|`` and ``a'|Q|a``,
     what M can change of it; "inner", what the inner maximisation may have missed, over the same;
@@ -103,7 +103,7 @@ class ElliptopeResult(Result):
     balance_multipliers: NDArray = field(default_factory=lambda: np.empty(0))
     bound_a: NDArray = field(default_factory=lambda: np.empty(0))
     bound_y: NDArray = field(default_factory=lambda: np.empty(0))
-    bound_rest: NDArray = field(default_factory=lambda: np.empty((0, 0)))
+    bound_rest: NDArray | None = None
 
 
 def solve_elliptope_saddle(

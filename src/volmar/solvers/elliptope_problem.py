@@ -223,7 +223,7 @@ class ElliptopeProblem:
 
         `rest` is Z - aa' where eta may be above zero.
         """
-        if rest is not None and rest.size:
+        if rest is not None:
             return self._certificate_above_zero(V, a, y, rest)
         point = BoxQP(self.n, self.C, unit_norm=self.unit_norm).solve(self.weighted(V))
         excess = max(self._excess(a, s, y), 0.0)

@@ -124,6 +124,8 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         Inner maximiser: how much each row takes part.
     reg_ : float
         :math:`\gamma`.
+    sigma_ : float or None
+        Width of the Gaussian similarity; None for others.
     n_neighbors_ : int or None
         Number of neighbours that the similarity was built with; None where it has none.
     objective_ : float
@@ -276,7 +278,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
 
         rounded = self._rounded(found.factor, value, seed)
         room = float("inf")
-        if not found.bound_rest.size:
+        if found.bound_rest is None:
             saddle = ElliptopeProblem(problem.Q, reg=reg, C=float(self.C), balance=self._bound())
             room = saddle.room_beside_one(self.tol)
         unshifted = _unshifted(found, reg * problem.shift)
@@ -317,8 +319,9 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self._row_weights = prepared.graph.row_weights
         self.reg_ = prepared.reg
         self.n_neighbors_ = prepared.graph.n_neighbors
+        self.sigma_ = prepared.graph.sigma
         self.alpha_ = result.a
-        if result.bound_rest.size:
+        if result.bound_rest is not None:
             reg = SAFETY * prepared.problem.safe_reg(float(self.C))
             warn_user(
                 f"reg={prepared.reg:g} is so large that eta is not negative ({result.eta:.3g}): "

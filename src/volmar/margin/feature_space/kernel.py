@@ -44,7 +44,7 @@ class KernelSpace(FeatureSpace):
 
     A vector sum_i v_i z_i is kept as its coefficients and its products with all z_i, stacked in
     one array of shape (2, n) or (2, n, k): inner products and scores then need no further pass.
-    Only hyperplanes need the `expansion`.
+    Only hyperplanes need the `expansion`. Without `center` rows are as the kernel has them.
     """
 
     def __init__(
@@ -52,8 +52,11 @@ class KernelSpace(FeatureSpace):
         K: NDArray,
         weights: NDArray | None = None,
         expansion: KernelExpansion | None = None,
+        *,
+        center: bool = True,
     ):
         self.K, self.weights, self.expansion = K, weights, expansion
+        self.is_centered = center
         self.n_rows, self.dtype = K.shape[0], K.dtype
         self.shares = None if weights is None else weights / weights.sum()
         self.n_passes = 0
@@ -70,9 +73,11 @@ class KernelSpace(FeatureSpace):
         """Return centred coefficients and the products K_c v, shape (2, n) or (2, n, k)."""
         self.n_passes += 1
         v = v.astype(np.float64)
-        v -= np.multiply.outer(self.p, v.sum(axis=0))
+        if self.is_centered:
+            v -= np.multiply.outer(self.p, v.sum(axis=0))
         image = (self.K @ v.astype(self.dtype, copy=False)).astype(np.float64, copy=False)
-        image = image - self.p @ image
+        if self.is_centered:
+            image = image - self.p @ image
         return np.stack([v, image])
 
     def inner(self, vector: NDArray, others: Sequence[NDArray]) -> NDArray:
@@ -105,7 +110,9 @@ class KernelSpace(FeatureSpace):
         if self.expansion is None:
             raise ValueError("a hyperplane needs the expansion, to score new rows.")
         v = normal[0]
-        mean = self.p @ (self.K @ v.astype(self.dtype, copy=False))
+        mean = 0.0
+        if self.is_centered:
+            mean = self.p @ (self.K @ v.astype(self.dtype, copy=False))
         return KernelHyperplane(self.expansion, v / rho, plain((t - mean) / rho))
 
     def start_rows(self) -> Any:
@@ -114,7 +121,7 @@ class KernelSpace(FeatureSpace):
 
     def reweighted(self, weights: NDArray) -> KernelSpace:
         """Return the same rows with other weights."""
-        return KernelSpace(self.K, weights, self.expansion)
+        return KernelSpace(self.K, weights, self.expansion, center=self.is_centered)
 
     def is_gram(self) -> bool:
         """Whether v'Kv >= 0, about, for all v of sum 0 in a small Krylov space of rows that weigh.
@@ -153,7 +160,9 @@ class KernelSpace(FeatureSpace):
         """
         self.n_passes += 1
         image = self.K @ self.p.astype(self.dtype, copy=False)
-        square = float(self.p @ self.K.diagonal() - self.p @ image)
+        square = float(self.p @ self.K.diagonal())
+        if self.is_centered:
+            square = float(self.p @ self.K.diagonal() - self.p @ image)
         rounding = SPREAD_ROUNDINGS * float(np.finfo(self.dtype).eps) * self._size
         return square if abs(square) > rounding else 0.0
 

@@ -65,20 +65,23 @@ class LinearHyperplane(Hyperplane):
 
 
 class LinearSpace(FeatureSpace):
-    """Rows of a data matrix or BlockTable, centred implicitly at their (weighted) mean."""
+    """Rows of a data matrix or BlockTable, centred implicitly at their (weighted) mean.
 
-    def __init__(self, X: Any, weights: Any = None):
-        self._given = X
+    Without `center` they are as they are.
+    """
+
+    def __init__(self, X: Any, weights: Any = None, *, center: bool = True):
+        self._given, self.is_centered = X, center
         rows = as_rows(X, sample_weight=weights)
-        self._mean = rows.mean()
-        if not sparse.issparse(X) and X.dtype == np.float32:
+        self._mean = rows.mean() if center else np.zeros(rows.n_features)
+        if center and not sparse.issparse(X) and X.dtype == np.float32:
             few = X[:: max(1, len(X) // SPREAD_ROWS)] - self._mean
             spread = np.sqrt(np.mean(np.einsum("ij,ij->i", few, few)))
             if np.linalg.norm(self._mean) > FAR_AWAY * spread:
                 X = features_of(Shift(self._mean), X)
                 rows = as_rows(X, sample_weight=weights)
         self.X, self.weights = X, weights
-        self.rows = rows.centered()
+        self.rows = rows.centered() if center else rows
         self.n_rows, self.dtype = rows.n_rows, rows.dtype
         self.n_coordinates = rows.n_features
         self.shares = None if rows.weights is None else rows.weights / rows.total_weight
@@ -134,14 +137,15 @@ class LinearSpace(FeatureSpace):
 
     def reweighted(self, weights: NDArray) -> LinearSpace:
         """Return the same rows with other weights."""
-        return LinearSpace(self._given, weights)
+        return LinearSpace(self._given, weights, center=self.is_centered)
 
     def sampled(self, chosen: NDArray) -> LinearSpace:
         """Return some of the rows."""
         few = take_rows(self.X, chosen)
         if few is self.X:
             return self
-        part = LinearSpace(few, None if self.weights is None else self.weights[chosen])
+        weights = None if self.weights is None else self.weights[chosen]
+        part = LinearSpace(few, weights, center=self.is_centered)
         part.has_equal_lengths = self.has_equal_lengths
         return part
 
@@ -251,15 +255,17 @@ class FeatureHyperplane(Hyperplane):
 class LandmarkSpace(LinearSpace):
     """Rows under a fitted feature map, whose features are held."""
 
-    def __init__(self, feature_map: Any, features: Any, weights: Any = None):
-        super().__init__(features, weights)
+    def __init__(
+        self, feature_map: Any, features: Any, weights: Any = None, *, center: bool = True
+    ):
+        super().__init__(features, weights, center=center)
         self.feature_map = feature_map
         kernel = feature_map.kernel
         self.has_equal_lengths = isinstance(kernel, str) and kernel in EQUAL_LENGTHS
 
     def reweighted(self, weights: NDArray) -> LandmarkSpace:
         """Return the same rows with other weights."""
-        return LandmarkSpace(self.feature_map, self._given, weights)
+        return LandmarkSpace(self.feature_map, self._given, weights, center=self.is_centered)
 
     def hyperplane(self, normal: NDArray, rho: float, t: Any) -> Any:
         """Return the map with coefficients and intercept."""

@@ -49,13 +49,17 @@ class KernelRepresentation(KernelMixin):
             return n <= EXACT_KERNEL_UP_TO or self.kernel == "precomputed"
         return self.method == "exact"
 
+    def _centers(self) -> bool:
+        """Whether rows are centred in the feature space."""
+        return True
+
     def _feature_space(self, X: Any, weights: Any) -> KernelSpace | LinearSpace:
         """Return the rows under the kernel.
 
         Landmarks are rows drawn at random: k-means for them would take longer than the fit.
         """
         if self._is_linear():
-            return LinearSpace(X, weights)
+            return LinearSpace(X, weights, center=self._centers())
         n = X.shape[0]
         if self._is_exact(n):
             require_memory(
@@ -64,11 +68,12 @@ class KernelRepresentation(KernelMixin):
                 "Use method='nystroem', or cluster a sample and use predict for the rest.",
             )
             K, expansion = self._kernel_matrix(X.astype(np.float64, copy=False), weights)
-            return KernelSpace(K, weights, expansion)
+            return KernelSpace(K, weights, expansion, center=self._centers())
         n_counted = n if weights is None else int(np.count_nonzero(weights))
         count = min(self.n_landmarks, n_counted)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         feature_map = NystroemMap(
             landmarks=drawn_rows(n, weights, count, rng), **self._kernel_arguments(X, weights)
         ).fit(X)
-        return LandmarkSpace(feature_map, features_of(feature_map, X), weights)
+        features = features_of(feature_map, X)
+        return LandmarkSpace(feature_map, features, weights, center=self._centers())

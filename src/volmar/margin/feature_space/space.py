@@ -29,6 +29,8 @@ class VectorSpace(ABC):
     shares: NDArray | None
     n_passes: int
     version: int = 0
+    #: Whether the z_i have the mean zero; otherwise they are the phi(x_i).
+    is_centered: bool = True
 
     def full(self, value: float) -> Any:
         """Return a vector with the same value for every row."""

@@ -28,7 +28,7 @@ class GrowingSubspace(VectorSpace):
         self.n_rows, self.dtype = source.n_rows, np.dtype(np.float64)
         # Centred rows span one dimension fewer than there are rows that weigh.
         weighing = self.n_rows if self.shares is None else np.count_nonzero(self.shares)
-        self._most = int(weighing) - 1
+        self._most = int(weighing) - source.is_centered
         self.n_passes = 0
         self.basis: list[Any] = []
         self._columns = np.empty((8, self.n_rows))

@@ -52,9 +52,10 @@ class LabelGenerationResult(Result):
         Certified lower bound of the relaxation, and so of the problem over single labellings: the
         eigenvalue bound of `largest_possible_square` at `alpha`.
     labels : ndarray of shape (n,)
-        1 where the score is positive.
+        1 where the score, or with ``reading="eigenvector"`` the entry of the leading eigenvector
+        of the mixture, is positive.
     scores : ndarray of shape (n,)
-        f_i = <w, z_i>, of (weighted) mean 0.
+        f_i = <w, z_i>, of (weighted) mean 0 where rows are centred.
     normal : object
         w, in the form that the source keeps vectors.
     rho : float
@@ -99,6 +100,7 @@ def generate_labels(
     tol: float = 1e-2,
     max_iter: int = 50,
     seed: int = 0,
+    reading: str = "margin",
 ) -> LabelGenerationResult:
     r"""Solve the relaxation by cutting planes, and read labels from it.
 
@@ -121,8 +123,12 @@ def generate_labels(
     be cut that evenly. `start` are labels, 0 or 1, from which the first labelling is found;
     `n_init` is the number of starts of each search for a violated one. The rounds, at most
     `max_iter`, end where violation and gap, relative to the objective, are at most `tol`.
+
+    `reading` is how labels are found: "margin", the signs of the scores with the widest margin, or
+    "eigenvector", the signs of the leading eigenvector of the mixture.
     """
     search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
+    search.reading = reading
     found = search.find_violated() if start is None else search.found_from(start)
     for _ in range(max_iter):
         if found is None:
@@ -172,6 +178,7 @@ class _Search:
         self.violation = np.inf
         self.history: list[float] = []
         self.n_labellings = 0
+        self.reading = "margin"
 
     def _value(self, square: float) -> float:
         alpha = self.alpha[self.rows]
@@ -275,9 +282,13 @@ class _Search:
         kept, mu = [self.kept[t] for t in order], self.mu[order]
         mixture, share = _rank_one(kept, mu, self.weights)
         normals = [labelling.vector for labelling in kept]
-        if len(kept) > 1:
-            normals.append(self.source.combination(normals, mixture))
-        w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
+        if self.reading == "eigenvector":
+            w, f, rho, value, labels = self._read_eigenvector(kept, normals, mixture)
+        else:
+            if len(kept) > 1:
+                normals.append(self.source.combination(normals, mixture))
+            w, f, rho, value = min((self._read(w) for w in normals), key=lambda read: read[-1])
+            labels = (f > 0).astype(np.int64)
         bound = self._value(largest_possible_square(self.source, self.alpha, self.rng))
         return LabelGenerationResult(
             objective=self.upper,
@@ -287,7 +298,7 @@ class _Search:
             n_iter=len(self.history),
             history=tuple(self.history),
             bound=bound,
-            labels=(f > 0).astype(np.int64),
+            labels=labels,
             scores=f,
             normal=w,
             rho=rho,
@@ -305,6 +316,26 @@ class _Search:
         square = float(self.source.inner(w, [w])[0])
         sizes = np.abs(f[self.rows]).astype(np.float64)
         return w, f, *_own_margin(sizes, square, self.C, self.kept_weights)
+
+    def _read_eigenvector(
+        self, kept: list[Labelling], normals: list[Any], mixture: NDArray
+    ) -> tuple[Any, NDArray, float, float, NDArray]:
+        """Return the normal of the mixture with its scores and its margin, a value, and labels.
+
+        Labels are the signs of the leading eigenvector of the mixture, and the value is that of
+        the problem with these labels, over normals in the subspace.
+        """
+        w, f, rho, _ = self._read(self.source.combination(normals, mixture))
+        Y = np.array([labelling.y for labelling in kept], dtype=np.float64)
+        labels = (mixture @ Y > 0).astype(np.int64)
+        machine = solve_label_kernel_svm(
+            self.space.features[self.rows],
+            (2.0 * labels - 1.0)[None, self.rows],
+            C=self.C,
+            tol=IN_SUBSPACE * self.tol,
+            sample_weight=self.kept_weights,
+        )
+        return w, f, rho, machine.objective, labels
 
 
 def _rank_one(
