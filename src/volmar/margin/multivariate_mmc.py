@@ -148,8 +148,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         Shares of the rows (of their weight) in cluster 0 and 1 that count as balanced: halves, or
         the sizes that ``balance=None`` took from the start. Only where there are two clusters.
     status_ : Status
-        How the descent ended. CYCLE, which can happen for "fbeta" and "nmi": no hyperplane is
-        better for the labels found *and* for its own labels.
+        How the descent ended. CYCLE, which can happen for "fbeta" and "nmi", and with
+        multiway="joint": no hyperplane is better for the labels found *and* for its own labels.
     objective_ : float
         The minimised objective. It compares starts, not losses or values of C.
     result_ : MarginResult

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 MAX_CUTS, MAX_TABLES = 60, 40
 # A box is halved where its best table is nearer than this share of its width to an end.
 NEAR_END = 0.1
-# Rows moved one at a time, from labels of a box.
-MAX_MOVES = 20
+# Boxes whose mixtures are rounded to labels, and rows moved one at a time from there.
+MAX_ROUNDED, MAX_MOVES = 10, 20
 # Weight, beside 1, of what makes the quadratic programme of the tables definite.
 RIDGE = 1e-9
 
@@ -145,7 +145,7 @@ class _Search:
             for half in halves:
                 part = self._bound(half, bound.multipliers, bound.tables, tol)
                 n_boxes += 1
-                if part.upper > self.best + tol:
+                if n_boxes <= MAX_ROUNDED and part.upper > self.best + tol:
                     self._round(part)
                 upper = min(part.upper, bound.upper)
                 heapq.heappush(heap, (-upper, next(numbers), half, part))
