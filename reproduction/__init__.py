@@ -17,9 +17,10 @@ from reproduction.files import (
 from reproduction.measures import Spread
 from reproduction.measures_display import MeasuresDisplay
 from reproduction.page import to_markdown, write_reproduction
+from reproduction.results import Line, Point, Results, Side, Summary
 from reproduction.runner import run_cell, run_cells, stored_results
 from reproduction.store import CellResult, Store
-from reproduction.summary import Line, Point, Results, Side, Summary, make_lines
+from reproduction.summary import make_lines
 from reproduction.verdict import Reproduction, Verdict
 
 __all__ = [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from reproduction.experiment import COLUMNS, Experiment, Statement
-from reproduction.summary import Line, Point
+from reproduction.experiment import COLUMN_NAMES, COLUMNS, Experiment, Statement
+from reproduction.results import Line, Point
+from reproduction.summary import ON_BOTH
 
 TIE = 1e-9
 # Data set and series to places to levels.
@@ -23,9 +24,10 @@ class Claim:
     says : str
         The statement.
     hindsight, label_free : bool or None
-        Whether it holds; None where nothing ran that could tell.
+        Whether it holds under the paper's protocol and without labels; None where too little was
+        run to check it.
     detail : str
-        The figures behind it.
+        The numbers behind it.
     """
 
     says: str
@@ -44,7 +46,7 @@ def check_statement(
         levels = _levels(experiment, points, lines, column, statement.quantity)
         held[column], detail = _holds(statement, experiment, levels)
         if detail:
-            details.append(f"{column}: {detail}")
+            details.append(f"{COLUMN_NAMES[column]}: {detail}")
     return Claim(statement.says, held["hindsight"], held["label-free"], "; ".join(details))
 
 
@@ -60,6 +62,8 @@ def _levels(
     if experiment.groups:
         # A group's correlation is a line, not a point.
         for line in lines:
+            if line.method != ON_BOTH:
+                continue
             side = line.hindsight if column == "hindsight" else line.label_free
             if side.summary.mean is not None:
                 known[line.dataset, line.dataset] = {None: side.summary.mean}
@@ -74,32 +78,50 @@ def _levels(
 def _holds(
     statement: Statement, experiment: Experiment, levels: Levels
 ) -> tuple[bool | None, str]:
-    """Whether a statement holds, and the figures behind it."""
+    """Whether a statement holds, and the numbers behind it."""
     everywhere = (statement.of,) if experiment.groups else tuple(experiment.datasets)
-    held, figures = [], []
+    held, numbers = [], []
     for dataset in statement.on or everywhere:
-        pair = _pair(statement, dataset, levels)
-        if pair is None:
-            continue
-        left, right = pair[0], statement.factor * pair[1] + statement.margin
-        # A tie is neither below nor above.
-        held.append(right - left > TIE if statement.is_below else left - right > TIE)
-        figures.append(f"{left:.3g} against {right:.3g} on {dataset}")
+        for place, left, other in _pairs(statement, dataset, levels):
+            right = statement.factor * other + statement.margin
+            # A tie is neither below nor above.
+            held.append(right - left > TIE if statement.is_below else left - right > TIE)
+            numbers.append(f"{left:.3g} against {right:.3g} on {dataset}{place}")
     if not held:
         return None, ""
     holds = sum(held) >= statement.share * len(held) - 1e-9
-    return holds, figures[0] if len(held) == 1 else f"{sum(held)} of {len(held)} data sets"
+    if len(held) == 1:
+        return holds, numbers[0]
+    if not statement.pointwise:
+        return holds, f"{sum(held)} of {len(held)} data sets"
+    first = "" if all(held) else f", the first exception {numbers[held.index(False)]}"
+    return holds, f"{sum(held)} of {len(held)} points{first}"
 
 
-def _pair(statement: Statement, dataset: str, levels: Levels) -> tuple[float, float] | None:
+def _pairs(
+    statement: Statement, dataset: str, levels: Levels
+) -> Iterator[tuple[str, float, float]]:
+    """Both sides of a statement on a data set: means, or place by place, with its name."""
+    left = levels.get((dataset, statement.of), {})
+    wanted: Collection[float | None] = statement.at or left
+    places = [[x] for x in wanted] if statement.pointwise else [wanted]
+    for at in places:
+        pair = _pair(statement, dataset, levels, at)
+        if pair is not None:
+            only = at[0] if isinstance(at, list) else None
+            yield "" if only is None else f" at {only:g}", *pair
+
+
+def _pair(
+    statement: Statement, dataset: str, levels: Levels, at: Collection[float | None]
+) -> tuple[float, float] | None:
     """Both sides of a statement on a data set, at places that both have unless they are named."""
     left = levels.get((dataset, statement.of), {})
     if not isinstance(statement.than, str):
-        value = _mean_at(left, statement.at or left)
+        value = _mean_at(left, at)
         return None if value is None else (value, float(statement.than))
     other = dataset if (dataset, statement.than) in levels else statement.than
     right = levels.get((other, statement.than), {})
-    at: Collection[float | None] = statement.at or left
     than_at: Collection[float | None] = statement.than_at or at
     if not statement.than_at:
         at = than_at = [x for x in at if x in right]

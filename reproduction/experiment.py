@@ -21,6 +21,8 @@ class Paper(NamedTuple):
 AGREEMENTS = ("normalized_mutual_information", "pair_f_measure", "rand_index")
 VIEWS = ("table", "times", "curves", "measures", "data", "correlation")
 COLUMNS = ("hindsight", "label-free")
+# As pages and pictures name them.
+COLUMN_NAMES = {"hindsight": "paper's protocol", "label-free": "label-free"}
 PAPERS = {
     "mvc-jmlr-2013": Paper(
         "Niu et al., JMLR 2013",
@@ -112,7 +114,7 @@ class Cell:
 
     @property
     def sampling_key(self) -> str:
-        """What the settings share among which hindsight chooses: rows, and place on the axis."""
+        """What the settings share among which the labels choose: rows, and place on the axis."""
         return f"{self.rows_key} {self.x}"
 
 
@@ -166,7 +168,8 @@ class Statement:
 
     On at least `share` of the data sets `on`, the mean of `quantity` of the series `of` over the
     places `at` is below (or above) `factor` times that of the series `than` (over the places
-    `than_at`) plus `margin`. `than` may be a number.
+    `than_at`) plus `margin`. `than` may be a number. With `pointwise` it is so at each place by
+    itself, as on a curve, and `share` is that of all places on all data sets.
     """
 
     says: str
@@ -180,6 +183,7 @@ class Statement:
     factor: float = 1.0
     margin: float = 0.0
     share: float = 1.0
+    pointwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,11 +205,14 @@ class Experiment:
     similarities : mapping of str to mapping
         Named grids of similarities; lists are grids, everything else is fixed.
     methods : mapping of str to mapping
-        Methods by the paper's names. In hindsight the parameters are `fixed`, what `on` says of
-        the data set, and one setting of `grid`, and `matrix`, where it is there, names the
-        parameter that says that a similarity is given instead of rows: the one that the data set
-        names, or else the method, or else "default". Label-free they are `default`.
-        `realizations`, `sizes`, `datasets` and `columns` leave out what is too dear.
+        Methods by the paper's names. Under the paper's protocol (the column "hindsight") the
+        parameters are `fixed`, those that `on` has for the data set, and one setting of `grid`;
+        `matrix` names the parameter that is set to "precomputed" where a similarity is given
+        instead of rows: the one that the data set names, or else the method, or else "default".
+        Label-free they are `default`. `realizations`, `sizes`, `datasets` and `columns` leave out
+        what is too expensive. A method that has only `best_of` runs nothing: under the paper's
+        protocol it is the best of these methods on each data set and at each place of the axis,
+        by the mean over samplings; label-free it is the first of them.
     n_realizations : int
         Samplings of each data set, at each place of the axis.
     whole_sets : bool
@@ -226,21 +233,26 @@ class Experiment:
     tolerance : float
         Points within which a figure counts as reproduced.
     needed : float
-        Share of the judged figures that must be.
+        Share of the judged values that must be, or of the statements that must hold.
     judged : tuple of str
         Methods on which the verdict rests; empty for all that are printed and run.
     parts : mapping of str to tuple of str
         Groups of data sets that the verdict names of its own.
     test : {"", "paired", "unpaired"}
         t-test by which methods that are comparable to the best are marked.
-    absent : mapping of str to str
-        Why a printed method (or method/data set) is not run.
+    absent, remarks : mapping of str to str
+        Why a printed method (or method/data set) is not run, and what there is to know about a
+        line that is.
+    common : str
+        Parameter of which the labels pick one value for all data sets together, where values of
+        several are compared with each other.
     groups, printed : mapping
         Data sets that are correlated with each other, and the printed correlations.
     statements : tuple of Statement
         What the paper's text says.
-    reason : str
-        Likely reason where it is not reproduced.
+    reason, label_free_reason : str
+        Likely reasons where it is not reproduced under the paper's protocol, and where it is worse
+        than printed without labels.
     quick : bool
         Whether only a fraction of the cells is wanted, stratified: every data set and method.
     """
@@ -256,6 +268,7 @@ class Experiment:
     source: str = ""
     note: str = ""
     reason: str = ""
+    label_free_reason: str = ""
     similarities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     n_realizations: int = 1
@@ -273,6 +286,8 @@ class Experiment:
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     test: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    common: str = ""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     printed: Mapping[str, float] = field(default_factory=dict)
     statements: tuple[Statement, ...] = ()
@@ -338,7 +353,7 @@ class Experiment:
         if self.axis.kind != "parameter" or x == self.axis.values[0]:
             yield Cell(**REFERENCE_CELL, x=x, **common)
         for method, spec in self.methods.items():
-            if dataset not in spec.get("datasets", self.datasets):
+            if "best_of" in spec or dataset not in spec.get("datasets", self.datasets):
                 continue
             if not _wanted(spec, realization, x, self.axis):
                 continue

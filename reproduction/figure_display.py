@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reproduction.experiment import COLUMNS
+from reproduction.experiment import COLUMN_NAMES, COLUMNS
 from reproduction.measures_display import MeasuresDisplay
 from volmar.datasets import load
 from volmar.plots import ClusterDisplay
 from volmar.plots.display import COLOURS, MARKERS, new_figure
 
 if TYPE_CHECKING:
-    from reproduction.summary import Line, Point, Side
+    from reproduction.results import Line, Point, Side
     from reproduction.verdict import Reproduction
 
 # Thin yellow lines do not show on white.
@@ -29,7 +29,7 @@ DODGE = 0.25
 CIRCLES = {"linestyle": "", "marker": "o", "markersize": 4.5}
 BAR_STYLE = {"label": "accuracy", "color": "#BBD5E8", "linewidth": 8}
 MSP_STYLE = {"label": "MSP", "color": COLOURS[1], **CIRCLES}
-PAPER_STYLE = {**CIRCLES, "label": "the paper's", "color": "black", "marker": "|", "markersize": 9}
+PAPER_STYLE = {**CIRCLES, "label": "printed", "color": "black", "marker": "|", "markersize": 9}
 
 
 class PaperFigureDisplay:
@@ -40,11 +40,11 @@ class PaperFigureDisplay:
     - "measures": as `MeasuresDisplay`, once for each column.
     - "times": seconds a fit of each data set and method, on a logarithmic axis.
     - "correlation": for each group of data sets bars of accuracy and circles of the maximum
-      separation probability (MSP), and one against the other; in hindsight, or label-free where
-      nothing was run in hindsight.
+      separation probability (MSP), and one against the other; under the paper's protocol, or
+      label-free where nothing else was run.
     - "data": the data sets, coloured by class.
 
-    Hindsight is solid and filled; label-free is dashed, hollow and lighter.
+    The paper's protocol is solid and filled; label-free is dashed, hollow and lighter.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class _Measures:
         blocks = figure.subfigures(len(self.displays), 1, squeeze=False)[:, 0]
         for block, (column, display) in zip(blocks, self.displays.items(), strict=True):
             if len(blocks) > 1:
-                block.suptitle(column)
+                block.suptitle(COLUMN_NAMES[column])
             axes += display.plot(figure=block).axes_
         return axes
 
@@ -292,7 +292,8 @@ class _Correlation(_Panels):
             both = [n for n in names if values.keys() >= {("accuracy", n), ("msp", n)}]
             if both:
                 self.groups[group] = {n: (values["accuracy", n], values["msp", n]) for n in both}
-        self.lines = {line.dataset: line for line in reproduction.lines}
+        # The first of a group is the one that is judged.
+        self.lines = {line.dataset: line for line in reversed(reproduction.lines)}
         super().__init__(len(self.groups))
         # Wide enough for the names of the data sets, and as many groups side by side as a page is.
         most = max(map(len, self.groups.values()), default=0)
@@ -440,7 +441,7 @@ def _legend(figure: Any, styles: Iterable[dict[str, Any]], height: str = "center
 def _entries(series: Sequence[str], columns: Sequence[str], line: bool) -> list[dict[str, Any]]:
     """Styles of a legend that names the series and the columns."""
     entries = [{"label": s, **_style(i, COLUMNS[0], line)} for i, s in enumerate(series)]
-    return entries + [{"label": c, **_style(None, c, line)} for c in columns]
+    return entries + [{"label": COLUMN_NAMES[c], **_style(None, c, line)} for c in columns]
 
 
 def _name_axes(ax: Any, title: str, x_name: str, y_name: str) -> None:

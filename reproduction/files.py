@@ -38,9 +38,10 @@ METHOD_KEYS = (
     "datasets",
     "columns",
     "on",
+    "best_of",
 )
 PANEL_KEYS = ("axis", "measures", "percent")
-CLAIM_KEYS = ("says", "of", "on", "at", "quantity", "factor", "margin", "share")
+CLAIM_KEYS = ("says", "of", "on", "at", "quantity", "factor", "margin", "share", "pointwise")
 # What an experiment that shows another side of someone else's cells has of its own.
 OWN = (
     "title",
@@ -50,12 +51,14 @@ OWN = (
     "view",
     "note",
     "reason",
+    "label_free_reason",
     "tolerance",
     "needed",
     "judged",
     "parts",
     "test",
     "absent",
+    "remarks",
     "quantities",
     "log",
     "statements",
@@ -92,7 +95,7 @@ def parse_experiment(name: str, text: str) -> Experiment:
     """Read an experiment from the text of its file."""
     raw = tomllib.loads(text)
     _check_keys(name, raw)
-    for key in ("note", "reason"):
+    for key in ("note", "reason", "label_free_reason"):
         raw[key] = " ".join(raw.get(key, "").split())
     for key in ("judged", "quantities", "log", "columns"):
         if key in raw:
@@ -140,8 +143,10 @@ def _check_keys(name: str, raw: Mapping[str, Any]) -> None:
     for dataset, special in raw.get("datasets", {}).items():
         _check_known(name, f"data set {dataset}", special, DATASET_KEYS)
     for method, spec in raw.get("methods", {}).items():
-        _check_known(name, f"method {method}", spec, METHOD_KEYS)
-        _check_there(name, f"method {method}", spec, ("estimator",))
+        keys = ("best_of",) if "best_of" in spec else METHOD_KEYS
+        _check_known(name, f"method {method}", spec, keys)
+        if "best_of" not in spec:
+            _check_there(name, f"method {method}", spec, ("estimator",))
     for panel in raw.get("panels", ()):
         _check_known(name, "panels", panel, PANEL_KEYS)
         _check_there(name, "panels", panel, ("axis", "measures"))
@@ -167,7 +172,8 @@ def _other_side(name: str, source: str, raw: dict[str, Any]) -> Experiment:
             f"{name}: it shows the cells of {source}, whose file says what is run; leave out: "
             f"{', '.join(foreign)}."
         )
-    fresh = {"table": "", "figure": "", "note": "", "reason": "", "test": "", "statements": ()}
+    words = ("table", "figure", "note", "reason", "label_free_reason", "test")
+    fresh = {**dict.fromkeys(words, ""), "statements": ()}
     return replace(load_experiment(source), **{**fresh, **raw}, name=name)
 
 
@@ -243,6 +249,12 @@ def _check(experiment: Experiment) -> None:
         _check_known(name, f"on of {method}", spec.get("on", ()), experiment.datasets)
         _check_known(name, f"columns of {method}", spec.get("columns", ()), experiment.columns)
         _check_known(name, f"sizes of {method}", spec.get("sizes", ()), sizes)
+        run = [m for m, one in experiment.methods.items() if "best_of" not in one]
+        _check_known(name, f"best_of of {method}", spec.get("best_of", ()), run)
+    if experiment.common:
+        grids = [spec.get("grid", {}) for spec in experiment.methods.values()]
+        parameters = list(dict.fromkeys(parameter for grid in grids for parameter in grid))
+        _check_known(name, "common", [experiment.common], parameters)
     for special, (method, spec) in product(
         experiment.datasets.values(), experiment.methods.items()
     ):
@@ -266,13 +278,15 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_absent(experiment: Experiment) -> None:
-    """Refuse a reason for a cell that there is not."""
+    """Refuse a reason or a remark for a cell that does not exist."""
     printed = [method for _, method in published_cells(experiment.paper, experiment.table)]
     known = list(dict.fromkeys([*experiment.methods, *printed]))
-    for key in experiment.absent:
+    keys = [("absent", key) for key in experiment.absent]
+    keys += [("remarks", key) for key in experiment.remarks]
+    for table, key in keys:
         method, _, dataset = key.partition("/")
-        _check_known(experiment.name, "absent", [method], known)
-        _check_known(experiment.name, "absent", [dataset] if dataset else [], experiment.datasets)
+        _check_known(experiment.name, table, [method], known)
+        _check_known(experiment.name, table, [dataset] if dataset else [], experiment.datasets)
 
 
 def _check_statements(experiment: Experiment) -> None:
@@ -292,6 +306,11 @@ def _check_statements(experiment: Experiment) -> None:
         _check_known(
             experiment.name, of, [statement.quantity], ("value", "seconds", *experiment.measures)
         )
+        if statement.pointwise and (statement.than_at or not experiment.axis.values):
+            raise ValueError(
+                f"{experiment.name}: {of} is pointwise, which compares both sides at the same "
+                "places of an axis; leave out pointwise, or below_at and above_at."
+            )
 
 
 def _check_known(name: str, key: str, values: Any, known: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reproduction.experiment import Panel
-from reproduction.summary import Point
+from reproduction.results import Point
 from volmar.plots.display import COLOURS, MARKERS, new_figure
 
 # Width and height of a row of panels, in inches.

@@ -25,22 +25,25 @@ __all__ = ["to_markdown", "write_reproduction"]
 
 TITLE = "The papers' tables, run again"
 READING = {
-    "hindsight": "the best setting of the paper's grid for each sampling, picked by the labels, "
-    "as the papers did: an oracle, not a performance",
+    "paper's protocol": "the paper's algorithm with the paper's grid; the labels pick the best "
+    "setting for each sampling, as in the papers. It shows whether the paper's values come out, "
+    "not what a user can expect",
     "label-free": "the estimator's default on the rows alone, which is what a user gets",
-    "reproduced": "in hindsight a figure is within the tolerance of the print, and label-free it "
-    "is no worse than that; a table is reproduced where enough of its figures are, and where "
-    "nothing is printed, where enough of the text's statements hold (each section names the "
-    "tolerance and the share)",
-    "only in hindsight": "the same in hindsight, but worse than that label-free",
-    "not reproduced": "too little agrees in hindsight, be it better or worse than the print",
-    "better, worse than printed": "in hindsight a figure is beyond the tolerance, on that side",
+    "reproduced": "under the paper's protocol, a value is within the tolerance of the print; a "
+    "table is reproduced if enough of its values are, and a figure without printed values if "
+    "enough of the text's statements hold (each section gives the tolerance and the share)",
+    "better, worse than printed": "under the paper's protocol, a value differs from the print by "
+    "more than the tolerance; a table in which too many do is not reproduced, even if they are "
+    "better",
+    "as good as printed": "without labels, a value is no worse than the print plus the tolerance; "
+    "it may be better. Of a table, enough of its values are; of a figure without printed values, "
+    "enough statements hold. It is worse than printed otherwise",
     "faster, slower": "a fit takes less or more time than printed, on another machine",
     "quick look": "one sampling and part of the grid, too little for a verdict",
     "incomplete": "some cells have not been run",
     "shown": "there is nothing to compare with",
     "time over KMeans": "the seconds of a fit over those of scikit-learn's KMeans with ten starts "
-    "on the same rows in the same run, hindsight / label-free",
+    "on the same rows in the same run, paper's protocol / label-free",
 }
 
 
@@ -169,7 +172,7 @@ class Picture:
 def _markdown_part(part: Part, picture: PurePath | str | None) -> list[str]:
     """Return the paragraphs of a section."""
     lines = [f"({part.anchor})=\n### {_escaped(part.heading)}"]
-    lines.append(f"**{part.status.capitalize()}**{_escaped(part.sentence)}")
+    lines.append(f"**{part.title}.** {_escaped(part.detail)}")
     if part.claims:
         lines.append("What the paper says of it:")
         lines.append("\n".join(_markdown_claim(**claim) for claim in part.claims))

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reproduction.experiment import PAPERS, Paper
+from reproduction.experiment import COLUMN_NAMES, PAPERS, Paper
 from reproduction.page_tables import Cell, Grid, make_grids, one_line, without_folders
+from reproduction.summary import AS_GOOD, WORSE
 from volmar.report.text import as_count, as_number
 
 if TYPE_CHECKING:
@@ -23,36 +24,51 @@ METRICS = {
     "rand_index": "Rand index",
     "pair_f_measure": "F measure of pairs",
 }
-# In the order in which they are counted and filtered, with the colour of each.
+# In the order in which they are counted and filtered, with the colour of each: under the paper's
+# protocol, and without labels.
 TONES = {
     "reproduced": "good",
-    "reproduced only in hindsight": "fair",
     "not reproduced": "weak",
     "incomplete": "neutral",
     "quick look": "neutral",
     "shown": "neutral",
 }
-SHORT = {"reproduced only in hindsight": "only in hindsight"}
+LABEL_FREE_TONES = {
+    AS_GOOD: "good",
+    WORSE: "weak",
+    "not run": "neutral",
+}
 ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 
 
 @dataclass(frozen=True)
 class Part:
-    """The section of an experiment; `sentence` goes on where `status` ends."""
+    """The section of an experiment; `title` has both judgements, `detail` what they rest on."""
 
     name: str
     anchor: str
     paper: str
     heading: str
     status: str
-    tone: str
-    sentence: str
+    label_free: str
+    title: str
+    detail: str
     claims: tuple[dict[str, str], ...]
     about: str
     grids: tuple[Grid, ...]
     note: str
     failures: tuple[str, ...]
     cells: str
+
+    @property
+    def tone(self) -> str:
+        """Colour of both judgements together; one good and one weak are fair."""
+        tones = {
+            TONES.get(self.status, "neutral"),
+            LABEL_FREE_TONES.get(self.label_free, "neutral"),
+        }
+        tones -= {"neutral"}
+        return "neutral" if not tones else "fair" if len(tones) > 1 else tones.pop()
 
 
 def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
@@ -73,6 +89,7 @@ def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
     ]
     parts = [part for _, parts in grouped for part in parts]
     counts = {status: sum(part.status == status for part in parts) for status in TONES}
+    label_free = {word: sum(p.label_free == word for p in parts) for word in LABEL_FREE_TONES}
     versions: dict[str, list[str]] = {}
     for r in ordered:
         for package, version in r.versions.items():
@@ -83,17 +100,18 @@ def make_page(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
     return {
         "papers": grouped,
         "overview": _overview(parts),
-        "headline": _headline(counts, len(parts)),
+        "headline": _headline(counts, label_free, len(parts)),
         "counts": {s: n for s, n in counts.items() if n},
+        "label_free": {s: n for s, n in label_free.items() if n},
         "tones": TONES,
-        "short": SHORT,
+        "label_free_tones": LABEL_FREE_TONES,
         "n_parts": len(parts),
         "n_done": sum(r.n_done for r in runs),
         "n_cells": sum(r.n_cells for r in runs),
         "n_failed": sum(r.n_failed for r in runs),
         "versions": {p: ", ".join(sorted(set(found))) for p, found in versions.items()},
         "quick": quick and f"{quick} of {len(parts)} are quick runs: a small part of the cells, "
-        "which says that everything works and little more.",
+        "which shows that everything works and little more.",
     }  # fmt: skip
 
 
@@ -106,18 +124,28 @@ def _order(experiment: Any) -> tuple[bool, float, str]:
     return not experiment.table, int(first[0]) if first else math.inf, experiment.name
 
 
-def _headline(counts: Mapping[str, int], n_parts: int) -> str:
-    n_compared = n_parts - counts["shown"] - counts["quick look"]
-    n_reproduced = counts["reproduced"]
+def _headline(counts: Mapping[str, int], label_free: Mapping[str, int], n_parts: int) -> str:
+    n_judged = counts["reproduced"] + counts["not reproduced"]
+    n_compared = n_judged + counts["incomplete"]
     if not n_compared and counts["quick look"]:
         return f"A quick look at {n_parts} tables and figures."
     if not n_compared:
         return "There is nothing to compare the tables and figures with."
-    verb = "is" if n_reproduced == 1 else "are"
     noun = "table or figure" if n_compared == 1 else "tables and figures"
-    others = ("reproduced only in hindsight", "not reproduced", "incomplete")
-    parts = [f"{counts[s]} {SHORT.get(s, s)}" for s in others if counts[s]]
-    return f"{n_reproduced} of {n_compared} {noun} {verb} {', '.join(['reproduced', *parts])}."
+    verb = "is" if counts["reproduced"] == 1 else "are"
+    text = (
+        f"Under the papers' own protocol, {counts['reproduced']} of {n_compared} {noun} {verb} "
+        "reproduced"
+    )
+    text += f", {counts['incomplete']} incomplete." if counts["incomplete"] else "."
+    n_run = label_free[AS_GOOD] + label_free[WORSE]
+    if n_run:
+        verb = "is" if label_free[AS_GOOD] == 1 else "are"
+        text += (
+            f" Without labels, {label_free[AS_GOOD]} of {n_run} {verb} as good as printed or "
+            f"better, {label_free[WORSE]} worse."
+        )
+    return text
 
 
 def _overview(parts: Iterable[Part]) -> Grid:
@@ -126,12 +154,13 @@ def _overview(parts: Iterable[Part]) -> Grid:
             Cell(part.heading, link=part.anchor),
             Cell(part.paper),
             Cell(part.cells),
-            Cell(part.status, tone=part.tone),
+            Cell(part.status, tone=TONES.get(part.status, "neutral")),
+            Cell(part.label_free or "no verdict", tone=LABEL_FREE_TONES.get(part.label_free, "")),
         )
         for part in parts
     ]
-    header = ("table or figure", "paper", "cells done / wanted", "verdict")
-    return Grid("Overview", header, tuple(rows), frozenset({0, 1, 3}))
+    header = ("table or figure", "paper", "cells done / wanted", *COLUMN_NAMES.values())
+    return Grid("Overview", header, tuple(rows), frozenset({0, 1, 3, 4}))
 
 
 def _part(r: Reproduction) -> Part:
@@ -143,11 +172,9 @@ def _part(r: Reproduction) -> Part:
         paper=PAPERS.get(experiment.paper, Paper(experiment.paper, "")).short,
         heading=_heading(experiment),
         status=r.verdict.status,
-        tone=TONES.get(r.verdict.status, "neutral"),
-        # Sentences begin with the status, which has a look of its own.
-        sentence=re.sub(
-            rf"^{re.escape(r.verdict.status)}\b", "", one_line(r.verdict.sentence), flags=re.I
-        ),
+        label_free=r.verdict.label_free,
+        title=one_line(r.verdict.title),
+        detail=one_line(r.verdict.detail),
         claims=tuple(_claim(claim) for claim in r.claims),
         about=_about(r),
         grids=tuple(make_grids(r)),
@@ -167,22 +194,23 @@ def _heading(experiment: Any) -> str:
 
 
 def _claim(claim: Claim) -> dict[str, str]:
+    protocol, without = "under the paper's protocol", "without labels"
     held = {True: "holds", False: "does not hold", None: ""}
     both = claim.hindsight, claim.label_free
     if both == (None, None):
         word, tone = "could not be checked", "neutral"
     elif both == (True, True):
-        word, tone = "holds in hindsight and label-free", "good"
+        word, tone = f"holds {protocol} and {without}", "good"
     elif both == (False, False):
         word, tone = "does not hold", "weak"
     elif None not in both:
-        word = "holds only in hindsight" if claim.hindsight else "holds only label-free"
-        tone = "fair"
+        where, not_where = (protocol, without) if claim.hindsight else (without, protocol)
+        word, tone = f"holds {where}, but not {not_where}", "fair"
     elif claim.label_free is None:
-        word = f"{held[claim.hindsight]} in hindsight; label-free was not run"
+        word = f"{held[claim.hindsight]} {protocol}; not run {without}"
         tone = "good" if claim.hindsight else "weak"
     else:
-        word = f"{held[claim.label_free]} label-free; hindsight was not run"
+        word = f"{held[claim.label_free]} {without}; not run {protocol}"
         tone = "good" if claim.label_free else "weak"
     says = one_line(claim.says).rstrip(".")
     return {
@@ -195,7 +223,7 @@ def _claim(claim: Claim) -> dict[str, str]:
 
 
 def _about(r: Reproduction) -> str:
-    """Say what the figures of a section are, and how near is near enough."""
+    """Describe the values of a section, and the tolerance."""
     experiment = r.experiment
     metric = METRICS.get(experiment.metric, experiment.metric.replace("_", " "))
     better = "higher" if experiment.larger_is_better else "lower"
@@ -205,17 +233,17 @@ def _about(r: Reproduction) -> str:
     tolerance = stated
     if has_printed:
         points = f"{as_number(experiment.tolerance)} points"
-        tolerance = f"; the tolerance is {points}, for {share} judged figures"
+        tolerance = f"; the tolerance is {points}, for {share} judged values"
     if experiment.view == "data":
         return "The data sets, coloured by class."
     if experiment.view == "times":
         return (
-            "Seconds of one fit. Printed over ours says how many times faster a fit is here. The "
-            "machines differ, so that the time over k-means on the same machine says more"
+            "Seconds of one fit. Printed over ours is the number of times a fit is faster here. "
+            "The machines differ: the time over k-means on the same machine is the better guide"
             f"{stated}."
         )
     if experiment.view == "correlation":
-        return f"Figures are 100 times the correlation over data sets{tolerance}."
+        return f"Values are 100 times the correlation over data sets{tolerance}."
     if experiment.view in ("curves", "measures"):
         along = f", along {experiment.axis_label}" if experiment.axis_label else ""
         unit = f"; the {metric} is in per cent" if "value" in experiment.quantities else ""
@@ -224,12 +252,12 @@ def _about(r: Reproduction) -> str:
             f"{along}, mean ± standard error over samplings{unit}{stated}."
         )
     text = (
-        f"Figures are the {metric} in per cent ({better} is better), mean ± standard error over "
+        f"Values are the {metric} in per cent ({better} is better), mean ± standard error over "
         f"samplings{tolerance}. Differences are in points, and in standard errors (s.e.)."
     )
     if experiment.test:
         text += (
             " Bold is the best method of a data set and each that the "
-            f"{experiment.test} t-test at 5 % does not tell from it, column by column."
+            f"{experiment.test} t-test at 5 % does not separate from it, column by column."
         )
     return text

@@ -8,18 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reproduction.experiment import COLUMNS
+from reproduction.experiment import COLUMN_NAMES, COLUMNS
+from reproduction.summary import AS_GOOD
 from volmar.report.text import as_count, as_number
 
 if TYPE_CHECKING:
-    from reproduction.summary import Line, Side
+    from reproduction.results import Line, Side
     from reproduction.verdict import Reproduction
 
 LINE_TONES = {
     "reproduced": "good",
     "better than printed": "good",
     "faster": "good",
-    "only in hindsight": "fair",
+    AS_GOOD: "good",
     "worse than printed": "weak",
     "slower": "weak",
     "failed": "weak",
@@ -70,7 +71,7 @@ def make_grids(r: Reproduction) -> list[Grid]:
 
 
 def _word(line: Line) -> str:
-    """Return what stands in the place of a figure that is not there."""
+    """Return the word for a value that is missing."""
     return "failed" if line.verdict == "failed" else "not run"
 
 
@@ -89,7 +90,7 @@ def _difference(side: Side, line: Line) -> str:
 
 
 def _pair(values: Iterable[float | None], line: Line, missing: str = "not timed") -> str:
-    """Two figures, hindsight / label-free; one word where neither is there."""
+    """Two numbers, paper's protocol / label-free; one word where neither is there."""
     sides = line.hindsight, line.label_free
     texts = [
         as_number(value, 2)
@@ -114,11 +115,16 @@ def _lines_grid(r: Reproduction) -> Grid:
             cells.append(_figure(_difference(side, line), line))
         if is_timed:
             cells.append(_figure(_relation(line), line))
-        rows.append((*cells, _verdict(line, reasons)))
-    names = ("data", "method") if is_timed else ("group", "figure")
-    header = [*names, "paper", "hindsight", "difference", "label-free", "difference"]
-    header += ["time over KMeans", "verdict"] if is_timed else ["verdict"]
-    left = frozenset({0, 1, len(header) - 1})
+        word = line.label_free_verdict or "no verdict"
+        rows.append(
+            (*cells, _verdict(line, reasons), Cell(word, tone=LINE_TONES.get(word, "none")))
+        )
+    names = ("data", "method") if is_timed else ("group", "quantity")
+    header = [*names, "paper"]
+    header += [text for name in COLUMN_NAMES.values() for text in (name, "difference")]
+    header += ["time over KMeans"] if is_timed else []
+    header += ["verdict", "label-free verdict"]
+    left = frozenset({0, 1, len(header) - 2, len(header) - 1})
     return Grid(_rows_of(rows), tuple(header), tuple(rows), left, _notes(reasons))
 
 
@@ -142,8 +148,13 @@ def _times_grid(r: Reproduction) -> Grid:
         figures = [_figure(text, line) for text in cells]
         names = Cell(line.dataset), Cell(line.method)
         rows.append((*names, *figures, _verdict(line, reasons)))
-    header = ["data", "method", "paper, s", "hindsight, s", "label-free, s", "printed over ours"]
-    header += ["time over KMeans", *(["paper's time over its KM"] if units else []), "verdict"]
+    header = ["data", "method", "paper, s", *(f"{name}, s" for name in COLUMN_NAMES.values())]
+    header += [
+        "printed over ours",
+        "time over KMeans",
+        *(["paper's time over its KM"] if units else []),
+        "verdict",
+    ]
     left = frozenset({0, 1, len(header) - 1})
     return Grid(_rows_of(rows), tuple(header), tuple(rows), left, _notes(reasons))
 
@@ -153,7 +164,7 @@ def _relation(line: Line) -> str:
 
 
 def _verdict(line: Line, reasons: dict[str, int]) -> Cell:
-    """Return the verdict, with the number of the note that says why something is not there."""
+    """Return the verdict, with the number of the note that gives the reason."""
     tone = LINE_TONES.get(line.verdict, "none")
     if not line.reason:
         return Cell(line.verdict, tone=tone)
@@ -211,8 +222,9 @@ def _curves_grid(curves: Curves) -> Grid:
     has_quantity = len({quantity for _, _, quantity in curves}) > 1
     header = ["data", "series", *(["quantity"] if has_quantity else [])]
     n_names = len(header)
-    header += columns if is_flat else ["along"]
-    header += [] if is_flat else [f"{c}, {end}" for c in columns for end in ("first", "last")]
+    titles = [COLUMN_NAMES[column] for column in columns]
+    header += titles if is_flat else ["along"]
+    header += [] if is_flat else [f"{c}, {end}" for c in titles for end in ("first", "last")]
     rows = []
     for (dataset, series, quantity), members in groups.items():
         n_sets = f"{len(members)} data set" + ("" if len(members) == 1 else "s")
@@ -225,7 +237,7 @@ def _curves_grid(curves: Curves) -> Grid:
                 Cell(text, tone="none" if text == "not run" else "") for text in texts[is_flat:]
             ]
         rows.append(tuple(cells))
-    notes = ("Least to most over the data sets; the picture has every one of them.",)
+    notes = ("Minimum to maximum over the data sets; the picture shows each of them.",)
     return Grid(
         _rows_of(rows),
         tuple(header),

@@ -1,4 +1,4 @@
-"""What a run of a paper's table says: its statements checked, and a verdict in one sentence."""
+"""What a run of a paper's table gives: its statements checked, and a verdict."""
 
 from __future__ import annotations
 
@@ -11,32 +11,45 @@ from statistics import median
 from reproduction.claims import Claim, check_statement
 from reproduction.experiment import COLUMNS, Experiment
 from reproduction.measures import Spread
+from reproduction.results import Line, Point, Results
 from reproduction.store import NO_DATA, CellResult
-from reproduction.summary import (
-    Line,
-    Point,
-    Results,
-    accuracy_and_msp,
-    make_lines,
-    worse_by,
-)
+from reproduction.summary import AS_GOOD, ON_BOTH, WORSE, accuracy_and_msp, make_lines
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict on a table or figure.
+    """A verdict on a table or figure: two judgements, and the counts behind them.
 
     Attributes
     ----------
     status : str
-        "reproduced", "reproduced only in hindsight", "not reproduced", "shown" (there is nothing
-        to compare with), "quick look" or "incomplete".
-    sentence : str
-        The same, with what it rests on.
+        Under the paper's protocol: "reproduced" or "not reproduced"; "shown" (there is nothing to
+        compare with), "quick look" or "incomplete" where neither can be said.
+    label_free : str
+        Without labels: "as good as printed" (or better), "worse than printed" or "not run"; ""
+        where `status` is no judgement.
+    detail : str
+        The counts, and likely reasons, in sentences.
     """
 
     status: str
-    sentence: str
+    label_free: str
+    detail: str
+
+    @property
+    def title(self) -> str:
+        """Both judgements, without a full stop."""
+        if not self.label_free:
+            return self.status.capitalize()
+        return (
+            f"{self.status.capitalize()} under the paper's protocol; {self.label_free} without "
+            "labels"
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The judgements and the counts."""
+        return f"{self.title}. {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class Reproduction:
     claims : tuple of Claim
         The text's statements, checked.
     verdict : Verdict
-        In one sentence.
+        Under the paper's protocol, and without labels.
     n_cells, n_done, n_failed : int
         Cells that are wanted, have a result, and have one that is an error.
     failures : tuple of str
@@ -168,86 +181,93 @@ def _verdict(
     n_missing: int,
     n_without: int,
 ) -> Verdict:
-    """Judge a table or figure by its printed figures, or else by its statements."""
-    judged = [line for line in lines if _counts(experiment, line)]
+    """Judge a table or figure by its printed values, or else by its statements."""
     if experiment.view == "data":
-        return Verdict("shown", "Shown: the paper's picture of the data has no figures.")
+        return Verdict("shown", "", "The paper's picture of the data has no values.")
     if n_missing or n_without:
-        told = [f"{n_missing} cells have not been run"] if n_missing else []
-        told += [f"{n_without} cells had no data"] if n_without else []
-        return Verdict("incomplete", f"Incomplete: {', '.join(told)}.")
-    if judged and experiment.view != "times":
-        status, told = _by_figures(experiment, judged, claims)
+        counts = [f"{n_missing} cells have not been run"] if n_missing else []
+        counts += [f"{n_without} cells had no data"] if n_without else []
+        return Verdict("incomplete", "", f"{', '.join(counts)}.")
+    judged = [line for line in lines if _counts(experiment, line)]
+    by_values = bool(judged) and experiment.view != "times"
+    if by_values:
+        status, label_free = _by_values(experiment, judged)
     elif any(claim.hindsight is not None for claim in claims):
-        status, told = _by_claims(experiment, claims), [_tell(claims), *_speed(lines)]
+        status, label_free = _by_claims(experiment, claims)
     else:
-        status, told = "shown", _speed(lines) or ["there is no figure to compare with"]
-    text = "; ".join(one for one in told if one)
+        status = label_free = ""
+    sentences = [
+        _sentence("Under the paper's protocol", [
+            _values(experiment, judged) if by_values else "",
+            _held([claim.hindsight for claim in claims], " of the text"),
+        ]),
+        _sentence("Without labels", [
+            _label_free_values(judged) if by_values else "",
+            _held([claim.label_free for claim in claims]),
+        ]),
+        *_speed(lines),
+    ]  # fmt: skip
+    text = " ".join(one for one in sentences if one)
     if experiment.quick:
-        few = "one sampling and part of the grid are too little for a verdict"
-        return Verdict("quick look", f"Quick look: {text}; {few}.")
-    reason = experiment.reason if status not in ("reproduced", "shown") else ""
-    if status == "reproduced only in hindsight" and "label-free" not in experiment.columns:
-        reason = "the labels pick among settings, and there is no label-free column"
-    # Reasons are sentences of their own in their file; here they are the end of one.
-    reasons = [_lowered(one) for one in reason.rstrip(".").split(". ")]
-    tail = f", likely because {', and because '.join(reasons)}" if reason else ""
-    return Verdict(status, f"{status.capitalize()}: {text}{tail}.")
+        few = "One sampling and part of the grid are too little for a verdict."
+        return Verdict("quick look", "", f"{text} {few}".strip())
+    if not status:
+        return Verdict("shown", "", text or "There is no value to compare with.")
+    reasons = [
+        ("Likely reasons", experiment.reason if status == "not reproduced" else ""),
+        (
+            "Likely reasons without labels",
+            experiment.label_free_reason if label_free == WORSE else "",
+        ),
+    ]
+    for name, reason in reasons:
+        text += f" {name}: {reason.rstrip('.')}." if reason else ""
+    return Verdict(status, label_free, text)
 
 
-def _by_figures(
-    experiment: Experiment, judged: Sequence[Line], claims: Sequence[Claim]
-) -> tuple[str, list[str]]:
-    """Judge by printed figures, and say how many come out."""
-    near = [line for line in judged if line.verdict in ("reproduced", "only in hindsight")]
-    free = [line for line in judged if _reached(experiment, line)]
-    status = _status(len(near), len(free), len(judged), experiment.needed)
-    return status, [_figures(experiment, judged, near, free), _tell(claims)]
+def _by_values(experiment: Experiment, judged: Sequence[Line]) -> tuple[str, str]:
+    """Judge by printed values, under the paper's protocol and without labels."""
+    near = sum(line.verdict == "reproduced" for line in judged)
+    run = [line for line in judged if line.label_free.summary.mean is not None]
+    good = sum(line.label_free_verdict == AS_GOOD for line in run)
+    return _judge(experiment, near, len(judged), good, len(judged) if run else 0)
 
 
-def _by_claims(experiment: Experiment, claims: Sequence[Claim]) -> str:
-    """Judge by the statements of the text."""
-    checked = [claim for claim in claims if claim.hindsight is not None]
-    n_held = sum(bool(claim.hindsight) for claim in checked)
-    n_free = sum(bool(claim.label_free) for claim in checked)
-    if not _asks_labels(experiment):
-        n_free = n_held
-    return _status(n_held, n_free, len(checked), experiment.needed)
+def _by_claims(experiment: Experiment, claims: Sequence[Claim]) -> tuple[str, str]:
+    """Judge by the statements of the text, under the paper's protocol and without labels."""
+    checked = [claim.hindsight for claim in claims if claim.hindsight is not None]
+    free = [claim.label_free for claim in claims if claim.label_free is not None]
+    return _judge(experiment, sum(checked), len(checked), sum(free), len(free))
 
 
-def _asks_labels(experiment: Experiment) -> bool:
-    """Whether hindsight has a choice; without one, the paper's setting needs no labels."""
-    settings = Counter(
-        (cell.dataset, cell.method, cell.sampling_key)
-        for cell in experiment.cells(1)
-        if cell.column == "hindsight"
-    )
-    return "label-free" in experiment.columns or max(settings.values(), default=1) > 1
-
-
-def _status(n_near: int, n_free: int, n: int, needed: float) -> str:
-    if n_near < needed * n - 1e-9:
-        return "not reproduced"
-    return "reproduced" if n_free >= needed * n - 1e-9 else "reproduced only in hindsight"
+def _judge(
+    experiment: Experiment, n_near: int, n: int, n_good: int, n_free: int
+) -> tuple[str, str]:
+    enough = n_near >= experiment.needed * n - 1e-9
+    status = "reproduced" if enough else "not reproduced"
+    if not n_free:
+        return status, "not run"
+    return status, AS_GOOD if n_good >= experiment.needed * n_free - 1e-9 else WORSE
 
 
 def _counts(experiment: Experiment, line: Line) -> bool:
     """Whether the verdict rests on a line: those that failed count, those left out do not."""
     if line.paper.mean is None or line.verdict == "not run":
         return False
+    if experiment.view == "correlation":
+        # Others are at values of a parameter that was not picked.
+        return line.method == ON_BOTH
     return not experiment.judged or line.method in experiment.judged
 
 
-def _reached(experiment: Experiment, line: Line) -> bool:
-    """Whether the label-free default is no worse than printed, but for the tolerance."""
-    excess = worse_by(experiment, line.label_free)
-    return excess is not None and excess <= experiment.tolerance
+def _sentence(start: str, parts: Sequence[str]) -> str:
+    known = [part for part in parts if part]
+    return f"{start}, {'; '.join(known)}." if known else ""
 
 
-def _figures(
-    experiment: Experiment, judged: Sequence[Line], near: Sequence[Line], free: Sequence[Line]
-) -> str:
-    """How many figures come out as printed, by method and by part."""
+def _values(experiment: Experiment, judged: Sequence[Line]) -> str:
+    """How many values come out as printed, by method and by part."""
+    near = [line for line in judged if line.verdict == "reproduced"]
     methods = list(dict.fromkeys(line.method for line in judged))
     shares = [
         f"{method} {sum(line.method == method for line in near)} of "
@@ -257,23 +277,30 @@ def _figures(
     for part, sets in experiment.parts.items():
         inside = sum(line.dataset in sets for line in near)
         shares.append(f"{part} {inside} of {sum(line.dataset in sets for line in judged)}")
-    better = sum(line.verdict == "better than printed" for line in judged)
-    return (
-        f"{len(near)} of {len(judged)} figures are within {experiment.tolerance:g} points of the "
-        f"print in hindsight ({', '.join(shares)})"
-        + (f", {better} are better" if better else "")
-        + f"; {len(free)} are no worse than that label-free"
+    words = {"better than printed": "better", "worse than printed": "worse", "failed": "failed"}
+    found = Counter(line.verdict for line in judged)
+    others = [f"{found[word]} {short}" for word, short in words.items() if found[word]]
+    text = (
+        f"{len(near)} of {len(judged)} values are within {experiment.tolerance:g} points of the "
+        f"print ({', '.join(shares)})"
     )
+    return ", ".join([text, *others])
 
 
-def _tell(claims: Sequence[Claim]) -> str:
-    checked = [claim for claim in claims if claim.hindsight is not None]
+def _label_free_values(judged: Sequence[Line]) -> str:
+    if all(line.label_free.summary.mean is None for line in judged):
+        return ""
+    good = sum(line.label_free_verdict == AS_GOOD for line in judged)
+    return f"{good} of {len(judged)} values are as good as printed or better"
+
+
+def _held(held: Sequence[bool | None], of: str = "") -> str:
+    """How many of the statements that were checked hold."""
+    checked = [one for one in held if one is not None]
     if not checked:
         return ""
-    n_held = sum(bool(claim.hindsight) for claim in checked)
-    free = [claim.label_free for claim in checked if claim.label_free is not None]
-    end = f", {sum(free)} of {len(free)} label-free" if free else ""
-    return f"{n_held} of {len(checked)} statements of the text hold in hindsight{end}"
+    noun, verb = ("statement", "holds") if len(checked) == 1 else ("statements", "hold")
+    return f"{sum(checked)} of {len(checked)} {noun}{of} {verb}"
 
 
 def _speed(lines: Sequence[Line]) -> list[str]:
@@ -285,12 +312,6 @@ def _speed(lines: Sequence[Line]) -> list[str]:
     faster = sum(ratio < 1.0 for ratio in known)
     text = (
         f"{faster} of {len(known)} times are shorter than printed, and the printed time is "
-        f"{1.0 / median(known):.3g} times ours in the median (another machine)"
+        f"{1.0 / median(known):.3g} times ours in the median (another machine)."
     )
     return [text]
-
-
-def _lowered(text: str) -> str:
-    """Make the first letter small, unless it belongs to a name or a symbol."""
-    first = text.split(" ", 1)[0]
-    return text[:1].lower() + text[1:] if first[1:].islower() or len(first) == 1 else text

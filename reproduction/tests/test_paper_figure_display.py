@@ -42,7 +42,7 @@ def make(view, *, sets=(), methods=(), points=(), lines=(), figure="1", **more):
         methods={name: {} for name in methods},
         **more,
     )
-    verdict = Verdict("shown", "Shown.")
+    verdict = Verdict("shown", "", "Nothing is compared.")
     return Reproduction(experiment, tuple(lines), tuple(points), (), verdict, 1, 1, 0, (), 1.0, {})
 
 
@@ -97,7 +97,7 @@ def test_curves_are_at_their_means_with_standard_errors():
     assert [ax.get_title() for ax in display.axes_] == ["set-0", "set-1"]
     assert [ax.get_ylabel() for ax in display.axes_] == ["clustering error (%)", ""]
     assert {ax.get_xlabel() for ax in display.axes_} == {"sample size (rows)"}
-    assert legend_of(display) == ["KM", "NSC", "MVC-SL", "hindsight", "label-free"]
+    assert legend_of(display) == ["KM", "NSC", "MVC-SL", "paper's protocol", "label-free"]
     for ax, dataset in zip(display.axes_, SETS, strict=False):
         assert len(ax.containers) == 3 * 2
         drawn = iter(ax.containers)
@@ -198,7 +198,7 @@ def test_a_single_value_of_a_single_sampling_is_drawn(log, n_methods):
         assert ax.get_xscale() == "linear"
         assert [text.get_text() for text in ax.get_xticklabels()] == ["0.01"]
         assert ax.get_yscale() == ("log" if n_methods > 1 else "linear")
-    assert legend_of(display) == [*METHODS[:n_methods], "hindsight"]
+    assert legend_of(display) == [*METHODS[:n_methods], "paper's protocol"]
 
 
 def test_without_an_axis_there_are_no_ticks():
@@ -260,7 +260,7 @@ def test_measures_have_the_look_of_their_display():
     assert len(both.axes_) == 2 * len(display.axes_)
     assert both.size == (display.size[0], 2 * display.size[1])
     titles = [block.get_suptitle() for block in both.figure_.subfigs]
-    assert titles == ["hindsight", "label-free"]
+    assert titles == ["paper's protocol", "label-free"]
 
 
 def line_of(dataset, method, *, hindsight=math.nan, label_free=math.nan, paper=None):
@@ -288,7 +288,7 @@ def test_times_stand_in_the_band_of_their_data_set():
     (ax,) = display.axes_
     assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "seconds a fit")
     assert [text.get_text() for text in ax.get_yticklabels()] == SETS[:3]
-    assert legend_of(display) == ["KM", "NSC", "hindsight", "label-free", "the paper's"]
+    assert legend_of(display) == ["KM", "NSC", "paper's protocol", "label-free", "printed"]
     dots = [(*line.get_xdata(), *line.get_ydata(), line.get_marker()) for line in ax.lines]
     for band in range(3):
         inside = [dot for dot in dots if abs(dot[1] - band) < 0.5]
@@ -311,7 +311,7 @@ def test_times_that_are_missing_are_left_out():
     reproduction = make("times", sets=SETS[:2], methods=METHODS[:2], lines=lines)
     display = PaperFigureDisplay(reproduction).plot()
     assert [list(line.get_xdata()) for line in display.axes_[0].lines] == [[0.5]]
-    assert legend_of(display) == ["KM", "hindsight"]
+    assert legend_of(display) == ["KM", "paper's protocol"]
     assert inside_and_apart(display)
 
 
@@ -332,6 +332,9 @@ def correlation(sizes, column="hindsight", printed=72.0):
         value = 100 * np.corrcoef(pairs.T)[0, 1] if len(names) > 2 else None
         sides = [Side(Summary(value if c == column else None, None, 0)) for c in COLUMN_NAMES]
         lines.append(Line(group, "correlation", Summary(printed, None, 0), *sides, "reproduced"))
+        # The first line of a group is the one that was picked.
+        other = [Side(Summary(-50.0, None, 0)), Side()]
+        lines.append(Line(group, "at reg = 9", Summary(printed, None, 0), *other, "reproduced"))
     sets = [name for names in groups.values() for name in names]
     return make("correlation", sets=sets, points=points, lines=lines, groups=groups)
 

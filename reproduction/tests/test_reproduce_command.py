@@ -235,7 +235,7 @@ def test_a_table_is_run_printed_and_written(reproduce, tmp_path):
         ]
         mean, error = sum(values) / 2, abs(values[0] - values[1]) / 2
         assert f"{dataset} KM - {mean:.1f} ± {error:.1f}" in text
-    assert "table: Shown: there is no figure to compare with." in text
+    assert "table: Shown. There is no value to compare with." in text
     page = (out / "table.md").read_text(encoding="utf-8")
     assert "A small table" in page
     assert "python -m reproduction table" in page
@@ -291,7 +291,7 @@ def test_fewer_realizations(reproduce, tmp_path):
     page = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     assert "python -m reproduction table --realizations 1" in page
     result = reproduce("table", "--no-run")
-    assert "Incomplete: 12 cells have not been run" in result.output
+    assert "Incomplete. 12 cells have not been run" in result.output
 
 
 def test_a_quick_run_is_kept_apart_but_counts(reproduce, tmp_path):
@@ -347,8 +347,11 @@ def test_a_figure_has_its_picture_and_its_statements(reproduce, tmp_path):
     assert (tmp_path / "out" / "figure.png").read_bytes()[:4] == b"\x89PNG"
     assert "data:image/png;base64," in (tmp_path / "out" / "figure.html").read_text("utf-8")
     text = flat(result.output)
-    assert "figure: Reproduced: 1 of 1 statements of the text hold in hindsight." in text
-    assert "h* is no worse than v2: hindsight yes, label-free not told" in text
+    assert (
+        "figure: Reproduced under the paper's protocol; not run without labels. Under the paper's "
+        "protocol, 1 of 1 statement of the text holds." in text
+    )
+    assert "h* is no worse than v2: paper's protocol yes, label-free not checked" in text
     # The same results make the same picture.
     before = (tmp_path / "out" / "figure.png").read_bytes()
     reproduce("figure")
@@ -469,4 +472,4 @@ def test_an_interrupt_keeps_what_is_done(invoke, tmp_path, jobs, number):
     assert running(process.pid) == []
     shown = invoke(name, "--no-run", "--out", str(out))
     missing = sum(1 for _ in load_experiment(name).cells()) - len(results)
-    assert f"Incomplete: {missing} cells have not been run" in flat(shown.output)
+    assert f"Incomplete. {missing} cells have not been run" in flat(shown.output)
