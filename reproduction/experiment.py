@@ -209,10 +209,11 @@ class Experiment:
         parameters are `fixed`, those that `on` has for the data set, and one setting of `grid`;
         `matrix` names the parameter that is set to "precomputed" where a similarity is given
         instead of rows: the one that the data set names, or else the method, or else "default".
-        Label-free they are `default`. `realizations`, `sizes`, `datasets` and `columns` leave out
-        what is too expensive. A method that has only `best_of` runs nothing: under the paper's
-        protocol it is the best of these methods on each data set and at each place of the axis,
-        by the mean over samplings; label-free it is the first of them.
+        Label-free they are `default`. A value "5/n" is 5 over the number of rows. `realizations`,
+        `sizes`, `datasets` and `columns` leave out what is too expensive. A method that has only
+        `best_of` runs nothing: under the paper's protocol it is the best of these methods on each
+        data set and at each place of the axis, by the mean over samplings; label-free it is the
+        first of them.
     n_realizations : int
         Samplings of each data set, at each place of the axis.
     whole_sets : bool

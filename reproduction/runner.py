@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
@@ -56,8 +57,9 @@ def run_cell(cell: Cell) -> CellResult:
         # What a warning says (components of a graph, say) belongs to the data, not to the run.
         warnings.simplefilter("ignore")
         try:
-            model = find_estimator(cell.estimator)(**cell.parameters, random_state=cell.seed)
             X = data.X
+            parameters = resolved(cell.parameters, X.shape[0])
+            model = find_estimator(cell.estimator)(**parameters, random_state=cell.seed)
             if cell.similarity is not None:
                 X = graphs.make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
@@ -70,6 +72,15 @@ def run_cell(cell: Cell) -> CellResult:
             return failed(error)
     status = model.result_.status.name.lower() if hasattr(model, "result_") else "done"
     return CellResult(cell, value, seconds, status, versions(), measures)
+
+
+def resolved(parameters: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Replace values such as "5/n" by the number: papers bound sums, estimators take means."""
+    found = {}
+    for name, value in parameters.items():
+        over_n = re.fullmatch(r"([0-9.]+)/n", value) if isinstance(value, str) else None
+        found[name] = float(over_n[1]) / n if over_n else value
+    return found
 
 
 def find_metric(name: str) -> Callable[..., float]:

@@ -88,6 +88,22 @@ def test_a_cell_runs_and_is_stored(experiment, tmp_path):
     assert all(r.versions.keys() == packages for r in results.values())
 
 
+def test_a_value_over_n_is_resolved_for_the_rows_of_the_cell(monkeypatch):
+    text = PATIENT.replace("setting = [1, 2, 3, 4]", 'setting = ["5/n", "0.5/n", "n/2", 3, "rms"]')
+    given = []
+
+    class Recorder:
+        def __init__(self, setting, random_state):
+            given.append(setting)
+
+    monkeypatch.setattr(runner_module, "find_estimator", lambda _: Recorder)
+    cells = [c for c in own(parse_experiment("n", text).cells(1)) if c.method == "A"]
+    for cell in cells[:5]:
+        assert cell.sampling["n_samples"] == 60
+        run_cell(cell)
+    assert given == [5 / 60, 0.5 / 60, "n/2", 3, "rms"]
+
+
 def test_a_run_goes_on_where_it_stopped(experiment, tmp_path, monkeypatch):
     store = Store(tmp_path / "cells.jsonl")
     cells = list(experiment.cells())
