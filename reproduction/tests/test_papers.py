@@ -12,6 +12,7 @@ from reproduction import (
     Cell,
     Results,
     Store,
+    list_experiments,
     load_experiment,
     make_lines,
     parse_experiment,
@@ -224,7 +225,7 @@ def test_an_axis_of_a_parameter_sets_it_and_runs_the_reference_once():
     assert {c.rows_key for c in mine} == {c.rows_key for c in cells if c not in mine}
 
 
-def test_methods_and_sets_leave_out_what_is_too_dear():
+def test_methods_and_sets_leave_out_what_is_too_expensive():
     text = SIZES.replace(
         'similarity = "wide" }', 'similarity = "wide", realizations = 1, sizes = [60] }'
     )
@@ -244,7 +245,7 @@ fixed = { n_clusters = 2, n_init = 1 }
 on.digits-3v8 = { n_init = 4 }
 columns = ["label-free"]
 """
-    cells = list(parse_experiment("dear", text).cells())
+    cells = list(parse_experiment("few", text).cells())
 
     def places(*wanted):
         return {
@@ -295,11 +296,12 @@ def test_a_quick_run_is_a_stratified_part():
 def test_table_3_has_eighty_samplings_of_twelve_pairs():
     experiment = load_experiment("mvc-jmlr-2013-table-3")
     cells = list(experiment.cells())
-    # GMMC is dear and has fewer samplings of each size.
-    dear = experiment.methods["GMMC"]
-    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1) + (5 + 1))
-    n_settings = 5 * len(dear["grid"]["C"])
-    assert len(cells) == plain + 12 * 8 * dear["realizations"] * (n_settings + 1)
+    # GMMC is expensive and has fewer samplings and sizes.
+    few = experiment.methods["GMMC"]
+    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1) + (3 * 5 + 1))
+    n_settings = 5 * len(few["grid"]["C"])
+    assert few["realizations"] >= 5
+    assert len(cells) == plain + 12 * len(few["sizes"]) * few["realizations"] * (n_settings + 1)
     assert {c.sampling["scale"] for c in cells} == {"unit"}
     affinities = {(c.method, c.similarity["affinity"]) for c in cells if c.similarity}
     assert affinities == {
@@ -313,6 +315,18 @@ def test_table_3_has_eighty_samplings_of_twelve_pairs():
         *range(3, 9)
     }
     assert published("mvc-jmlr-2013", "3")["usps-1v7", "MVC-SL"] == (10.3, 0.89)
+
+
+def test_what_the_papers_average_has_five_samplings():
+    """But for the AAAI paper's tables and correlations, which are single runs."""
+    single = {"mspc-aaai-2015-table-2", "mspc-aaai-2015-figure-2"}
+    for name in list_experiments():
+        experiment = load_experiment(name)
+        if experiment.view == "data" or experiment.source in single:
+            continue
+        assert experiment.n_realizations >= 5, name
+        for special in (*experiment.datasets.values(), *experiment.methods.values()):
+            assert special.get("realizations", 5) >= 5, name
 
 
 def test_figure_6_is_as_the_paper_describes_it():
