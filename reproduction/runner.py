@@ -43,16 +43,16 @@ def versions() -> dict[str, str]:
 
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell on one thread; an error is recorded as its status, not raised."""
-    start = time.perf_counter()
+    start = time.process_time()
 
     def failed(error: Exception, where: str = "") -> CellResult:
         status = f"{where}{type(error).__name__}: {error}"
-        return CellResult(cell, None, time.perf_counter() - start, status, versions())
+        return CellResult(cell, None, time.process_time() - start, status, versions())
 
     data, missing = _load(cell.dataset, tuple(sorted(cell.sampling.items())))
     if missing is not None:
         return failed(missing, NO_DATA)
-    start = time.perf_counter()
+    start = time.process_time()
     with threadpool_limits(1), warnings.catch_warnings():
         # What a warning says (components of a graph, say) belongs to the data, not to the run.
         warnings.simplefilter("ignore")
@@ -63,7 +63,7 @@ def run_cell(cell: Cell) -> CellResult:
             if cell.similarity is not None:
                 X = graphs.make_similarity(**cell.similarity).build(X)[0]
             labels = model.fit(X).labels_
-            seconds = time.perf_counter() - start
+            seconds = time.process_time() - start
             metric = partial(find_metric(cell.metric), **cell.metric_params)
             value = float(metric(data.y, labels))
             measures = take_measures(model, cell.measures, data.y, metric)

@@ -36,7 +36,7 @@ class CellResult:
     value : float or None
         The metric; None where the cell failed.
     seconds : float
-        Time of the similarity and the fit, without loading the data.
+        CPU time of the similarity and the fit, without loading the data.
     status : str
         The solver's status, or the error of a cell that failed.
     versions : mapping of str to str
