@@ -89,6 +89,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _postpones: ClassVar[bool] = False
     #: Fitted numbers that are documented to be NaN in some fits; all others are finite.
     _may_be_nan: ClassVar[tuple[str, ...]] = ()
+    #: Values of parameters that are None, by `mode` and name; on the page *Symbols*.
+    _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
@@ -99,6 +101,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     alpha: float
     max_clusters: int | None
     random_state: Any
+    mode: str
 
     tree_: SplitTree
     labels_: NDArray[np.int64]
@@ -124,6 +127,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _check_blocks_parameters(self) -> None:
         """Refuse parameters with which a dask collection cannot be clustered."""
+
+    def _value_of(self, name: str) -> Any:
+        """Return a parameter, or its value in this mode where it is None."""
+        value = getattr(self, name)
+        return self._mode_defaults[self.mode].get(name) if value is None else value
 
     def _n_starts(self) -> int:
         return int(getattr(self, "n_init", 1))

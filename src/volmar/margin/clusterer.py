@@ -82,9 +82,8 @@ class MarginClusterer(Clusterer):
     min_cluster_size: float | None = None
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
-    #: What parameters left at None stand for, by mode. The values of the paper are those of SKMMC,
-    #: sec. 5.1 (C, cut_tol, cccp_tol) and 5.3 (balance).
-    _of_none: ClassVar[dict[str, dict[str, Any]]] = {
+    # The paper is SKMMC: sec. 5.1 has C, cut_tol and cccp_tol, 5.3 balance.
+    _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {"C": 2.0, "threshold": "adaptive", "balance": BALANCE, "max_iter": 1000},
         "paper": {
             "C": 10.0,
@@ -112,21 +111,16 @@ class MarginClusterer(Clusterer):
 
     # ------------------------------------------------------------------ parameters
 
-    def _taken(self, name: str) -> Any:
-        """Return a parameter, or what None stands for in this mode."""
-        value = getattr(self, name)
-        return self._of_none[self.mode].get(name) if value is None else value
-
     def _check_parameters(self) -> None:
         check_choice("multiway", self.multiway, ["joint", "recursive"])
         check_choice("mode", self.mode, ["default", "paper"])
-        check_choice("threshold", self._taken("threshold"), ["adaptive", "fixed"])
+        check_choice("threshold", self._value_of("threshold"), ["adaptive", "fixed"])
         check_choice("balance_unit", self.balance_unit, ["margin", "score"])
-        largest = check_number("C", self._taken("C"), low=0.0, open_low=True)
-        check_number("balance", self._taken("balance"), low=0.0)
+        largest = check_number("C", self._value_of("C"), low=0.0, open_low=True)
+        check_number("balance", self._value_of("balance"), low=0.0)
         if self.n_init is not None:
             check_count("n_init", self.n_init)
-        check_count("max_iter", self._taken("max_iter"))
+        check_count("max_iter", self._value_of("max_iter"))
         check_number("tol", self.tol, low=0.0, high=0.5, open_low=True)
         for name in ("cut_tol", "cccp_tol"):
             value = getattr(self, name)
@@ -146,7 +140,7 @@ class MarginClusterer(Clusterer):
         else:
             for C in self.anneal:
                 check_number("anneal", C, low=1.0)
-                if self._taken("threshold") == "adaptive" and largest <= C:
+                if self._value_of("threshold") == "adaptive" and largest <= C:
                     raise ValueError(
                         f"anneal has the value {C:g}, which is not below C={largest:g}. Leave it "
                         "out."
@@ -160,12 +154,12 @@ class MarginClusterer(Clusterer):
                 f"min_cluster_size={shown(self.min_cluster_size)} is for more than two clusters "
                 "with multiway='joint'. Leave it out; balance limits the sizes of two clusters."
             )
-        elif self._taken("threshold") == "adaptive":
+        elif self._value_of("threshold") == "adaptive":
             self._check_bounded()
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
-        return float(self._taken("balance"))
+        return float(self._value_of("balance"))
 
     def _is_relative(self) -> bool:
         return self.balance_unit == "margin" and self.mode != "paper"
@@ -178,7 +172,7 @@ class MarginClusterer(Clusterer):
                 f"balance={b:g} allows all scores to be beyond the margin on one side. "
                 "Use a balance below 1, leave it out, or use balance_unit='score'."
             )
-        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._taken("C")
+        smallest, C = 1.0 / (1.0 - b) if self._is_relative() else 1.0, self._value_of("C")
         if smallest > C:
             raise ValueError(
                 f"C={C:g} is too small: with the adaptive threshold the margin grows without "
@@ -196,11 +190,11 @@ class MarginClusterer(Clusterer):
 
     def _binary_path(self) -> list[float]:
         # With the fixed threshold C does not determine the share of margin errors.
-        is_adaptive = self._taken("threshold") == "adaptive"
-        return self._path(SCREENING_C, self._taken("C") if is_adaptive else SCREENING_C)
+        is_adaptive = self._value_of("threshold") == "adaptive"
+        return self._path(SCREENING_C, self._value_of("C") if is_adaptive else SCREENING_C)
 
     def _most_steps(self) -> int:
-        return int(self._taken("max_iter"))
+        return int(self._value_of("max_iter"))
 
     def _unit(self) -> float:
         """Return the factor of the loss at C = 1, the smallest at which rho is bounded."""
@@ -221,7 +215,7 @@ class MarginClusterer(Clusterer):
             space,
             self._loss(space) if loss is None else loss,
             tau=self._half_width(),
-            threshold=threshold or self._taken("threshold"),
+            threshold=threshold or self._value_of("threshold"),
             balance="relative" if self._is_relative() else "absolute",
         )
 
@@ -252,8 +246,8 @@ class MarginClusterer(Clusterer):
             labels,
             k,
             self.min_cluster_size,
-            C=float(self._taken("C")),
-            path=self._path(FIRST_JOINT_C, self._taken("C")),
+            C=float(self._value_of("C")),
+            path=self._path(FIRST_JOINT_C, self._value_of("C")),
             tol=self.tol,
             max_iter=self._most_steps(),
             **self._joint_settings(seed),
@@ -316,7 +310,7 @@ class MarginClusterer(Clusterer):
         return maximise_margin(
             problem,
             labels,
-            C=unit * float(self._taken("C")),
+            C=unit * float(self._value_of("C")),
             path=[unit * C for C in path],
             tol=self.tol,
             max_iter=self._most_steps(),
@@ -327,9 +321,9 @@ class MarginClusterer(Clusterer):
         return self._paper_loop(
             problem,
             labels,
-            C=self._unit() * float(self._taken("C")),
-            cut_tol=self._taken("cut_tol"),
-            cccp_tol=self._taken("cccp_tol"),
+            C=self._unit() * float(self._value_of("C")),
+            cut_tol=self._value_of("cut_tol"),
+            cccp_tol=self._value_of("cccp_tol"),
             max_iter=self._most_steps(),
             **self._paper_options(),
         )
@@ -339,7 +333,7 @@ class MarginClusterer(Clusterer):
         return {}
 
     def _checked(self, result: MarginResult, problem: MarginProblem) -> MarginResult:
-        C = self._taken("C")
+        C = self._value_of("C")
         if result.status is Status.UNBOUNDED:
             raise ValueError(
                 f"at C={C:g} and balance={self._half_width():g} the margin grows without "
@@ -412,8 +406,8 @@ class MarginClusterer(Clusterer):
         if result.status is Status.DEGENERATE:
             of = "fewer cuts" if self.mode == "paper" else "a smaller C"
             return (
-                f"at C={self._taken('C'):g} no hyperplane has a margin with its own labels: the "
-                f"rows are too mixed for it. The clusters are those of {of}. Lower C"
+                f"at C={self._value_of('C'):g} no hyperplane has a margin with its own labels: "
+                f"the rows are too mixed for it. The clusters are those of {of}. Lower C"
             )
         if result.status is Status.CYCLE and self.mode == "paper":
             return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,11 +43,6 @@ LEAST_C, MOST_C = 1e-10, 1e10
 MODES = ("default", "paper")
 # Share of all weight below which a difference of two sums of weights is rounding.
 SUMS = 1e-12
-# C and the largest mean of a labelling where none is given, by mode. JMLR section 8.2 has C = 1
-# among 0.001, 1 and 1000; it prints no balance: 0.3 is the looser of the two in use for these
-# methods (0.03 for classes of equal size).
-C_OF_NONE = {"default": 30.0, "paper": 1.0}
-MEAN_OF_NONE = {"default": 0.5, "paper": 0.3}
 
 
 @dataclass
@@ -259,6 +254,12 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
 
     _multiway = "recursive"
     _methods = ("auto", "exact", "nystroem")
+    # JMLR section 8.2 has C = 1 among 0.001, 1 and 1000; it prints no balance: 0.3 is the looser
+    # of the two in use for these methods (0.03 for classes of equal size).
+    _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {"C": 30.0, "balance": 0.5, "centered": True},
+        "paper": {"C": 1.0, "balance": 0.3, "centered": False},
+    }
 
     def __init__(
         self,
@@ -330,7 +331,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
             )
 
     def _centers(self) -> bool:
-        return self.mode != "paper" if self.centered is None else bool(self.centered)
+        return bool(self._value_of("centered"))
 
     def _is_exact(self, n: int) -> bool:
         return super()._is_exact(n) or (self.method == "auto" and self.mode == "paper")
@@ -359,9 +360,9 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 "separate. Check that the rows of X differ, or use another kernel or gamma."
             )
         w = row_weights(space)
-        mean = MEAN_OF_NONE[self.mode] if self.balance is None else self.balance
+        mean = self._value_of("balance")
         limit = _largest_sum(mean, np.ones(n) if w is None else w)
-        C = C_OF_NONE[self.mode] if self.C is None else float(self.C)
+        C = float(self._value_of("C"))
         return (C if self.mode == "paper" else C / (n * spread)), limit
 
     def _take_sizes(self, prepared: LabelGenerationInputs) -> None:

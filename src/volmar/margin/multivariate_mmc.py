@@ -229,7 +229,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     _paper_loop = staticmethod(cutting_planes_outside)
     # The paper's cccp_tol; it gives no other value. C is a rule, see `_weight_rule`.
-    _of_none: ClassVar[dict[str, dict[str, Any]]] = {
+    _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {"threshold": "adaptive", "balance": BALANCE, "max_iter": 1000},
         "paper": {
             "threshold": "fixed",
@@ -303,7 +303,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         check_choice("loss", self.loss, UNITS)
         if isinstance(self.C, str):
             _factor(self.C)
-            if self._taken("threshold") == "adaptive":
+            if self._value_of("threshold") == "adaptive":
                 raise ValueError(
                     f"C={self.C!r} measures the rows, and with the adaptive threshold C does not "
                     "depend on their scale. Give a number of at least 1, or use "
@@ -318,8 +318,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         self._check_representation()
         check_number("beta", self.beta, low=0.0, high=1e6, open_low=True)
 
-    def _taken(self, name: str) -> Any:
-        value = super()._taken(name)
+    def _value_of(self, name: str) -> Any:
+        value = super()._value_of(name)
         if name != "C":
             return value
         rule = self._weight_rule()
@@ -330,7 +330,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         """Return C, a number or a rule for it."""
         if self.C is not None:
             return self.C
-        is_printed = self.mode == "paper" and self._taken("threshold") == "fixed"
+        is_printed = self.mode == "paper" and self._value_of("threshold") == "fixed"
         return "scale" if is_printed else DEFAULT_C
 
     def _unit(self) -> float:
@@ -393,8 +393,8 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         return (
             f"after {result.n_iter} cuts one is still violated by "
             f"{result.residuals['violation']:.2g}, more than "
-            f"cut_tol={self._taken('cut_tol'):g}. Lower C (now {self.C_:.3g}), which helps most, "
-            "use mode='default', or raise max_iter or cut_tol"
+            f"cut_tol={self._value_of('cut_tol'):g}. Lower C (now {self.C_:.3g}), which helps "
+            "most, use mode='default', or raise max_iter or cut_tol"
         )
 
 

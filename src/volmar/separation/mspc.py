@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,10 +41,6 @@ from volmar.solvers import Status
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
-# Values of parameters that are None: in the default mode, and those of the paper's Table 1 (one
-# run of k-means, and steps "until converge", which are finite).
-DEFAULTS = {"n_init": 16, "max_iter": 100, "tol": 1e-3}
-OF_PAPER = {"n_init": 1, "max_iter": 2**31 - 1, "tol": 0.0}
 
 
 def check_features(X: Any) -> None:
@@ -246,6 +242,11 @@ class MSPC(SeparationTree):
 
     _takes_blocks = True
     _may_be_nan = ("min_cluster_weight_",)
+    # The paper's Table 1: one run of k-means, and steps "until converge", which are finite.
+    _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {"n_init": 16, "max_iter": 100, "tol": 1e-3},
+        "paper": {"n_init": 1, "max_iter": 2**31 - 1, "tol": 0.0},
+    }
 
     def __init__(
         self,
@@ -323,9 +324,7 @@ class MSPC(SeparationTree):
 
     def _solver(self) -> TwoWaySolver:
         """Return how two clusters are found, from the parameters of the same names."""
-        given = {one.name: getattr(self, one.name) for one in fields(TwoWaySolver)}
-        usual = OF_PAPER if self.mode == "paper" else DEFAULTS
-        return TwoWaySolver(**given | {name: usual[name] for name in usual if given[name] is None})
+        return TwoWaySolver(**{one.name: self._value_of(one.name) for one in fields(TwoWaySolver)})
 
     def _minimum_share(self, n: int, k: int) -> float:
         """Return the minimum share of a cluster, of n rows in k clusters."""

@@ -51,7 +51,7 @@ def check_joint(model: Any) -> None:
         check_count("min_cluster_size", size)
     elif size is not None:
         check_number("min_cluster_size", size, low=0.0, high=1.0 / k, open_low=True)
-    C = model._taken("C")
+    C = model._value_of("C")
     if C < 1.0:
         raise ValueError(f"C={C:g} is too small: below 1 the margin grows without limit. Raise C.")
 
