@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from volmar.solvers.elliptope_triangles import (
         solve_elliptope_triangles as solve_elliptope_triangles,
     )
+    from volmar.solvers.label_mixture import solve_label_mixture as solve_label_mixture
     from volmar.solvers.minimax_probability import (
         MinimaxProbabilityResult as MinimaxProbabilityResult,
     )

@@ -17,7 +17,12 @@ from volmar.base.validation import check_choice, check_number
 from volmar.base.warn import warn_user
 from volmar.graphs import make_similarity
 from volmar.graphs.graph import Graph, build_graph
-from volmar.solvers import ElliptopeResult, solve_elliptope_barrier, solve_elliptope_saddle
+from volmar.solvers import (
+    ElliptopeResult,
+    solve_elliptope_barrier,
+    solve_elliptope_saddle,
+    solve_label_mixture,
+)
 from volmar.solvers.box_qp import BoxQP
 from volmar.solvers.elliptope_barrier import MAX_ROWS
 from volmar.solvers.elliptope_problem import ElliptopeProblem
@@ -25,6 +30,7 @@ from volmar.solvers.elliptope_rounding import RoundedResult
 from volmar.volume.hard_label_problem import HardLabelProblem
 
 MATRICES = ("similarity",)
+RELAXATIONS = ("sdp", "label_generation")
 # The share of the largest weight that is sure to leave eta negative.
 SAFETY = 0.9
 
@@ -80,6 +86,13 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         definite matrix of the training rows, such as a kernel matrix (AISTATS Theorem 2), or a
         function of W that returns one, is used as given; entries may be negative. New rows are
         compared by `affinity` in any case.
+    relaxation : {"sdp", "label_generation"}, default="sdp"
+        What takes the place of the labellings yy'. "sdp": all correlation matrices, eq. 13.
+        "label_generation": mixtures :math:`\sum_t \mu_t y_t y_t'` of labellings within the
+        balance, which JMLR section 9 proposes and leaves open; labellings are generated as they
+        are needed, as in `LGMMC`. No convex relaxation of the labels alone is tighter. The gap is
+        certified by the bound of eq. 13 (for up to 16 rows by all labellings), and stays open
+        where that relaxation is not tight. Not with ``mode="paper"``.
     C : float, default=1
         Upper bound of each alpha, at least :math:`1 / \sqrt n`; without effect from 1 on.
     balance : float or None, default=1
@@ -148,7 +161,10 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
     The papers call eq. 11 a relaxation of eq. 10, but the direction over y is reversed: eq. 10
     takes the minimum over labellings, eq. 11 to 13 relax the *maximum*. It clusters all the same
     because Q is a similarity here, where the soft-label method takes a Laplacian; with a Laplacian
-    it would return a maximum cut.
+    it would return a maximum cut. The same holds of the alternative in JMLR section 9: as printed,
+    a minimum over the mixture *and* over alpha, it is the minimum over single labellings.
+    ``relaxation="label_generation"`` is the minimum over mixtures of the maximum over alpha, with
+    eta for the norm of alpha as in eq. 11.
 
     `decision_function` is :math:`\sum_j p_{xj} \alpha_j y_j`, with :math:`p_{xj}` the similarities
     of a new row to the training rows over their sum.
@@ -180,6 +196,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         n_neighbors: int | None = None,
         reg: float | None = None,
         Q: Any = "similarity",
+        relaxation: str = "sdp",
         C: float = 1.0,
         balance: float | None = 1.0,
         row_balance: bool = False,
@@ -197,6 +214,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.n_neighbors = n_neighbors
         self.reg = reg
         self.Q = Q
+        self.relaxation = relaxation
         self.C = C
         self.balance = balance
         self.row_balance = row_balance
@@ -218,6 +236,12 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             check_number("reg", self.reg, low=0.0, open_low=True)
         if self.balance is not None:
             check_number("balance", self.balance, low=0.0)
+        check_choice("relaxation", self.relaxation, RELAXATIONS)
+        if self.mode == "paper" and self.relaxation != "sdp":
+            raise ValueError(
+                f"relaxation={self.relaxation!r} is not solved in the papers, and mode='paper' "
+                "has no rule for it. Use mode='default', or relaxation='sdp'."
+            )
         if isinstance(self.Q, str):
             check_choice("Q", self.Q, MATRICES)
         elif not callable(self.Q) and self.n_clusters != 2:
@@ -285,23 +309,31 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         return HardLabelResult.of(unshifted, rounded, room_beside_one=room)
 
     def _solve(self, problem: HardLabelProblem, reg: float, seed: int) -> ElliptopeResult:
-        found = solve_elliptope_saddle(
-            problem.Q,
-            reg=reg,
-            C=float(self.C),
-            balance=self._bound(),
-            row_balance=self.row_balance,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=seed,
-        )
+        bound, n = self._bound(), problem.Q.shape[0]
+        settings: dict[str, Any] = {
+            "reg": reg,
+            "C": float(self.C),
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+        }
+        if self.relaxation == "label_generation":
+            limit = None
+            if bound is not None:
+                limit = bound if self.row_balance else float(np.sqrt(n * bound))
+            found = solve_label_mixture(problem.Q, limit=limit, random_state=seed, **settings)
+        else:
+            found = solve_elliptope_saddle(
+                problem.Q,
+                balance=bound,
+                row_balance=self.row_balance,
+                random_state=seed,
+                **settings,
+            )
         if found.status is not Status.DEGENERATE:
             return found
-        is_small = problem.Q.shape[0] <= MAX_ROWS
+        is_small = n <= MAX_ROWS
         if self.mode == "paper" and is_small:
-            return solve_elliptope_barrier(
-                problem.Q, reg=reg, C=float(self.C), tol=self.tol, max_iter=self.max_iter
-            )
+            return solve_elliptope_barrier(problem.Q, **settings)
         other = f"mode='paper', which solves it for up to {MAX_ROWS} rows" if is_small else ""
         raise ValueError(
             f"reg={reg:g} is too large for these data: eta would not be negative, and the "

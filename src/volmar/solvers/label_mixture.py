@@ -1,0 +1,298 @@
+r"""The elliptope saddle problem over mixtures of labellings, a labelling at a time.
+
+The convex hull of all yy' with a bound on |1'y| takes the place of the correlation matrices of
+`volmar.solvers.elliptope`: the relaxation that JMLR section 9 leaves open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product as tuples
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from volmar.solvers.box_qp import BoxPoint, BoxQP
+from volmar.solvers.elliptope import ElliptopeResult, solve_elliptope_saddle
+from volmar.solvers.elliptope_problem import ElliptopeProblem, gap_reference
+from volmar.solvers.result import Status
+
+# Maximum number of labellings, and of steps from labels to better ones.
+MAX_LABELLINGS, MAX_STEPS = 200, 100
+# Random starts of a search for a labelling, and searches in vain before the end.
+N_STARTS, SEARCHES = 20, 3
+# Rows up to which all labellings are looked at.
+ENUMERATED = 16
+# Share of the tolerance that the programme over the labellings so far may leave.
+MASTER = 0.3
+# Weights below are none.
+IDLE = 1e-10
+
+
+def solve_label_mixture(
+    Q: Any,
+    *,
+    reg: float = 1.0,
+    C: float = 1.0,
+    limit: float | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 1000,
+    random_state: int = 0,
+) -> ElliptopeResult:
+    r"""Minimise over mixtures of labellings the inner maximum of the saddle problem.
+
+    .. math:: \min_{\mu \ge 0, 1'\mu = 1} \; \min_{\eta \le 0} \; \max_{0 \le a \le C} \;
+              2 \cdot 1'a - a'\Bigl(\gamma Q \circ \sum_t \mu_t y_t y_t' - \eta I\Bigr)a - \eta
+
+    over all :math:`y_t \in \{-1, 1\}^n` with :math:`|1'y_t| \le` `limit`. The norm of a is held at
+    1 by eta, as in `solve_elliptope_saddle`, so that the value F is convex in the mixture, and
+    :math:`-\gamma (a \circ y_t)'Q(a \circ y_t)` is its derivative by :math:`\mu_t`.
+
+    **Cutting planes.** The mixture of the labellings so far is found by sequential quadratic
+    programming; a labelling with a larger :math:`(a \circ y)'Q(a \circ y)` is added. This is
+    convex in y, and its linearisation is maximised by sorting; starts are the labellings in use,
+    and the signs of projections of the correlation matrix of `solve_elliptope_saddle`. For up to
+    16 rows all labellings are looked at.
+
+    **Bounds.** Every yy' is a correlation matrix with :math:`1'M1 \le` `limit` squared: the bound
+    of `solve_elliptope_saddle` is one here, too. It has the a of that problem; up to 16 rows, that
+    of the mixture, :math:`2 \cdot 1'a - \gamma \max_y (a \circ y)'Q(a \circ y)`, closes the gap.
+    With more rows the gap is certified, but does not close where the hull is smaller than the set
+    of correlation matrices: to prove that no labelling is violated is NP-hard.
+
+    Parameters
+    ----------
+    Q : ndarray or sparse matrix of shape (n, n)
+        Symmetric, positive semi-definite: a *similarity*.
+    reg, C, tol, random_state
+        As in `solve_elliptope_saddle`; `tol` is also the violation, relative to the same, at
+        which labellings are no longer added.
+    limit : float, optional
+        Maximum of ``|1'y|``; 1 where it is less and n is odd. None for no limit.
+    max_iter : int, default=1000
+        Maximum number of iterations of `solve_elliptope_saddle`.
+
+    Returns
+    -------
+    ElliptopeResult
+        Columns of `factor` are :math:`\sqrt{\mu_t} y_t`. `residuals` have besides, relative as the
+        gap: "master gap", certified, how far the labellings in use are from their own
+        optimum, and "violation", how far the worst labelling that was found would lower it.
+        `status` is CONVERGED where both are at most `tol`, DEGENERATE where eta would not be
+        negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.solvers import solve_label_mixture
+    >>> Q = np.kron(np.eye(2), np.full((3, 3), 0.5)) + 0.5 * np.eye(6)
+    >>> solve_label_mixture(Q, limit=0).is_certified(1e-5)
+    True
+    """
+    n = Q.shape[0]
+    allowed = _allowed_sum(n, limit)
+    free = solve_elliptope_saddle(
+        Q,
+        reg=reg,
+        C=C,
+        balance=None if limit is None else allowed**2 / n,
+        tol=tol,
+        max_iter=max_iter,
+        random_state=random_state,
+    )
+    if free.status is Status.DEGENERATE:
+        return free
+    problem = ElliptopeProblem(Q, reg=reg, C=C)
+    rng = np.random.default_rng(random_state)
+    return _Mixture(problem, allowed, free, tol, rng).solve()
+
+
+def _allowed_sum(n: int, limit: float | None) -> int:
+    """Return the largest |1'y|, which is odd where n is."""
+    most = n if limit is None else min(int(limit + 1e-9), n)
+    return max(most - (most - n) % 2, n % 2)
+
+
+def balanced_signs(f: NDArray, allowed: int) -> NDArray:
+    """Return y in {-1, 1}^n with |1'y| <= allowed that maximises y'f."""
+    n = f.size
+    n_positive = int(np.count_nonzero(f > 0))
+    taken = min(max(n_positive, (n - allowed + 1) // 2), (n + allowed) // 2)
+    y = np.full(n, -1.0)
+    y[np.argsort(-f, kind="stable")[:taken]] = 1.0
+    return y
+
+
+class _Mixture:
+    """The labellings in use, their weights, and the value of the mixture."""
+
+    def __init__(
+        self,
+        problem: ElliptopeProblem,
+        allowed: int,
+        free: ElliptopeResult,
+        tol: float,
+        rng: np.random.Generator,
+    ):
+        self.problem, self.allowed, self.free = problem, allowed, free
+        self.tol, self.rng = tol, rng
+        self.n = problem.n
+        self.inner = BoxQP(self.n, problem.C, unit_norm=True)
+        self.bound = free.lower_bound
+        self.all = _all_labellings(self.n, allowed) if self.n <= ENUMERATED else None
+        self.history: list[float] = []
+
+    def solve(self) -> ElliptopeResult:
+        left = self.free.factor - self.free.factor.mean(axis=0)
+        first = np.linalg.svd(left, full_matrices=False)[0][:, 0]
+        self.Y = balanced_signs(first, self.allowed)[:, None]
+        self.mu = np.ones(1)
+        status = Status.MAX_ITER
+        while self.Y.shape[1] < MAX_LABELLINGS:
+            self._solve_master()
+            self.history.append(self.point.value)
+            found = self._violated()
+            if found is None:
+                is_solved = self.master_gap <= self.tol * self.reference
+                status = Status.CONVERGED if is_solved else Status.FAILED
+                break
+            self._drop_idle()
+            self.Y = np.column_stack([self.Y, found])
+            self.mu = np.append(self.mu, 0.0)
+        else:
+            self._solve_master()
+        return self._result(status)
+
+    # ------------------------------------------------------------------ the mixture
+
+    def _factor(self, mu: NDArray) -> NDArray:
+        return self.Y * np.sqrt(np.maximum(mu, 0.0))
+
+    def _value(self, mu: NDArray) -> tuple[float, NDArray]:
+        mu = np.maximum(mu, 0.0)
+        self.point = self.inner.solve(self.problem.weighted(self._factor(mu / mu.sum())))
+        return self.point.value, -self._squares(self.Y, self.point)
+
+    def _squares(self, Y: NDArray, point: BoxPoint) -> NDArray:
+        image = self.problem.product(Y, point.a, np.zeros(self.n))
+        return np.einsum("ij,ij->j", Y, image)
+
+    def _solve_master(self) -> None:
+        T = self.Y.shape[1]
+        value, gradient = self._value(self.mu)
+        self.reference = gap_reference(value, self.problem.change(self.point.a))
+        offset, scale = value, self.reference
+        for _ in range(5):
+            self.master_gap = float(self.mu @ gradient - gradient.min())
+            if T == 1 or self.master_gap <= MASTER * self.tol * self.reference:
+                break
+
+            def scaled(mu: NDArray) -> tuple[float, NDArray]:
+                value, gradient = self._value(mu)
+                return (value - offset) / scale, gradient / scale
+
+            found = minimize(
+                scaled,
+                self.mu,
+                jac=True,
+                method="SLSQP",
+                bounds=[(0.0, 1.0)] * T,
+                constraints={
+                    "type": "eq",
+                    "fun": lambda mu: mu.sum() - 1.0,
+                    "jac": np.ones_like,
+                },
+                options={"ftol": 1e-14, "maxiter": 100},
+            )
+            mu = np.maximum(found.x, 0.0)
+            before, self.mu = self.mu, mu / mu.sum()
+            value, gradient = self._value(self.mu)
+            if np.abs(self.mu - before).max() < IDLE:
+                break
+        self.gradient = gradient
+        self.master_gap = max(float(self.mu @ gradient - gradient.min()), 0.0)
+
+    def _drop_idle(self) -> None:
+        stays = self.mu > IDLE
+        self.Y, self.mu = self.Y[:, stays], self.mu[stays] / self.mu[stays].sum()
+
+    # ------------------------------------------------------------------ new labellings
+
+    def _violated(self) -> NDArray | None:
+        """Return a labelling whose derivative is below those in use by tol; None if not found."""
+        point, lowest = self.point, float(self.mu @ self.gradient)
+        self.violation = 0.0
+        if self.all is not None:
+            squares = self._squares(self.all, point)
+            best = int(squares.argmax())
+            if abs(float(np.linalg.norm(point.a)) - 1) <= 1e-9:
+                bound = 2 * float(point.a.sum()) - float(squares[best])
+                self.bound = max(self.bound, bound)
+            return self._taken(self.all[:, best], float(squares[best]), lowest)
+        for _ in range(SEARCHES):
+            candidates = [self._climb(y, point) for y in self._starts()]
+            best_y, square = max(candidates, key=lambda one: one[1])
+            found = self._taken(best_y, square, lowest)
+            if found is not None:
+                return found
+        return None
+
+    def _taken(self, y: NDArray, square: float, lowest: float) -> NDArray | None:
+        violation = max(lowest + square, 0.0)
+        self.violation = max(self.violation, violation)
+        is_known = bool((np.abs(self.Y.T @ y) == self.n).any())
+        return None if is_known or violation <= self.tol * self.reference else y
+
+    def _starts(self) -> list[NDArray]:
+        order = np.argsort(-self.mu)[: N_STARTS // 2]
+        V = self.free.factor
+        random = V @ self.rng.standard_normal((V.shape[1], N_STARTS))
+        signs = [balanced_signs(f, self.allowed) for f in (random - random.mean(axis=0)).T]
+        noise = self.rng.standard_normal((N_STARTS, self.n))
+        return [*self.Y[:, order].T, *signs, *(balanced_signs(f, self.allowed) for f in noise)]
+
+    def _climb(self, y: NDArray, point: BoxPoint) -> tuple[NDArray, float]:
+        none = np.zeros(self.n)
+        image = self.problem.product(y[:, None], point.a, none)[:, 0]
+        square = float(y @ image)
+        for _ in range(MAX_STEPS):
+            following = balanced_signs(image, self.allowed)
+            image = self.problem.product(following[:, None], point.a, none)[:, 0]
+            risen = float(following @ image)
+            if risen <= square * (1 + 1e-12):
+                break
+            y, square = following, risen
+        return y, square
+
+    def _result(self, status: Status) -> ElliptopeResult:
+        self._drop_idle()
+        self._value(self.mu)
+        bound = min(self.bound, self.point.value)
+        gap = self.point.value + self.point.slack - bound
+        return replace(
+            self.free,
+            objective=self.point.value,
+            gap=gap,
+            residuals={
+                "relative gap": gap / self.reference,
+                "inner": self.point.slack / self.reference,
+                "balance": 0.0,
+                "master gap": self.master_gap / self.reference,
+                "violation": self.violation / self.reference,
+            },
+            status=status,
+            n_iter=self.free.n_iter + len(self.history),
+            history=tuple(self.history),
+            factor=self._factor(self.mu),
+            a=self.point.a,
+            eta=self.point.eta,
+            lower_bound=bound,
+        )
+
+
+def _all_labellings(n: int, allowed: int) -> NDArray:
+    """Return the labellings within the limit as columns, one of each pair y, -y."""
+    Y = np.array([(1.0, *rest) for rest in tuples((-1.0, 1.0), repeat=n - 1)]).T
+    return Y[:, np.abs(Y.sum(axis=0)) <= allowed]
