@@ -295,13 +295,13 @@ def test_the_room_beside_one_cluster_holds_for_every_matrix(unit_norm, rng):
         gap = inner.solve(0.3 * Q * (V @ V.T)).value - one.value
         centred = V[weighs] - V[weighs].mean(axis=0)
         assert np.sum(centred**2) / weighs.sum() <= room * gap / (1e-3 * reference) * (1 + 1e-6)
-    assert not np.isfinite(ElliptopeProblem(Q, balance=1.0).room_beside_one(1e-3))
+    assert ElliptopeProblem(Q, balance=1.0).room_beside_one(1e-3) == 1.0
     # Two groups without a tie: any M of theirs is as good.
     blocks = np.kron(np.eye(2), np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
-    assert not np.isfinite(ElliptopeProblem(blocks).room_beside_one(1e-3))
+    assert ElliptopeProblem(blocks).room_beside_one(1e-3) == 1.0
     # Negative entries: one cluster is no solution.
     split = np.kron([[1.0, -0.5], [-0.5, 1.0]], np.full((5, 5), 0.5)) + 0.5 * np.eye(10)
-    assert not np.isfinite(ElliptopeProblem(split).room_beside_one(1e-3))
+    assert ElliptopeProblem(split).room_beside_one(1e-3) == 1.0
 
 
 def test_a_box_beyond_one_is_the_box_of_one():

@@ -186,25 +186,25 @@ class ElliptopeProblem:
         \lambda_2(L) \, tr(HMH)` with the centring H, if the smallest eigenvalue of L is that of 1.
         So M = 11' is optimal, as it is for every Q without negative entries, and every M with a
         gap of :math:`\epsilon` has :math:`tr(HMH) \le \epsilon / \lambda_2`. H centres the rows
-        with a positive :math:`a_i`, the only ones that the value sees. Infinite where M = 11' is
-        not known to be optimal, and for more than 2,000 rows.
+        with a positive :math:`a_i`, the only ones that the value sees. 1, which every M keeps,
+        where M = 11' is not known to be optimal, and for more than 2,000 rows.
         """
         if self.balance is not None or self.n > DENSE_UP_TO:
-            return float("inf")
+            return 1.0
         Q = self._dense()
         point = BoxQP(self.n, self.C, unit_norm=self.unit_norm).solve(self.reg * Q)
         a = point.a
         if self.unit_norm and abs(float(np.linalg.norm(a)) - 1) > 1e-6:
-            return float("inf")
+            return 1.0
         rows = np.flatnonzero(a > SUPPORT * a.max())
         if rows.size < 2:
-            return float("inf")
+            return 1.0
         G = self.reg * Q[np.ix_(rows, rows)] * np.outer(a[rows], a[rows])
         values = eigenvalues(np.diag(G.sum(axis=1)) - G)
         if values[0] < -ROUNDING * values[-1] or values[1] <= ROUNDING * values[-1]:
-            return float("inf")
+            return 1.0
         reference = gap_reference(point.value, self.change(a))
-        return tol * reference / (rows.size * float(values[1]))
+        return min(tol * reference / (rows.size * float(values[1])), 1.0)
 
     def bound_beside(self, V: NDArray, value: float, bound: float, s: NDArray) -> float:
         """Return a lower bound that holds for M = VV', too, which may be a little out of balance.

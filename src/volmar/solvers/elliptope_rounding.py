@@ -59,8 +59,8 @@ class RoundedResult(ElliptopeResult):
     room_beside_one : float
         Where the mean or the size of row sums is not bounded: how far from M = 11', one cluster,
         an M with the gap of `tol` can be, tr(HMH) / n, of the rows that weigh. Up to 1/2, M = 11'
-        is the solution and the labels are what `tol` leaves (`one_cluster`). Infinite where one
-        cluster is no solution, or another M is as good.
+        is the solution and the labels are what `tol` leaves (`one_cluster`). 1, which says
+        nothing, where one cluster is no solution, or another M is as good.
     """
 
     _signed = ("scores",)
@@ -69,7 +69,7 @@ class RoundedResult(ElliptopeResult):
     scores: NDArray = field(default_factory=lambda: np.empty(0))
     rank: int = 0
     spread: float = 1.0
-    room_beside_one: float = float("inf")
+    room_beside_one: float = 1.0
 
     @property
     def one_cluster(self) -> bool:

@@ -301,7 +301,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
             return inner.solve(reg * signed).value
 
         rounded = self._rounded(found.factor, value, seed)
-        room = float("inf")
+        room = 1.0
         if found.bound_rest is None:
             saddle = ElliptopeProblem(problem.Q, reg=reg, C=float(self.C), balance=self._bound())
             room = saddle.room_beside_one(self.tol)
