@@ -296,12 +296,13 @@ def test_a_quick_run_is_a_stratified_part():
 def test_table_3_has_eighty_samplings_of_twelve_pairs():
     experiment = load_experiment("mvc-jmlr-2013-table-3")
     cells = list(experiment.cells())
-    # GMMC is expensive and has fewer samplings and sizes.
-    few = experiment.methods["GMMC"]
-    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1) + (3 * 5 + 1))
-    n_settings = 5 * len(few["grid"]["C"])
-    assert few["realizations"] >= 5
-    assert len(cells) == plain + 12 * len(few["sizes"]) * few["realizations"] * (n_settings + 1)
+    # LGMMC and GMMC are expensive and have fewer samplings and sizes, with three C of five widths.
+    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1))
+    few = [experiment.methods[name] for name in ("LGMMC", "GMMC")]
+    assert all(one["grid"]["C"] == [1e-3, 1.0, 1e3] for one in few)
+    samplings = [len(one["sizes"]) * one["realizations"] for one in few]
+    assert samplings == [30, 30]
+    assert len(cells) == plain + 12 * sum(samplings) * (3 * 5 + 1)
     assert {c.sampling["scale"] for c in cells} == {"unit"}
     affinities = {(c.method, c.similarity["affinity"]) for c in cells if c.similarity}
     assert affinities == {
