@@ -89,3 +89,14 @@ def test_far_points_are_left_out():
     assert near.depth > 0.7
     flat = valleys_at(np.sort(np.append(np.zeros(190), [-1.0, 1.0]))[None, :], cuts)
     assert flat.mass == flat.depth == 0
+
+
+def test_a_small_group_beyond_the_cut_is_seen_and_a_tail_is_not(rng):
+    for size in (12, 15, 19):  # of 400: less than a twentieth
+        x = np.sort(np.append(rng.standard_normal(400 - size), 8 + rng.standard_normal(size)))
+        for sample, cut in ((x, 4.5), (np.sort(-x), -4.5)):
+            found = valleys_at(sample[None, :], np.array([cut]))
+            assert found.depth[0] > 0.5
+            assert found.mass[0] > 0.01  # by chance 0.003
+    tail = np.sort(rng.exponential(size=400))
+    assert valleys_at(tail[None, :], np.array([tail[-15]])).depth[0] < 0.1

@@ -223,7 +223,7 @@ def test_other_rows(kind):
     assert clustering_error(y, model.labels_) < 0.03
 
 
-@pytest.mark.parametrize("sizes", [(360, 40), (340, 60), (186, 14)])
+@pytest.mark.parametrize("sizes", [(360, 40), (186, 14), (190, 10), (768, 32), (1940, 60)])
 def test_a_small_round_group_far_away(sizes):
     """The regularised bound of a halved noise column is above that of the truth here."""
     for seed in range(6):

@@ -98,9 +98,8 @@ class MSPC(SeparationTree):
     init : {"auto", "k-means"} or array of shape (n_samples,), default="auto"
         "auto": single features, principal and random directions, and k-means on standardised
         rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
-        halves by the bound without `reg` and by the valley of the density at the cut, which groups
-        of less than 5 % of the rows do not show. "k-means": k-means on X as it is given, as in
-        the paper. Or the labels to start from.
+        halves by the bound without `reg` and by the valley of the density at the cut. "k-means":
+        k-means on X as it is given, as in the paper. Or the labels to start from.
     n_init : int, optional
         Directions of the race with init="auto", restarts of k-means with init="k-means" and
         with multiway="pairwise". If None, 16; with mode="paper" 1, because the paper starts from

@@ -20,6 +20,8 @@ NO_VALLEY = 1e-6
 KERNEL_SQUARE = 0.5 / np.sqrt(np.pi)
 # The grid of `valleys_at` covers the middle nine tenths and this share of their width beside them.
 OVERHANG = 0.6
+# How far from a cut, in interquartile ranges, the median of a group beyond it is.
+APART = 1.5
 # Bandwidth in units of the grid's width at 300 points; it falls with the fifth root of the size.
 BANDWIDTH = 0.065
 
@@ -72,12 +74,16 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     """Return the valleys of samples (k, n), each row sorted, and their depth at cuts (k,).
 
     It is no test: also of a few points the valleys of the smoothed density are returned. Points
-    far from the middle nine tenths are left out.
+    far from the middle nine tenths are left out, unless the points beyond a cut are a small group
+    (`_far_edges`) out there, which is then seen as a whole.
     """
     k, n = ordered.shape
     low, high = (_sorted_quantile(ordered, share) for share in (0.05, 0.95))
     width = high - low
-    start, length = low - OVERHANG * width, (1.0 + 2.0 * OVERHANG) * width
+    start, end = low - OVERHANG * width, high + OVERHANG * width
+    first, last = _far_edges(ordered, cuts, start, end)
+    start, end = np.minimum(start, first), np.maximum(end, last)
+    length = end - start
     usable = length > 0
     length = np.where(usable, length, 1.0)
     u = (ordered - start[:, None]) * ((GRID - 1) / length)[:, None]
@@ -90,6 +96,30 @@ def valleys_at(ordered: NDArray, cuts: NDArray) -> Valleys:
     peak = there + lack
     depth = 1.0 - np.divide(there, peak, out=np.ones(k), where=peak > 0)
     return Valleys(np.where(usable, missing.sum(axis=1), 0.0), np.where(usable, depth, 0.0))
+
+
+def _far_edges(
+    ordered: NDArray, cuts: NDArray, start: NDArray, end: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return where the groups below and above a cut end; the range given where there is none.
+
+    The points beyond a cut are a group, and no tail, if their median is farther from the cut than
+    `APART` times their interquartile range (0.6 for an exponential tail, 1 for a uniform one, 3
+    for a normal group at 8 standard deviations). It ends at the mirror image of the cut.
+    """
+    n, each = ordered.shape[1], np.arange(cuts.size)
+    n_below = (ordered <= cuts[:, None]).sum(axis=1)
+    edges = []
+    for first, size, edge in (
+        (np.zeros_like(n_below), n_below, start),
+        (n_below, n - n_below, end),
+    ):
+        at = (np.minimum(first + size * part // 4, n - 1) for part in (1, 2, 3))
+        lower, median, upper = (ordered[each, place] for place in at)
+        is_group = (size > 0) & (np.abs(median - cuts) > APART * (upper - lower))
+        is_out = (median < start) | (median > end)
+        edges.append(np.where(is_group & is_out, 2.0 * median - cuts, edge))
+    return edges[0], edges[1]
 
 
 def _sorted_quantile(ordered: NDArray, share: float) -> NDArray:
