@@ -42,8 +42,8 @@ READING = {
     "quick look": "one sampling and part of the grid, too little for a verdict",
     "incomplete": "some cells have not been run",
     "shown": "there is nothing to compare with",
-    "time over KMeans": "the seconds of a fit over those of scikit-learn's KMeans with ten starts "
-    "on the same rows in the same run, paper's protocol / label-free",
+    "time over KMeans": "the CPU seconds of a fit over those of scikit-learn's KMeans with ten "
+    "starts on the same rows in the same run, paper's protocol / label-free",
 }
 
 
