@@ -16,6 +16,7 @@ UNDEFINED = {
     "SplitNode.probability": "no split of the part was looked for",
     "SplitNode.p_value": "splits are tested with n_clusters='auto' only",
     "SplitNode.level": "the same",
+    "MarginResult.lower_bound": "no bound was proved (the papers' loops)",
     "SeparationResult.lower_bound": "the bound was not computed",
     "SeparationResult.held_out_bound": "there was no race of starts",
     "SeparationResult.held_out_score": "the same",
