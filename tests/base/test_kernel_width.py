@@ -260,3 +260,10 @@ def test_saved_models(method, tmp_path):
     back = load_model(tmp_path / "model").model
     assert (back.gamma_, back.cut_) == (model.gamma_, model.cut_)
     np.testing.assert_array_equal(back.decision_function(X), model.decision_function(X))
+
+
+def test_gamma_used_by_default_is_scikit_learns(rng):
+    X = np.abs(rng.standard_normal((30, 4)))
+    for kernel, gamma in (("rbf", 0.25), ("laplacian", 0.25), ("chi2", 1.0), ("linear", None)):
+        model = KernelCPMMC(kernel=kernel, gamma=None, random_state=0).fit(X)
+        assert model.gamma_ == gamma

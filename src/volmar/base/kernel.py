@@ -166,6 +166,11 @@ class KernelMixin:
         return gamma_by_rule(rule, X, weights) if self._scales_gamma() else None
 
 
+def used_gamma(kernel: Any, gamma: float | None, X: Any) -> float | None:
+    """Return the coefficient of a kernel on the rows of X, None for a kernel without one."""
+    return None if callable(kernel) else Kernel(kernel, gamma=gamma).gamma(X.shape[1])
+
+
 def gamma_by_rule(rule: str, X: Any, weights: Any) -> float:
     """Return gamma by a rule: a multiple of "scale" or of "rms", such as "4*scale" or "rms/4".
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
 from volmar.base.callbacks import fit_steps
+from volmar.base.kernel import used_gamma
 from volmar.base.outcome import status_message
 from volmar.base.warn import warn_user
 from volmar.graphs.copies import distinct_rows
 from volmar.graphs.cut_graph import CutGraph
 from volmar.rows import drawn_rows, take_rows
 
-# Kernels that have a use for gamma.
-WITH_GAMMA = ("rbf", "poly", "polynomial", "sigmoid", "laplacian", "chi2")
 # Rows on which widths are compared, and the fewest different ones that a comparison needs.
 SAMPLE = 1000
 FEWEST = 20
@@ -132,9 +131,7 @@ class GammaWidth:
 
     def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
         gamma = super()._resolved_gamma(X, weights)  # type: ignore[misc]
-        self.gamma_ = None
-        if isinstance(self.kernel, str) and self.kernel in WITH_GAMMA:
-            self.gamma_ = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        self.gamma_ = used_gamma(self.kernel, gamma, X)
         return gamma
 
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002

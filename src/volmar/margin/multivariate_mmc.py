@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from volmar.base import Status
-from volmar.base.kernel import N_LANDMARKS
-from volmar.base.kernel_width import WITH_GAMMA
+from volmar.base.kernel import N_LANDMARKS, used_gamma
 from volmar.base.validation import check_choice, check_number
 from volmar.margin.clusterer import ONE_SIDE, MarginClusterer, MarginInputs
 from volmar.margin.engine.descent import MarginResult
@@ -375,9 +374,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
 
     def _resolved_gamma(self, X: Any, weights: Any) -> float | None:
         gamma = super()._resolved_gamma(X, weights)
-        has_gamma = isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
-        number = 1.0 / X.shape[1] if gamma is None else float(gamma)
-        self.gamma_ = number if has_gamma else None
+        self.gamma_ = used_gamma(self.kernel, gamma, X)
         return gamma
 
     def _publish(self, inputs: MarginInputs, result: MarginResult) -> None:

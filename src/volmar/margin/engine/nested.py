@@ -15,13 +15,14 @@ from volmar.margin.engine.problem import MarginProblem
 from volmar.solvers import CuttingPlaneResult, Status
 
 
-class _Solution(NamedTuple):
-    """The hyperplane of a quadratic programme, with its scores."""
+class Solution(NamedTuple):
+    """The hyperplane of a quadratic programme, with the scores of the rows and the slack."""
 
     found: CuttingPlaneResult
     normal: Any
     square: float
     f: NDArray
+    xi: float
 
 
 def relabelling_outside(
@@ -33,7 +34,7 @@ def relabelling_outside(
     cccp_tol: float = 0.1,
     max_iter: int = 100,
 ) -> MarginResult:
-    r"""Run SKMMC's Algorithms 1 to 3: relabelling outside, cutting planes inside.
+    r"""Run SKMMC's Algorithms 1 and 2: relabelling outside, cutting planes inside.
 
     Cuts are added for fixed labels until the most violated one is violated by at most
     :math:`\rho \eta` (eq. 13; :math:`\eta` for the fixed threshold, eq. 41); then labels are taken
@@ -76,7 +77,7 @@ def relabelling_outside(
                 break
             cuts.add(problem.cut(y, violated))
         n_cuts, used, y = len(cuts), y, problem.labels(solution.f)
-        history.append(_printed_objective(problem, solution, C))
+        history.append(printed_objective(problem, solution, C))
         if len(history) > 1 and abs(history[-1] / history[-2] - 1.0) < cccp_tol:
             status = Status.CONVERGED if violation <= cut_tol else Status.MAX_ITER
             if solved is Status.DEGENERATE:
@@ -136,7 +137,7 @@ def cutting_planes_outside(
     )
 
 
-def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution | Status:
+def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> Solution | Status:
     found = cuts.solve(C)
     if not found.status.ok:
         return found.status
@@ -145,7 +146,7 @@ def _solve(problem: MarginProblem, cuts: CutPool, C: float) -> _Solution | Statu
         return Status.DEGENERATE
     f = problem.space.scores(w)
     f += f.dtype.type(found.t)
-    return _Solution(found, w, square, f)
+    return Solution(found, w, square, f, found.xi)
 
 
 def _kept(problem: MarginProblem, y: NDArray, violated: Violated) -> NDArray:
@@ -158,17 +159,18 @@ def _of_kept(problem: MarginProblem, y: NDArray, kept: NDArray) -> Violated:
     return Violated(chosen, problem.loss.value(y, chosen), float("nan"))
 
 
-def _printed_objective(problem: MarginProblem, solution: _Solution, C: float) -> float:
+def printed_objective(problem: MarginProblem, solution: Solution, C: float) -> float:
+    """Return J_o (eq. 14), or the value of eq. 37 for the fixed threshold."""
     found = solution.found
     if problem.threshold == "fixed":
         return found.objective
     # Of rows of 1e80 the square of rho does not fit.
-    return 0.5 * solution.square / found.rho / found.rho + C * found.xi / found.rho
+    return 0.5 * solution.square / found.rho / found.rho + C * solution.xi / found.rho
 
 
 def _result(
     problem: MarginProblem,
-    solution: _Solution,
+    solution: Solution,
     C: float,
     used: NDArray,
     history: list[float],

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volmar.margin.engine.descent import MarginResult
+from volmar.margin.engine.nested import Solution, printed_objective
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.feature_space.printed_basis import PrintedBasisSpace, SparseVector
-from volmar.solvers import CuttingPlaneResult, Status, solve_cutting_plane_qp
+from volmar.solvers import Status, solve_cutting_plane_qp
 
 # Share of the cuts' mean squared length below which that of w is rounding.
 ROUNDING = 1e-14
-
-
-class _Solution(NamedTuple):
-    """The hyperplane of a quadratic programme, its scores and its slack (eq. 34)."""
-
-    found: CuttingPlaneResult
-    normal: SparseVector
-    square: float
-    f: NDArray
-    xi: float
 
 
 class PrintedCuts:
@@ -78,7 +69,7 @@ class PrintedCuts:
         cross = np.outer(self.s, self.p)
         return self.products - cross - cross.T + np.outer(self.s, self.s) * self._square
 
-    def solve(self, C: float) -> _Solution | Status:
+    def solve(self, C: float) -> Solution | Status:
         """Solve (eq. 30), and return its hyperplane (eq. 28) with the b of (eq. 23)."""
         problem, gram = self.problem, self.gram()
         found = solve_cutting_plane_qp(
@@ -103,7 +94,7 @@ class PrintedCuts:
         # Eq. 34: the rows' own scores, which the approximated cuts do not have.
         reached = np.array([v @ f for v in self.coefficients])
         xi = float(weights @ (found.rho * self.m - reached)) / float(weights.sum())
-        return _Solution(found, w, square, f, max(xi, 0.0))
+        return Solution(found, w, square, f, max(xi, 0.0))
 
 
 def printed_sparse_loop(
@@ -167,7 +158,7 @@ def printed_sparse_loop(
                 n_repeated, ended = n_repeated + 1, Status.CYCLE
                 break
         y = problem.labels(solution.f)
-        history.append(_printed_objective(problem, solution, C))
+        history.append(printed_objective(problem, solution, C))
         if len(history) > 1 and abs(history[-1] / history[-2] - 1.0) < cccp_tol:
             status = ended
             break
@@ -197,10 +188,3 @@ def _first_cut(problem: MarginProblem, space: PrintedBasisSpace, C: float) -> ND
     m = problem.loss.value(np.ones(space.n_rows), chosen)
     is_bounded = C * m >= 1.0 if problem.threshold == "adaptive" else m > 0.0
     return chosen if is_bounded else np.ones(space.n_rows, dtype=bool)
-
-
-def _printed_objective(problem: MarginProblem, solution: _Solution, C: float) -> float:
-    found = solution.found
-    if problem.threshold == "fixed":
-        return found.objective
-    return 0.5 * solution.square / found.rho / found.rho + C * solution.xi / found.rho
