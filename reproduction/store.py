@@ -125,12 +125,17 @@ class Store:
             with self.path.open("a+b") as file:
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX)
-                # While we waited, another process may have packed the file and removed it.
-                if os.path.exists(self.path) and os.path.samestat(
-                    os.fstat(file.fileno()), os.stat(self.path)
-                ):
+                if self._is_current(file):
                     yield file
                     return
+
+    def _is_current(self, file: BinaryIO) -> bool:
+        """Say whether nobody packed and removed the open file while we waited for its lock."""
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(os.fstat(file.fileno()), there)
 
     def pack(self, keep: Collection[str] | None = None) -> None:
         """Put all results into the packed file, in an order that compresses well.
