@@ -296,11 +296,13 @@ def test_a_quick_run_is_a_stratified_part():
 def test_table_3_has_eighty_samplings_of_twelve_pairs():
     experiment = load_experiment("mvc-jmlr-2013-table-3")
     cells = list(experiment.cells())
-    # GMMC is expensive and has fewer samplings of each size.
-    few = experiment.methods["GMMC"]
-    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1) + (5 + 1))
-    n_settings = 5 * len(few["grid"]["C"])
-    assert len(cells) == plain + 12 * 8 * few["realizations"] * (n_settings + 1)
+    # LGMMC and GMMC are expensive and have fewer samplings and sizes, with three C of five widths.
+    plain = 12 * 80 * (1 + (5 + 1) + (6 + 1) + (6 + 1))
+    few = [experiment.methods[name] for name in ("LGMMC", "GMMC")]
+    assert all(one["grid"]["C"] == [1e-3, 1.0, 1e3] for one in few)
+    samplings = [len(one["sizes"]) * one["realizations"] for one in few]
+    assert samplings == [30, 30]
+    assert len(cells) == plain + 12 * sum(samplings) * (3 * 5 + 1)
     assert {c.sampling["scale"] for c in cells} == {"unit"}
     affinities = {(c.method, c.similarity["affinity"]) for c in cells if c.similarity}
     assert affinities == {
@@ -317,18 +319,14 @@ def test_table_3_has_eighty_samplings_of_twelve_pairs():
 
 
 def test_what_the_papers_average_has_five_samplings():
-    """But for the AAAI paper's tables and correlations, which are single runs.
-
-    GMMC, of another paper and expensive, has two of each of eight sizes.
-    """
+    """But for the AAAI paper's tables and correlations, which are single runs."""
     single = {"mspc-aaai-2015-table-2", "mspc-aaai-2015-figure-2"}
     for name in list_experiments():
         experiment = load_experiment(name)
         if experiment.view == "data" or experiment.source in single:
             continue
         assert experiment.n_realizations >= 5, name
-        methods = [spec for name, spec in experiment.methods.items() if name != "GMMC"]
-        for special in (*experiment.datasets.values(), *methods):
+        for special in (*experiment.datasets.values(), *experiment.methods.values()):
             assert special.get("realizations", 5) >= 5, name
 
 

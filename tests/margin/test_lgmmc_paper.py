@@ -8,7 +8,9 @@ from helpers.cvxpy_references import all_labellings, saddle_by_cvxpy
 from sklearn.metrics.pairwise import rbf_kernel
 
 from volmar import GMMC, LGMMC, SDPMMC
-from volmar.datasets import make_two_circles, make_two_moons
+from volmar.datasets import make_two_circles, make_two_gaussians, make_two_moons
+from volmar.graphs import mean_distance
+from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.metrics import clustering_error
 
 
@@ -122,3 +124,41 @@ def test_the_papers_call_of_gmmc():
     assert own.balance_ == (0.5, 0.5)
     shifted = quiet_fit(GMMC(balance_weight=1e4, shift=1 / 30), X)
     assert own.objective_ == shifted.objective_
+
+
+@pytest.mark.parametrize("centered", [None, True])
+@pytest.mark.parametrize("make", [make_two_circles, make_two_gaussians])
+def test_the_search_finds_the_labelling_of_a_narrow_kernel(make, centered):
+    """A value above that of the true labels is no minimum: random sides alone stop there."""
+    X, y = make(200, random_state=0)
+    K = rbf_kernel(X, gamma=50.0 / mean_distance(X) ** 2)
+    model = quiet_fit(
+        LGMMC(kernel="precomputed", mode="paper", centered=centered, random_state=0), K
+    )
+    own = quiet_fit(
+        LGMMC(
+            kernel="precomputed", mode="paper", centered=centered, init=y, max_iter=1, n_init=1
+        ),
+        K,
+    )
+    assert model.objective_ <= own.objective_ * (1.0 - 1e-2)
+    assert clustering_error(y, model.labels_) <= 0.03
+
+
+def test_axes_of_the_kernel_graph():
+    """Eigenvectors of D^-1 K by their equation; rows of weight 0 change nothing."""
+    X, _ = make_two_moons(60, random_state=0)
+    K = rbf_kernel(X, gamma=5.0)
+    axes = KernelSpace(K).graph_axes()
+    walk = K / K.sum(axis=1, keepdims=True)
+    values = np.sort(np.linalg.eigvals(walk).real)[::-1][1 : 1 + axes.shape[1]]
+    assert axes.shape == (60, 5)
+    np.testing.assert_allclose(walk @ axes, axes * values, atol=2e-3 * np.abs(axes).max())
+    weights = np.ones(60)
+    weights[::4] = 0.0
+    kept = weights > 0
+    some = KernelSpace(K, weights).graph_axes()
+    alone = KernelSpace(K[np.ix_(kept, kept)]).graph_axes()
+    np.testing.assert_allclose(some[kept], alone, rtol=1e-9, atol=1e-12)
+    assert KernelSpace(K - 0.5).graph_axes().shape == (60, 0)
+    assert KernelSpace(K[:2, :2]).graph_axes().shape == (2, 0)

@@ -125,10 +125,13 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         "paper" is the problem of JMLR section 7.1 as printed: rows not centred, C in the paper's
         units, the whole kernel matrix where `method` is "auto", the width that gamma says ("scale"
         for "auto"), and labels from the leading eigenvector of the mixture of labellings. What
-        the papers leave open is as in the default mode: the starts of the search for a labelling.
+        the papers leave open is ours: the search for a labelling, whose starts are those of the
+        default mode and the sides of the kernel's graph.
     init : "auto" or array of shape (n_samples,), default="auto"
         Labels from which the first labelling is found. "auto": random sides, and clusters of a
-        graph where the width of the kernel is chosen (see Notes).
+        graph where the width of the kernel is chosen (see Notes). With kernel="precomputed" and
+        mode="paper" sides of the leading eigenvectors of the kernel's random walk are among the
+        starts: where the kernel is narrow, random sides lead to labellings far from the best.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
@@ -393,6 +396,8 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
                 max_iter=self.max_iter,
                 seed=seed,
                 reading="eigenvector" if self.mode == "paper" else "margin",
+                # Where a width is chosen, clusters of a graph of the rows are starts already.
+                from_graph=self.mode == "paper" or self.kernel == "precomputed",
             )
         except NotAGramMatrixError as error:
             raise self._no_margin() from error

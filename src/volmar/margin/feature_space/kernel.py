@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, LinearOperator
 
+from volmar._eigen import eigsh
 from volmar.base.kernel import KernelExpansion
 from volmar.margin.feature_space.space import FeatureSpace, Hyperplane, plain, solve_definite
 
@@ -21,6 +23,8 @@ SPREAD_ROUNDINGS = 64.0
 # Products with K that show whether it is a kernel, and the share of its size that is ignored.
 KRYLOV_STEPS = 20
 INDEFINITE = 1e-5
+# Eigenvectors of the kernel's graph, and their residual: they are starts of a search.
+N_GRAPH_AXES, AXES_TOL = 5, 1e-3
 # Degrees of freedom for an active row from which all of them can be fitted.
 FITTED = 0.9
 
@@ -150,6 +154,40 @@ class KernelSpace(FeatureSpace):
         rounding = n * float(np.finfo(np.float32).eps) * self._size
         ritz = np.linalg.eigvalsh(0.5 * (basis @ images.T + images @ basis.T))
         return bool(ritz[0] >= -(INDEFINITE * np.abs(ritz).max() + rounding))
+
+    def graph_axes(self) -> NDArray:
+        """Return the leading eigenvectors but the first of the random walk with weights K.
+
+        Groups that few weights connect have different signs in one of them, whatever their shape.
+        None for a kernel with negative values, and where the iterations do not converge.
+        """
+        return self._graph_axes
+
+    @cached_property
+    def _graph_axes(self) -> NDArray:
+        rows: Any = slice(None) if self.p.all() else np.flatnonzero(self.p)
+        to_rows = self.K[:, rows]
+        K, p = to_rows[rows], self.p[rows]
+        none = np.empty((self.n_rows, 0))
+        n_axes = min(N_GRAPH_AXES, p.size - 2)
+        degrees = K @ p
+        if n_axes < 1 or K.min() < 0.0 or not degrees.min() > 0.0:
+            return none
+        root = np.sqrt(p / degrees)
+
+        def walk(x: NDArray) -> NDArray:
+            return root * (K @ (root * x.ravel()).astype(self.dtype, copy=False))
+
+        start = np.random.default_rng(0).standard_normal(p.size)
+        operator = LinearOperator((p.size, p.size), matvec=walk, dtype=np.float64)
+        try:
+            values, vectors = eigsh(operator, k=n_axes + 1, which="LA", v0=start, tol=AXES_TOL)
+        except ArpackError:
+            return none
+        # As functions of the rows: those without a weight have a value, too.
+        images = to_rows @ (root[:, None] * vectors[:, -2::-1]).astype(self.dtype, copy=False)
+        totals = np.maximum(to_rows @ p, np.finfo(self.dtype).tiny)
+        return (images / totals[:, None])[:, values[-2::-1] > 0.0]
 
     # ------------------------------------------------------------------ of a regression
 

@@ -64,6 +64,10 @@ class VectorSpace(ABC):
         """Return w without the rounding of the sums that led to it."""
         return w
 
+    def graph_axes(self) -> NDArray:
+        """Return columns that vary slowly along a kernel's graph; none where there is no kernel."""
+        return np.empty((self.n_rows, 0))
+
 
 class Hyperplane(ABC):
     """Scores of new rows in units of the margin; holds no more of the data than that needs."""

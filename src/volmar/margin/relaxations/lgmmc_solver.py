@@ -101,6 +101,7 @@ def generate_labels(
     max_iter: int = 50,
     seed: int = 0,
     reading: str = "margin",
+    from_graph: bool = False,
 ) -> LabelGenerationResult:
     r"""Solve the relaxation by cutting planes, and read labels from it.
 
@@ -125,10 +126,12 @@ def generate_labels(
     `max_iter`, end where violation and gap, relative to the objective, are at most `tol`.
 
     `reading` is how labels are found: "margin", the signs of the scores with the widest margin, or
-    "eigenvector", the signs of the leading eigenvector of the mixture.
+    "eigenvector", the signs of the leading eigenvector of the mixture. `from_graph` adds starts:
+    the sides of the axes of the kernel's graph (`KernelSpace.graph_axes`). Narrow kernels need
+    them, whose best labellings are far from those that random directions lead to.
     """
     search = _Search(source, C, limit, n_init, tol, np.random.default_rng(seed))
-    search.reading = reading
+    search.reading, search.from_graph = reading, from_graph
     found = search.find_violated() if start is None else search.found_from(start)
     for _ in range(max_iter):
         if found is None:
@@ -178,7 +181,7 @@ class _Search:
         self.violation = np.inf
         self.history: list[float] = []
         self.n_labellings = 0
-        self.reading = "margin"
+        self.reading, self.from_graph = "margin", False
 
     def _value(self, square: float) -> float:
         alpha = self.alpha[self.rows]
@@ -194,10 +197,16 @@ class _Search:
     def find_violated(self) -> Labelling | None:
         """Return a labelling violated beyond `tol`, None where several searches find none."""
         self.violation = 0.0
+        # Climbed in the whole space: the subspace lacks directions in which their sides differ.
+        graph_starts = self._graph_starts() if self.from_graph else []
         for _ in range(SEARCHES):
             candidates = [self._climb(self.space, y) for y in self._starts()]
             best = max(candidates, key=lambda labelling: labelling.square)
-            found = self._climb(self.source, best.y)
+            found = max(
+                (self._climb(self.source, y) for y in (best.y, *graph_starts)),
+                key=lambda labelling: labelling.square,
+            )
+            graph_starts = []
             if not self.kept:
                 return found
             worst = max(found.square, *(labelling.square for labelling in self.kept))
@@ -229,6 +238,12 @@ class _Search:
         for _ in range(self.n_init - len(in_use) - 1):
             direction = axes @ (lengths * self.rng.standard_normal(lengths.size))
             yield self._sides(F @ direction)
+
+    def _graph_starts(self) -> list[NDArray]:
+        """Return the sides of each axis of the kernel's graph, and its halves."""
+        axes = self.source.graph_axes()
+        centers = np.median(axes[self.rows], axis=0) if axes.size else 0.0
+        return [self._sides(f) for f in np.hstack([axes, axes - centers]).T]
 
     # ------------------------------------------------------------------ the programme over them
 
