@@ -65,7 +65,7 @@ class VectorSpace(ABC):
         return w
 
     def graph_axes(self) -> NDArray:
-        """Return columns that vary slowly along a kernel's graph; none where there is no kernel."""
+        """Return columns that vary slowly along a kernel's graph; none without a kernel."""
         return np.empty((self.n_rows, 0))
 
 
