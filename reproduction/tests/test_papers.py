@@ -301,7 +301,7 @@ def test_table_3_has_eighty_samplings_of_twelve_pairs():
     few = [experiment.methods[name] for name in ("LGMMC", "GMMC")]
     assert all(one["grid"]["C"] == [1e-3, 1.0, 1e3] for one in few)
     samplings = [len(one["sizes"]) * one["realizations"] for one in few]
-    assert samplings == [30, 30]
+    assert samplings == [15, 15]
     assert len(cells) == plain + 12 * sum(samplings) * (3 * 5 + 1)
     assert {c.sampling["scale"] for c in cells} == {"unit"}
     affinities = {(c.method, c.similarity["affinity"]) for c in cells if c.similarity}
