@@ -136,9 +136,7 @@ def test_the_search_finds_the_labelling_of_a_narrow_kernel(make, centered):
         LGMMC(kernel="precomputed", mode="paper", centered=centered, random_state=0), K
     )
     own = quiet_fit(
-        LGMMC(
-            kernel="precomputed", mode="paper", centered=centered, init=y, max_iter=1, n_init=1
-        ),
+        LGMMC(kernel="precomputed", mode="paper", centered=centered, init=y, max_iter=1, n_init=1),
         K,
     )
     assert model.objective_ <= own.objective_ * (1.0 - 1e-2)
