@@ -30,6 +30,7 @@ from volmar.base.blocks import (
 )
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
+from volmar.base.knowledge import Knowledge
 from volmar.base.numbering import cluster_order
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
@@ -45,6 +46,7 @@ from volmar.base.splitting import (
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
 from volmar.evidence import HeldOutTest
+from volmar.guidance.guide import Guide
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
 from volmar.rows.parts import pool_rows
@@ -93,6 +95,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     #: Whether sparse X is taken.
     _accepts_sparse: ClassVar[bool] = True
+    #: What the user knows of the clusters, during a fit with that.
+    _guide: Guide | None = None
+    #: Added to the scores of the clusters, so that their sizes are as asked for.
+    _offsets: NDArray | None = None
     #: Told, with n_clusters="auto", how many rows are in clusters that stay whole, of how many.
     _tell: Callable[[int, int], None] | None = None
 
@@ -103,6 +109,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     random_state: Any
     mode: str
 
+    classes_: NDArray
     tree_: SplitTree
     labels_: NDArray[np.int64]
     result_: Any
@@ -189,9 +196,11 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     @with_callbacks
     @one_thread()
     @explain_memory
-    def _fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def _fit(
+        self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
+    ) -> Self:
         with fresh_fit(self, X):
-            self._fit_rows(X, sample_weight)
+            self._fit_rows(X, sample_weight, known)
             if is_dask_frame(X):
                 # Labels that X.assign takes: its blocks as an array may be others.
                 self._set_lazy_labels(X)
@@ -201,7 +210,9 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """Return what a status other than CONVERGED means, with a remedy; "" for any method's."""
         return tree_words(result) if isinstance(result, RecursiveResult) else ""
 
-    def _fit_rows(self, X: Any, sample_weight: ArrayLike | None) -> None:
+    def _fit_rows(
+        self, X: Any, sample_weight: ArrayLike | None, known: Knowledge | None = None
+    ) -> None:
         auto = isinstance(self.n_clusters, str)
         if auto:
             check_auto(self)
@@ -229,6 +240,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
                 f"sample_weight, {n_counted} (those below 2**-100 of the largest count as 0). "
                 "Lower n_clusters."
             )
+        if known is not None and self._fit_known(X, weights, known):
+            return
         if auto:
             self._fit_tree(X, weights, range(n_samples - 1))
         elif fit_distinct(self, X, weights):
@@ -255,10 +268,25 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     def _finish(self, problem: Any, result: Any, weights: Any) -> None:
         """Set everything that was fitted, with the clusters numbered by size."""
-        order = cluster_order(result.labels, weights, int(self.n_clusters))
+        order = self._order(result.labels, weights)
         result = self._renumbered(problem, result, order)
         self._set_result(result)
         self._publish(problem, result)
+
+    def _order(self, labels: Any, weights: Any) -> NDArray:
+        """Return the numbers of the clusters in their order: by size, or as the user has them."""
+        k = int(self.n_clusters)
+        if self._guide is not None and self._guide.has_names:
+            return np.arange(k)
+        return cluster_order(labels, weights, k)
+
+    def _guided_params(self, free: Any, /) -> dict[str, Any]:  # noqa: ARG002 -- for those who choose
+        """Return parameters that a fit without a guide has chosen, for those with one."""
+        return {}
+
+    def _fit_known(self, X: Any, weights: Any, known: Knowledge, /) -> bool:  # noqa: ARG002
+        """Fit with labels and links that the user knows; False where nothing is known."""
+        return False
 
     def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
         """Find clusters by splitting X, and its parts, in two."""
@@ -338,6 +366,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
             "feature_names_in_",
             "_keeps_sizes",
             "_cut",
+            "_guide",
         }
         for name, value in vars(model).items():
             if name not in own and not name.startswith(("_skl_callback", "_callback")):
@@ -388,7 +417,15 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         with quiet():
             is_tree = isinstance(self.result_, RecursiveResult)
             scores = self.tree_.scores(rows) if is_tree else self._scores(rows)
-        return finite_scores(scores, rows, self)
+        return self._with_offsets(finite_scores(scores, rows, self))
+
+    def _with_offsets(self, scores: NDArray) -> NDArray:
+        """Return scores with the offsets of the clusters' sizes."""
+        if self._offsets is None:
+            return scores
+        if scores.ndim == 1:
+            return scores + scores.dtype.type(self._offsets[1] - self._offsets[0])
+        return scores + self._offsets.astype(scores.dtype)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
         """Find the clusters of X, and return the cluster of each row.
@@ -421,7 +458,8 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if is_dask(X):
             check_is_fitted(self, "result_")
             return lazily(self, "predict", X)
-        return self._predicted(X)
+        labels = self._predicted(X)
+        return self.classes_[labels] if hasattr(self, "classes_") else labels
 
     def _predicted(self, X: Any) -> NDArray[np.int64]:
         """Return the clusters of rows in memory by their scores."""

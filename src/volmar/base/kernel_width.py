@@ -171,6 +171,10 @@ class GammaWidth:
         with self._set_for_now(**params):
             super()._fit_once(X, weights)  # type: ignore[misc]
 
+    def _guided_params(self, free: Any, /) -> dict[str, Any]:
+        gamma = getattr(free, "gamma_", None)
+        return {"gamma": gamma} if self._chooses_width() and gamma is not None else {}
+
     def _split_worth(self, model: Any, probability: float, /) -> float:
         """Return what splits of different parts are compared by, the less the more that they cut.
 

@@ -13,10 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from volmar._memory import require_memory
 from volmar.base import Result, Status, WeightedClusterer
 from volmar.base.clusterer import two_column_scores
+from volmar.base.guided import GuidedMixin
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.numbering import cluster_order, nearest_by_size
 from volmar.base.validation import check_choice, check_count, check_start_labels
+from volmar.guidance.guide import Guide
 from volmar.solvers.result import Certificate
 
 
@@ -97,13 +99,19 @@ class KernelKMeansResult(Result):
 
 
 def kernel_kmeans(
-    problem: KernelProblem, labels: NDArray, n_clusters: int, *, max_iter: int = 300
+    problem: KernelProblem,
+    labels: NDArray,
+    n_clusters: int,
+    *,
+    max_iter: int = 300,
+    guide: Guide | None = None,
 ) -> KernelKMeansResult:
     """Run Lloyd's iteration from `labels` until no row moves.
 
     The sums S are updated from the rows that moved. On a positive semidefinite K the objective
     falls at every step; where an indefinite K makes it rise, the best labels are returned with
-    `Status.CYCLE`.
+    `Status.CYCLE`. With a `guide` rows are placed by it, at the lowest sum of squared distances
+    that it allows, and no cluster is filled.
     """
     S = problem.sums(labels, n_clusters)
     costs = problem.costs(S, labels)
@@ -113,8 +121,13 @@ def kernel_kmeans(
     nearness = tiny / max(problem.weights.sum(), 1e-300)
     status, n_iter = Status.MAX_ITER, 0
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
-        proposed = _nearest(costs, labels, nearness)
-        proposed = _fill_empty(problem, costs, proposed, n_clusters)
+        if guide is None:
+            proposed = _nearest(costs, labels, nearness)
+            proposed = _fill_empty(problem, costs, proposed, n_clusters)
+        else:
+            proposed = guide.place(-costs).labels
+            if np.unique(proposed).size < n_clusters:
+                break
         moved = np.flatnonzero(proposed != labels)
         if moved.size == 0:
             status = Status.CONVERGED
@@ -131,7 +144,8 @@ def kernel_kmeans(
     if status.ok and _closest_means(problem, S, labels) <= tiny:
         status = Status.DEGENERATE
     # Rows without weight move nothing, and so need not have moved themselves.
-    labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
+    if guide is None:
+        labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
     return KernelKMeansResult(
         objective=objective,
         residuals={"moves": problem.moves(costs, labels)},
@@ -230,7 +244,7 @@ def start_labels(problem: KernelProblem, n_clusters: int, init: str, seed: int) 
     return _fill_empty(problem, np.zeros((order.size, n_clusters)), labels, n_clusters)
 
 
-class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
+class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     r"""Kernel k-means, the method KM of the maximum volume papers.
 
     Minimises :math:`\sum_i w_i \|\phi(x_i) - m_{c(i)}\|^2` over labels c, where
@@ -277,6 +291,10 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, by size: 0 is the largest.
+    classes_ : ndarray of shape (n_clusters,)
+        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+    broken_links_ : ndarray of shape (n_pairs, 2)
+        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     objective_ : float
         Weighted sum of squared distances to the cluster means in feature space.
     gamma_ : float or None
@@ -389,7 +407,9 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
             labels = start_labels(problem, self.n_clusters, kind, seed)
         else:
             labels = check_start_labels("init", self.init, problem.K.shape[0], self.n_clusters)
-        return kernel_kmeans(problem, labels, self.n_clusters, max_iter=self.max_iter)
+        return kernel_kmeans(
+            problem, labels, self.n_clusters, max_iter=self.max_iter, guide=self._guide
+        )
 
     def _finish(
         self, prepared: KernelMeansInputs, result: KernelKMeansResult, weights: Any
@@ -407,6 +427,11 @@ class KernelKMeans(GammaWidth, KernelMixin, WeightedClusterer):
         images = problem.K @ means
         norms = np.einsum("ic,ic->c", means, images)
         scores = 2 * images - norms
+        if self._guide is not None:
+            order = self._order(result.labels, weights)
+            self._mean_weights, self._mean_norms = means[:, order], norms[order]
+            self._set_result(replace(result, labels=np.argsort(order)[result.labels]))
+            return
         labels, order = nearest_by_size(scores, weights)
         if not np.array_equal(known[order][labels], result.labels):
             certificate = problem.certificate(labels)

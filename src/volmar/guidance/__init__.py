@@ -1,0 +1,1 @@
+"""What the user knows of the clusters: labels of some rows, rows that belong together, sizes."""

@@ -1,0 +1,119 @@
+"""Labels of some rows, as a user gives them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar._checks import shown
+
+__all__ = ["Seeds", "check_seeds", "names_of_clusters"]
+
+
+class Seeds(NamedTuple):
+    """Names of classes, sorted, and the number of each row's class, -1 where it is not known."""
+
+    names: NDArray
+    numbers: NDArray
+
+
+def check_seeds(y: Any, n_samples: int) -> Seeds | None:
+    """Return the labels of the rows that have one; None where y is no such array.
+
+    Unknown are -1 and, in arrays of objects, None and NaN. A `y` without any of these is not about
+    seeds: scikit-learn passes true classes that way to score a clustering (`GridSearchCV`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.guidance.seeds import check_seeds
+    >>> check_seeds(np.array([-1, 7, 3, -1, 7]), 5)
+    Seeds(names=array([3, 7]), numbers=array([-1,  1,  0, -1,  1]))
+    """
+    if y is None:
+        return None
+    given = np.asarray(y)
+    if given.shape != (n_samples,):
+        if given.ndim == 1 or given.size == n_samples:
+            raise ValueError(
+                f"y must hold one label a row, shape ({n_samples},), got shape {given.shape}."
+            )
+        return None
+    if given.dtype.kind in "fc":
+        if not np.isfinite(given).all() or (given != np.round(given)).any():
+            return None  # a target of regression
+        given = given.astype(np.int64)
+    known = _is_known(given)
+    if known.all():
+        return None
+    names, numbers = _numbered(given[known])
+    seeds = np.full(n_samples, -1, dtype=np.int64)
+    seeds[known] = numbers
+    return Seeds(names, seeds)
+
+
+def _is_known(given: NDArray) -> NDArray:
+    if given.dtype.kind in "iu":
+        return given != -1
+    if given.dtype.kind == "O":
+        return np.array([not _is_unknown(value) for value in given], dtype=bool)
+    return np.ones(given.size, dtype=bool)
+
+
+def _is_unknown(value: Any) -> bool:
+    is_nan = isinstance(value, float | np.floating) and np.isnan(value)
+    return value is None or is_nan or (not isinstance(value, str) and value == -1)
+
+
+def _numbered(labels: NDArray) -> tuple[NDArray, NDArray]:
+    try:
+        if labels.dtype.kind == "O":
+            kinds = {type(value) for value in labels}
+            if kinds and all(issubclass(kind, str) for kind in kinds):
+                labels = labels.astype(str)
+            elif kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
+                labels = labels.astype(np.int64)
+        return np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        kinds_found = sorted({type(value).__name__ for value in labels})
+        raise TypeError(
+            f"y holds labels of kinds that cannot be compared ({', '.join(kinds_found)}). Give "
+            "all of them as integers, or all as strings; -1 is for rows without one."
+        ) from error
+
+
+def names_of_clusters(names: NDArray, k: int) -> NDArray:
+    """Return names of k clusters: those of the classes, and new ones for the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.guidance.seeds import names_of_clusters
+    >>> names_of_clusters(np.array([3, 7]), 4)
+    array([3, 7, 8, 9])
+    >>> names_of_clusters(np.array(["a", "new 1"]), 3).tolist()
+    ['a', 'new 1', 'new 2']
+    """
+    n_new = k - names.size
+    if n_new < 0:
+        raise ValueError(
+            f"n_clusters={k} is less than the number of different labels in y, {names.size} "
+            f"({shown(names.tolist())}). Raise n_clusters to at least {names.size}."
+        )
+    if names.size == 0:
+        return np.arange(k)
+    if n_new == 0:
+        return names
+    if names.dtype.kind in "iu":
+        first = max(int(names.max()) + 1, 0)
+        return np.concatenate([names, np.arange(first, first + n_new)]).astype(np.int64)
+    taken, number = set(names.tolist()), 0
+    new: list[str] = []
+    while len(new) < n_new:
+        number += 1
+        name = f"new {number}"
+        if name not in taken:
+            new.append(name)
+    return np.array([*names.tolist(), *new])

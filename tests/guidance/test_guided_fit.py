@@ -1,0 +1,135 @@
+"""Fits with labels of some rows, and links between rows."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from volmar import KernelKMeans
+from volmar.guidance.guide import Guide
+
+#: Every clusterer that takes what the user knows, with quick parameters.
+GUIDED = [KernelKMeans(gamma=0.05, random_state=0)]
+
+
+def some_labels(y, n, seed=0):
+    """Return y with all labels but n unknown, at least one of each class known."""
+    rng = np.random.default_rng(seed)
+    first = [rng.choice(np.flatnonzero(y == label)) for label in np.unique(y)]
+    others = rng.permutation(np.setdiff1d(np.arange(y.size), first))
+    known = [*first, *others][:n]
+    seeds = np.full(y.size, -1)
+    seeds[known] = y[known]
+    return seeds
+
+
+@pytest.fixture(params=GUIDED, ids=lambda model: type(model).__name__)
+def model(request):
+    return clone(request.param)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs(150, 3, centers=3, cluster_std=1.5, random_state=1)
+
+
+@pytest.mark.parametrize("k", [2, 3, "auto"])
+def test_seeds_keep_their_labels(model, blobs, k):
+    X, y = blobs
+    if k == 2:
+        X, y = X[y < 2], y[y < 2]
+    seeds = some_labels(y, 12)
+    names = np.array([4, 9, 11])
+    given = np.where(seeds >= 0, names[seeds], -1)
+    model.set_params(n_clusters=k).fit(X, given)
+    known = seeds >= 0
+    np.testing.assert_array_equal(model.labels_[known], given[known])
+    assert set(np.unique(given[known])) <= set(model.classes_)
+    assert np.mean(model.labels_ == names[y]) > 0.95
+    # The others are where new rows would be.
+    np.testing.assert_array_equal(model.predict(X)[~known], model.labels_[~known])
+
+
+def test_names_are_strings_or_integers(model, blobs):
+    X, _ = blobs
+    given = np.full(150, None, dtype=object)
+    given[:2] = "this"
+    labels = model.set_params(n_clusters=3).fit(X, given).labels_
+    assert model.classes_.tolist() == ["this", "new 1", "new 2"]
+    assert set(labels) == {"this", "new 1", "new 2"}
+
+
+def test_complete_labels_are_ignored(model, blobs):
+    """GridSearchCV passes true classes to score a clustering by them."""
+    X, y = blobs
+    free = clone(model).set_params(n_clusters=3).fit(X)
+    other = clone(model).set_params(n_clusters=3).fit(X, y)
+    np.testing.assert_array_equal(free.labels_, other.labels_)
+    assert not hasattr(other, "classes_")
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_linked_rows_are_in_one_cluster(model, blobs, k):
+    X, _ = blobs
+    groups = np.full(150, -1)
+    groups[:40:4] = 7
+    groups[1:40:4] = 3
+    labels = model.set_params(n_clusters=k).fit(X, must_link=groups).labels_
+    assert all(np.unique(labels[groups == group]).size == 1 for group in (3, 7))
+    assert np.unique(labels).size == k
+
+
+def test_contradictions_name_the_rows(model, blobs):
+    X, _ = blobs
+    y = np.full(150, -1)
+    y[[3, 8]] = 0, 1
+    groups = np.where(np.isin(np.arange(150), [3, 8]), 5, -1)
+    with pytest.raises(ValueError, match="must_link puts rows 3 and 8 in one cluster, and y"):
+        model.fit(X, y, must_link=groups)
+    with pytest.raises(ValueError, match="rows 3 and 8 in one cluster, and cannot_link"):
+        model.fit(X, must_link=groups, cannot_link=[[8, 3]])
+    y[8] = 0
+    with pytest.raises(ValueError, match="cannot_link puts rows 3 and 8 in different"):
+        model.fit(X, y, cannot_link=[[3, 8]])
+    y[:4] = 0, 1, 2, 3
+    with pytest.raises(ValueError, match="n_clusters=2 is less than the number of different"):
+        model.set_params(n_clusters=2).fit(X, y)
+    with pytest.raises(ValueError, match="cannot_link names row 150"):
+        model.fit(X, cannot_link=[[0, 150]])
+    with pytest.raises(ValueError, match="must_link must hold one group id a row"):
+        model.fit(X, must_link=[1, 2])
+    with pytest.raises(ValueError, match="y must hold one label a row"):
+        model.fit(X, [-1, 0])
+
+
+def test_wrong_seeds_do_no_harm_beyond_their_rows(model):
+    """Labels drawn at random say nothing, and the clusters stay what they are without."""
+    X, y = make_blobs([100, 100], 4, centers=[[0] * 4, [3] * 4], random_state=0)
+    free = np.mean(clone(model).fit(X).labels_ != y)
+    free = min(free, 1 - free)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        given = np.full(200, -1)
+        known = rng.choice(200, 12, replace=False)
+        given[known] = rng.integers(0, 2, 12)
+        labels = clone(model).fit(X, given).labels_
+        error = np.mean((labels != y)[given < 0])
+        assert min(error, 1 - error) <= free + 0.02
+
+
+def test_the_place_of_units_is_the_best():
+    """By trying all labels of seven rows in three units."""
+    rng = np.random.default_rng(0)
+    units = np.array([0, 1, 0, 2, 1, 0, 2])
+    weights = rng.uniform(0.5, 2.0, 7)
+    gains = rng.standard_normal((7, 3))
+    seeds = np.full(7, -1)
+    seeds[4] = 2
+    guide = Guide(3, seeds, units, weights=weights)
+    found = guide.place(gains).labels
+    best = max(
+        (sum(weights[i] * gains[i, c[units[i]]] for i in range(7)), c)
+        for c in np.ndindex(3, 3, 3)
+        if c[1] == 2
+    )[1]
+    np.testing.assert_array_equal(found, np.array(best)[units])
