@@ -7,6 +7,7 @@ from sklearn.datasets import make_blobs
 
 from volmar import KernelKMeans
 from volmar.guidance.guide import Guide
+from volmar.models import load_model, save_model
 
 #: Every clusterer that takes what the user knows, with quick parameters.
 GUIDED = [KernelKMeans(gamma=0.05, random_state=0)]
@@ -133,3 +134,14 @@ def test_the_place_of_units_is_the_best():
         if c[1] == 2
     )[1]
     np.testing.assert_array_equal(found, np.array(best)[units])
+
+
+def test_a_saved_model_keeps_the_names(model, blobs, tmp_path):
+    X, y = blobs
+    names = np.array(["a", "b", "c"])
+    given = np.where(some_labels(y, 9) >= 0, names[y], None)
+    model.set_params(n_clusters=3).fit(X, given)
+    save_model(tmp_path / "model.volmar", model)
+    again = load_model(tmp_path / "model.volmar").model
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.labels_, model.labels_)

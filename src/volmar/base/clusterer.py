@@ -111,7 +111,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
 
     classes_: NDArray
     tree_: SplitTree
-    labels_: NDArray[np.int64]
+    labels_: NDArray
     result_: Any
 
     # ------------------------------------------------------------------ for the subclass

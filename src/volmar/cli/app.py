@@ -255,6 +255,28 @@ def cluster(
         int | None,
         typer.Option("--max-clusters", min=1, help="Maximum number of clusters of auto."),
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            "--seeds",
+            metavar="COLUMN",
+            help="Column with the labels of some rows, empty for the others.",
+        ),
+    ] = None,
+    must_link: Annotated[
+        str | None,
+        typer.Option(
+            "--must-link", metavar="COLUMN", help="Column of group ids: a group stays together."
+        ),
+    ] = None,
+    min_size: Annotated[
+        str | None,
+        typer.Option("--min-size", metavar="SIZE", help="Minimum rows of a cluster, or share."),
+    ] = None,
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", metavar="SIZE", help="Maximum rows of a cluster, or share."),
+    ] = None,
     columns: Columns = None,
     drop: Drop = None,
     id_column: Id = None,
@@ -302,7 +324,7 @@ def cluster(
     """
     with _clean("cluster", context):
         from volmar.cli.cluster import ClusterFiles, cluster_file
-        from volmar.cli.methods import make_method, parse_number, parse_settings
+        from volmar.cli.methods import make_method, parse_number, parse_settings, parse_size
         from volmar.table_clusterer import TableClusterer
 
         clusterer = TableClusterer(
@@ -311,6 +333,10 @@ def cluster(
             **_preparation(columns, drop, id_column, kinds, scale, missing),
             alpha=alpha,
             max_clusters=max_clusters,
+            seeds=seeds,
+            must_link=must_link,
+            min_cluster_size=parse_size("--min-size", min_size),
+            max_cluster_size=parse_size("--max-size", max_size),
             random_state=seed,
         )
         cluster_file(

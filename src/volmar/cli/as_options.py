@@ -7,6 +7,8 @@ import re
 __all__ = ["as_options"]
 
 _OPTIONS = {
+    "seeds": "--seeds",
+    "must_link": "--must-link",
     "columns": "--columns",
     "drop": "--drop",
     "id_column": "--id",
@@ -20,5 +22,6 @@ def as_options(text: str) -> str:
     """Return a message with options in place of arguments: --missing drop, not missing='drop'."""
     text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
     text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(min|max)_cluster_size=", r"--\1-size ", text)
     text = text.replace("force=True", "--force")
     return re.sub(rf"\b({'|'.join(_OPTIONS)})=(?!\w)", lambda found: _OPTIONS[found[1]], text)

@@ -34,7 +34,17 @@ if TYPE_CHECKING:
     from volmar.report import Outcome
     from volmar.table_clusterer import TableClusterer
 
-__all__ = ["ClusterFiles", "cluster_file", "command_for_two"]
+__all__ = ["ClusterFiles", "cluster_file", "command_for_two", "named"]
+
+# Parameters that a report shows where they are given.
+GIVEN = (
+    "alpha",
+    "max_clusters",
+    "seeds",
+    "must_link",
+    "min_cluster_size",
+    "max_cluster_size",
+)
 
 STAGES = ("reading", "preparing", "looking for groups", "testing")
 STAGES_OF_REPORT = ("judging", "resampling", "describing", "comparing numbers")
@@ -196,7 +206,7 @@ def outcome_of(source: str, clusterer: TableClusterer, stages: Stages, command: 
 
 def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, table: Any) -> None:
     rows = clusterer._rows()
-    labels = clusterer.labels_[rows.kept]
+    labels = named(clusterer, clusterer.labels_[rows.kept])
     if files.append:
         from volmar.tables import write_rows
 
@@ -214,6 +224,12 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
         force=files.force,
         raw_ids=files.raw_ids,
     )
+
+
+def named(clusterer: Any, labels: NDArray) -> NDArray:
+    """Return labels by the names of the clusters, where they have any."""
+    names = getattr(clusterer, "cluster_names_", None)
+    return labels if names is None else np.array(names)[labels]
 
 
 # ---------------------------------------------------------------------- what is shown
@@ -242,6 +258,10 @@ def print_found(
         of = " and ".join(map(str, sizes)) if sizes.size == 2 else sizes_text(sizes)
         method = type(clusterer.model_).__name__
         console.print(f"{sizes.size} clusters by {method}: {of} rows.")
+        names = getattr(clusterer, "cluster_names_", None)
+        if names is not None:
+            listed = ", ".join(f"{number} is {name}" for number, name in enumerate(names))
+            console.print(printable(f"Names of the clusters: {listed}."), markup=False)
         status = getattr(clusterer.model_.result_, "status", None)
         if status is not None and not status.ok:
             console.print(f"The solver ended early: {status.value}.")
@@ -270,7 +290,7 @@ def _asked(source: str, clusterer: TableClusterer) -> dict[str, str]:
         "missing values": clusterer.missing,
         "seed": str(clusterer.random_state),
     }
-    for name in ("alpha", "max_clusters"):
+    for name in GIVEN:
         if getattr(clusterer, name) is not None:
             shown[name.replace("_", "-")] = str(getattr(clusterer, name))
     for name, pairs in (("kinds", clusterer.kinds or {}), ("settings", _settings(clusterer))):
@@ -292,6 +312,8 @@ def command_for_two(source: str, clusterer: TableClusterer) -> str:
         words += ["--id", clusterer.id_column]
     for name, kind in (clusterer.kinds or {}).items():
         words += ["--kind", f"{name}={kind}"]
+    for option, value in (("--seeds", clusterer.seeds), ("--must-link", clusterer.must_link)):
+        words += [option, value] if value is not None else []
     for option, value, default in (
         ("--scale", clusterer.scale, "auto"),
         ("--missing", clusterer.missing, "impute"),

@@ -55,6 +55,12 @@ def cluster_blocks(
             f"--scheduler takes a folder of Parquet or CSV files, got {source!r}. Leave "
             "--scheduler out for a single file."
         )
+    if clusterer.seeds is not None or clusterer.must_link is not None:
+        option = "--seeds" if clusterer.seeds is not None else "--must-link"
+        raise UsageError(
+            f"{option} needs the rows in memory, and {source!r} is read block by block. Give a "
+            "single file, or a sample of the rows."
+        )
     stages = Stages([*files.stages(), "labelling"])
     with _client(scheduler):
         with stages.stage("reading") as tell:

@@ -31,6 +31,23 @@ def parse_number(text: str, minimum: int) -> int | str:
     return count
 
 
+def parse_size(option: str, text: str | None) -> float | None:
+    """Return a size of clusters: a whole number of rows, or a share between 0 and 1."""
+    if text is None:
+        return None
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if 1.0 <= size < 2.0**53 and size == int(size) and "." not in text:
+        return int(size)
+    if not 0.0 < size < 1.0:
+        raise UsageError(
+            f"{option} takes a whole number of rows, or a share between 0 and 1, got {text!r}."
+        )
+    return size
+
+
 def parse_settings(given: Sequence[str]) -> dict[str, Any]:
     """Return settings from NAME=VALUE: numbers, true, false, none and lists as such, else text."""
     settings: dict[str, Any] = {}

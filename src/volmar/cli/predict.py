@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._files import printable
+from volmar.cli.cluster import named
 from volmar.cli.console import Stages, refuse_files, say, screen, written
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def predict_file(
                         write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1
                     ids = rows.ids if has_ids else rows.ids + before
-                    write(ids, labels, scores, confidence)
+                    write(ids, named(saved.model, labels), scores, confidence)
                 counts.append(np.bincount(labels))
                 notes += rows.notes
                 before += table.data.shape[0]
@@ -75,7 +76,10 @@ def predict_file(
     for note in _once(notes):
         say(f"note: {note}")
     sizes = [sum(of_blocks) for of_blocks in zip_longest(*counts, fillvalue=0)]
-    listed = ", ".join(f"{size} in cluster {label}" for label, size in enumerate(sizes))
+    names = named(saved.model, np.arange(len(sizes)))
+    listed = ", ".join(
+        f"{size} in cluster {label}" for label, size in zip(names, sizes, strict=True)
+    )
     screen().print(f"{printable(name)}: {sum(sizes)} rows, {listed}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")

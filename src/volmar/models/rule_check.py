@@ -9,6 +9,7 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar.models.classes import is_public_estimator, name_of
@@ -114,7 +115,7 @@ class _Rule:
         values = value.data if sparse.issparse(value) else np.asarray(value)
         for flag in self.flags:
             name, _, of = flag.partition(":")
-            if of and of not in sizes:
+            if (of and of not in sizes) or (name == "number" and "names" in sizes):
                 continue  # of a part that is None
             if values.size and not _FLAGS[name](values, sizes.get(of, 0)):
                 return False
@@ -182,8 +183,15 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "real": lambda value: is_real(value) or is_numbers(value),
     "text": _is_text,
 }
+
+
+def _are_below(values: NDArray, limit: float) -> bool:
+    return values.dtype.kind in "biuf" and values.min() >= 0 and values.max() < limit
+
+
 _FLAGS: dict[str, Callable[[Any, float], bool]] = {
-    "below": lambda values, limit: values.min() >= 0 and values.max() < limit,
+    "below": _are_below,
+    "number": _are_below,
     "divisor": lambda values, _: bool((np.abs(values) >= SMALLEST_DIVISOR).all()),
     "finite": lambda values, _: bool(np.isfinite(values).all()),
     "is": lambda values, limit: values.max() == limit,

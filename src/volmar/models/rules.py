@@ -12,7 +12,8 @@ class of `volmar.models.classes`, a word that its name ends in ("*Extension"), "
 "estimator". A kind with a question mark may be None, one with an exclamation mark must be there:
 other attributes may be missing, and the trial of the model finds what it needs. Dimensions are
 letters, numbers or "*" for any. Flags: finite, positive, nonzero, divisor (no quotient of a number
-of a table by it overflows), below:n (indices from 0 to n - 1), label:n (-1 to n - 1), upto:n (0 to
+of a table by it overflows), below:n (indices from 0 to n - 1), number:n (the same, or a name where
+a line before has the dimension "names"), label:n (-1 to n - 1), upto:n (0 to
 n), sum:n, is:n (a number that equals n).
 """
 
@@ -22,7 +23,10 @@ __all__ = ["RULES"]
 
 _LABELLED = (
     "n_features_in_: int positive",
-    "labels_: int n below:n",
+    "classes_: int|text names",
+    "labels_: int|text n number:n",
+    "_offsets: float? * finite",
+    "broken_links_: int * 2 below:n",
     "objective_: float!",
     "n_iter_: int!",
     "status_: Status!",
@@ -208,6 +212,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "labels_: int! n label:n",
         "confidence_: float! n",
         "n_clusters_: int! positive upto:n",
+        "cluster_names_: text c",
         "slopes_: slopes!",
         "evidence_: list! *",
         "notes_: text! *",

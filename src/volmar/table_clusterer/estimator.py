@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from volmar._checks import check_random_state
 from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
+from volmar.guidance.seeds import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
 from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_of_empty
+from volmar.table_clusterer.known import KnownColumns, known_columns
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import Preparation, PreparedTable, as_pandas
@@ -64,6 +67,14 @@ class TableClusterer(ClusterMixin, TableReports):
         split. None leaves that of the clusterer, 0.05.
     max_clusters : int, default=None
         Maximum number of clusters of ``n_clusters="auto"``; None for no limit.
+    seeds : str, default=None
+        The column with the labels of some rows, empty (or -1) for all others; not a feature. Rows
+        with a label are in the cluster of that name (`cluster_names_`).
+    must_link : str, default=None
+        The column with group ids; rows with the same id are in one cluster, rows without one are
+        free. Not a feature.
+    min_cluster_size, max_cluster_size : int or float, default=None
+        Limits of the size of a cluster, in rows or as a fraction of them.
     random_state : int, RandomState or None, default=0
         Random seed of everything that draws: the clusterer, tests, samples of rows.
 
@@ -73,6 +84,9 @@ class TableClusterer(ClusterMixin, TableReports):
         Cluster of each row of the table, -1 for rows that were left out for missing values.
     n_clusters_ : int
         Number of clusters that were found, or asked for.
+    cluster_names_ : list of str
+        Names of the clusters: the labels in the column `seeds`, and "new 1", ... for the others;
+        only with `seeds`.
     confidence_ : ndarray of shape (n,)
         How clearly each row belongs to its cluster rather than to the next one, from 0.5 (on the
         border) to 1; NaN for rows that were left out. See Notes.
@@ -142,6 +156,10 @@ class TableClusterer(ClusterMixin, TableReports):
         missing: str = "impute",
         alpha: float | None = None,
         max_clusters: int | None = None,
+        seeds: str | None = None,
+        must_link: str | None = None,
+        min_cluster_size: float | None = None,
+        max_cluster_size: float | None = None,
         random_state: int | RandomState | None = 0,
     ):
         self.n_clusters = n_clusters
@@ -154,6 +172,10 @@ class TableClusterer(ClusterMixin, TableReports):
         self.missing = missing
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.seeds = seeds
+        self.must_link = must_link
+        self.min_cluster_size = min_cluster_size
+        self.max_cluster_size = max_cluster_size
         self.random_state = random_state
 
     # ---------------------------------------------------------------------- fitting
@@ -187,8 +209,9 @@ class TableClusterer(ClusterMixin, TableReports):
         try:
             with times.stage("preparing"):
                 table = check_table(self, data, reset=True)
+                known = known_columns(table, self.seeds, self.must_link)
                 rows = preparation.fit_prepare(table)
-            return self._fit_rows(rows, preparation, table, times)
+            return self._fit_rows(rows, preparation, table, times, known=known)
         except BaseException:
             self._forget()
             raise
@@ -225,6 +248,11 @@ class TableClusterer(ClusterMixin, TableReports):
             Itself. `labels_` has one entry for each of the given rows, or of the table's where
             `rows.kept` tells which these are.
         """
+        if self.seeds is not None or self.must_link is not None:
+            raise ValueError(
+                "seeds and must_link name columns of a table, and fit_prepared was given prepared "
+                "rows. Use fit, with a table in memory."
+            )
         self._forget()
         self.n_features_in_ = len(preparation.names_in_)
         self.feature_names_in_ = np.array(preparation.names_in_, dtype=object)
@@ -237,7 +265,9 @@ class TableClusterer(ClusterMixin, TableReports):
         table: Any,
         times: StageTimes,
         blocks: PreparedTable | None = None,
+        known: KnownColumns | None = None,
     ) -> Self:
+        known = known or KnownColumns()
         seed = self._seed()
         model = self._new_clusterer(seed)
         n = rows.X.shape[0] if blocks is None else blocks.X.shape[0]
@@ -249,27 +279,38 @@ class TableClusterer(ClusterMixin, TableReports):
             )
         # Gaps that the preparation makes are filled with noise for the fit, not for the labels.
         X = rows.dithered(seed)
+        guide = known.of_rows(rows.kept)
         with warnings.catch_warnings(record=True, action="always") as caught:
             with times.stage("looking for groups") as tell:
                 is_in_blocks = False
                 if blocks is not None:
                     is_in_blocks = _fit_blocks(model, blocks.dithered(seed), tell)
                 if not is_in_blocks:
-                    _fit(model, X, tell)
-                is_own = X is rows.X and not is_in_blocks
+                    _fit(model, X, tell, **guide)
+                # What is known holds for the rows of the fit.
+                is_own = (X is rows.X or bool(guide)) and not is_in_blocks
                 labels = model.labels_ if is_own else model.predict(rows.X)
                 if not is_own and blocks is None:
                     warn_of_empty(model, labels)
             with times.stage("testing") as tell:
+                asked = int(labels.max()) + 1 if known.names else wanted
                 evidence = evidence_of(
-                    model, X, labels, n_clusters=wanted, random_state=seed, progress=tell
+                    model, X, labels, n_clusters=asked, random_state=seed, progress=tell
                 )
         self.preparation_ = preparation
         self.model_ = model
         if blocks is not None:
             self.is_fitted_to_blocks_ = is_in_blocks
         self.evidence_: list[Evidence] = evidence
-        self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
+        if known.names:
+            self.n_clusters_ = len(model.classes_)
+            self.cluster_names_ = names_of_clusters(
+                np.array(known.names), self.n_clusters_
+            ).tolist()
+        elif guide and isinstance(wanted, str):
+            self.n_clusters_ = int(labels.max()) + 1
+        else:
+            self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
         self.notes_ = list(rows.notes)
         said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
         self.warnings_ = list(dict.fromkeys(said))
@@ -316,9 +357,10 @@ class TableClusterer(ClusterMixin, TableReports):
 
     def _new_preparation(self) -> Preparation:
         """Return how the columns are to be prepared."""
+        known = [name for name in (self.seeds, self.must_link) if name is not None]
         return Preparation(
             columns=self.columns,
-            drop=self.drop,
+            drop=[*(self.drop or ()), *known] or None,
             id_column=self.id_column,
             kinds=self.kinds,
             scale=self.scale,
@@ -340,7 +382,12 @@ class TableClusterer(ClusterMixin, TableReports):
         is_name = isinstance(self.clusterer, str)
         if "random_state" in known and (is_name or known["random_state"] is None):
             settings["random_state"] = seed
-        for name in ("alpha", "max_clusters"):
+        if (self.seeds or self.must_link) and "must_link" not in signature(made.fit).parameters:
+            raise ValueError(
+                f"{type(made).__name__} does not take labels of rows or links (seeds, must_link). "
+                "Use another clusterer, MSPC say."
+            )
+        for name in ("alpha", "max_clusters", "min_cluster_size", "max_cluster_size"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -477,13 +524,13 @@ def _fit_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
     return True
 
 
-def _fit(model: Any, X: Any, tell: Callable[[int, int], None]) -> None:
+def _fit(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
     """Fit a clusterer; ours reports the share of the rows that is settled."""
     if not isinstance(model, Clusterer):
         model.fit(X)
         return
     model._tell = tell
     try:
-        model.fit(X)
+        model.fit(X, **known)
     finally:
         del model._tell
