@@ -109,9 +109,10 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     random_state: Any
     mode: str
 
-    classes_: NDArray
+    # Names are integers or strings, where labels of rows were given.
+    classes_: NDArray[np.int64] | NDArray[np.str_]
     tree_: SplitTree
-    labels_: NDArray
+    labels_: NDArray[np.int64] | NDArray[np.str_]
     result_: Any
 
     # ------------------------------------------------------------------ for the subclass
@@ -441,7 +442,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         """
         return super().fit_predict(X, y, **kwargs)
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> NDArray:
         """Assign rows to the clusters found by `fit`.
 
         Parameters

@@ -31,7 +31,7 @@ class GuidedMixin:
     scores, takes the labels of `_guide.place`. It leaves the numbers of clusters as they are.
     """
 
-    classes_: NDArray
+    classes_: NDArray[np.int64] | NDArray[np.str_]
     init: Any
     n_clusters: Any
     random_state: Any

@@ -112,7 +112,10 @@ def _fits(hint: Any, value: Any) -> bool:
     if hint is bool:
         return isinstance(value, (bool, np.bool_))
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and is_numbers(value) and _has_kind(of, value)
+        if not isinstance(value, np.ndarray):
+            return False
+        is_text = value.dtype.kind == "U" and _scalar(of) is np.str_
+        return is_text or (is_numbers(value) and _has_kind(of, value))
     if origin is tuple:
         return type(value) is tuple and _are_items(of, value)
     if origin is list:
@@ -135,9 +138,14 @@ def _fits(hint: Any, value: Any) -> bool:
     return isinstance(value, hint)
 
 
+def _scalar(of: tuple[Any, ...]) -> Any:
+    """Return the type of an array's entries by its annotation, None where it says nothing."""
+    return next(iter(get_args(of[1])), None) if len(of) == 2 else None
+
+
 def _has_kind(of: tuple[Any, ...], value: Any) -> bool:
     """Whether an array has the kind of its annotation, such as NDArray[np.float64]."""
-    scalar = next(iter(get_args(of[1])), None) if len(of) == 2 else None
+    scalar = _scalar(of)
     if not isinstance(scalar, type) or not issubclass(scalar, np.generic):
         return True
     families = (np.floating, np.integer, np.bool_)
