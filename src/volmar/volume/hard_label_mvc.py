@@ -227,7 +227,7 @@ class HardLabelMVC(RelaxationMixin, Clusterer):
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:
-        y = 2.0 * self.result_.labels - 1.0
+        y = 2.0 * np.asarray(self.labels_, dtype=np.float64) - 1.0
         return np.asarray(self._row_weights(X) @ (self.alpha_ * y))
 
     def _check_parameters(self) -> None:
