@@ -17,7 +17,14 @@ from volmar._checks import is_finite, is_number, shown
 from volmar.base.warn import warn_user
 from volmar.solvers import Status
 
-__all__ = ["finite_scores", "fresh_fit", "quiet", "status_message"]
+__all__ = [
+    "check_fitted_values",
+    "finite_scores",
+    "forget",
+    "fresh_fit",
+    "quiet",
+    "status_message",
+]
 
 #: What a status means where a method has no words of its own, and what to do about it.
 WORDS: Mapping[Status, str] = MappingProxyType(
@@ -56,26 +63,27 @@ def fresh_fit(estimator: Any, X: Any) -> Iterator[None]:
     Its numbers are finite, and a status other than CONVERGED is warned of. A fit that fails or is
     interrupted leaves nothing, neither of itself nor of the one before.
     """
-    _forget(estimator)
+    forget(estimator)
     try:
         with quiet():
             yield
-        _check_fitted_values(estimator, X)
+        check_fitted_values(estimator, X)
         message = status_message(estimator)
         if message:
             warn_user(message, ConvergenceWarning)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
-        _forget(estimator)
+        forget(estimator)
         raise ValueError(
             f"the fit broke down in the numbers of {type(estimator).__name__} ({error})"
             f"{_extremes(estimator, X)}. {REMEDY}"
         ) from error
     except BaseException:
-        _forget(estimator)
+        forget(estimator)
         raise
 
 
-def _forget(estimator: Any) -> None:
+def forget(estimator: Any) -> None:
+    """Delete what was fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
 
@@ -106,7 +114,7 @@ def status_message(estimator: Any) -> str:
     )
 
 
-def _check_fitted_values(estimator: Any, X: Any) -> None:
+def check_fitted_values(estimator: Any, X: Any) -> None:
     """Refuse a fit one of whose numbers is not finite.
 
     Looked at are public attributes that are numbers, arrays or sparse matrices; what lies in

@@ -32,6 +32,7 @@ __all__ = [
 CLASSES: dict[str, str] = {
     "BasisExpansion/1": "volmar.margin.feature_space.basis",
     "BasisHyperplane/1": "volmar.margin.feature_space.basis",
+    "BatchMoments/1": "volmar.separation.batch_moments",
     "Candidates/1": "volmar.volume.starts",
     "CategoryScores/1": "volmar.tables.agreement",
     "CellBackend/1": "volmar.graphs.neighbor_backends",

@@ -101,6 +101,14 @@ RULES: dict[str, tuple[str, ...]] = {
         "unit: float finite nonzero",
         "pairs: int? m 2 upto:m",
     ),
+    "BatchMoments": (
+        "n_rows: int! positive",
+        "n_batches: int! positive",
+        "weight: float! k finite positive",
+        "means: float! k d finite",
+        "second: float! d d finite",
+        "second_of_1: float? d d finite",
+    ),
     "LinearCells": ("coef: float k d finite", "intercept: float k finite", "sides: bool k"),
     "CellSplit": ("cells: LinearCells", "labels_: int *", "result_: Result", *_LINEAR),
     # Graphs.
@@ -255,6 +263,10 @@ RULES: dict[str, tuple[str, ...]] = {
         "msp_: float",
         "reg_: float",
         "gamma_: float?",
+        "n_samples_seen_: int positive",
+        "batch_moments_: BatchMoments",
+        "batch_moments_.means: float * d",
+        "_planes.mean: float d",
     ),
     "MinimaxProbabilityMachine": (
         "n_features_in_: int positive",

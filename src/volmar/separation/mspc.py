@@ -21,6 +21,7 @@ from volmar.base.validation import (
 )
 from volmar.base.warn import warn_user
 from volmar.rows import (
+    Moments,
     RowSource,
     RowSpace,
     Standardized,
@@ -33,9 +34,9 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.gep import check_reg
+from volmar.separation.partial_fit import BatchSeparation
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
-from volmar.separation.tree import SeparationTree
 from volmar.separation.two_way import TwoWaySolver, describe_split
 from volmar.solvers import Status
 
@@ -54,7 +55,7 @@ def check_features(X: Any) -> None:
         ) from error
 
 
-class MSPC(SeparationTree):
+class MSPC(BatchSeparation):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -190,6 +191,10 @@ class MSPC(SeparationTree):
         Iterations.
     n_features_in_ : int
         Number of features.
+    n_samples_seen_ : int
+        Rows of all batches, after `partial_fit` only.
+    batch_moments_ : BatchMoments
+        What is kept of them: weights, means and second moments, see `partial_fit`.
 
     Notes
     -----
@@ -399,7 +404,12 @@ class MSPC(SeparationTree):
             )
         result = result.renumbered(order)
         self._set_result(result)
-        sides = sides if order[0] == 1 else sides[::-1]
+        self._publish_sides(rows, result, sides if order[0] == 1 else sides[::-1])
+
+    def _publish_sides(
+        self, rows: SeparationRows, result: Any, sides: tuple[Moments, Moments]
+    ) -> None:
+        z = rows.z
         found = describe_split(z, rows.with_reg(result.reg), result, sides)
         self._state_loss(z)
         self.reg_ = result.reg

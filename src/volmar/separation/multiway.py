@@ -170,8 +170,7 @@ def refine_from(
 
     def step(labels: Any) -> Step:
         shares, means = _means(z, found[-1])
-        directions, separation = _discriminants(regularized, shares, means)
-        offsets = -0.5 * np.einsum("pj,pj->j", means, directions)
+        directions, offsets, separation = discriminants_of(regularized, shares, means)
         new = sums_by_discriminants(z.rows, z.of_rows(directions), offsets, labels)
         found[:] = [found[-1], new]
         moves = new.moved / z.rows.n_rows
@@ -233,6 +232,17 @@ def pooled_separation(
     np.fill_diagonal(kappa2, np.inf)
     worst = kappa2.min(axis=1)
     return float(shares @ (worst / (1.0 + worst)))
+
+
+def discriminants_of(
+    regularized: RegularizedCorrelation, shares: NDArray, means: NDArray
+) -> tuple[NDArray, NDArray, float]:
+    """Return directions (p, k) and offsets (k,) of discriminants, and the separation.
+
+    See `refine_from` for the formula; `shares` (k,) and `means` (p, k) are those of clusters in z.
+    """
+    directions, separation = _discriminants(regularized, shares, means)
+    return directions, -0.5 * np.einsum("pj,pj->j", means, directions), separation
 
 
 def _discriminants(

@@ -1,0 +1,199 @@
+"""`MSPC.partial_fit`: clusters of batches of rows, re-estimated from their moments."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from volmar._checks import shown
+from volmar._memory import explain_memory, require_memory
+from volmar._threads import one_thread
+from volmar._weights import check_sample_weight
+from volmar.base.blocks import refuse_blocks
+from volmar.base.outcome import check_fitted_values, forget, quiet
+from volmar.base.warn import warn_user
+from volmar.rows import Moments, as_rows, is_dask, standardized
+from volmar.separation.batch_moments import (
+    BatchMoments,
+    clusters_from_moments,
+    hyperplane_from_moments,
+)
+from volmar.separation.problem import SeparationRows
+from volmar.separation.tree import SeparationTree
+from volmar.solvers import Status
+
+# What is needed of parameters: batches are clustered by linear discriminants of moments.
+NEEDED = {"kernel": "linear", "multiway": "recursive", "solver": "gep", "mode": "default"}
+
+
+class BatchSeparation(SeparationTree):
+    """What `MSPC` does with rows that come in batches."""
+
+    n_features_in_: int
+    n_samples_seen_: int
+    batch_moments_: BatchMoments
+
+    @abstractmethod
+    def _publish_sides(
+        self, rows: SeparationRows, result: Any, sides: tuple[Moments, Moments]
+    ) -> None:
+        """Set what was fitted to two clusters, from the moments of cluster 0 and of cluster 1."""
+
+    @one_thread()
+    @explain_memory
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,  # noqa: ARG002 -- scikit-learn's signature
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Update the clusters with a batch of rows.
+
+        The first batch is clustered as `fit` does (a model of `fit` begins again, with a
+        warning: its rows are gone). Of every batch the weight, the mean and the
+        second moments of all rows and the weight and mean of each cluster are added to those of
+        the batches before, with the clusters that the present discriminants give to its rows. The
+        discriminants of the sums take their place: of two clusters the hyperplane of MSPC-GEP
+        for these moments, cut in the middle between the means. Rows are not kept.
+
+        A batch of n rows costs O(n d²), and an update of k clusters O(d³ + k d²), whatever the
+        number of rows before. Earlier rows stay in the cluster that they were given, so that the
+        result depends on the order of the batches; the first one should have a few hundred rows
+        of all clusters.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            A batch of rows, dense or CSR, in memory; of one row or more after the first.
+        y : ignored
+            For compatibility with scikit-learn.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; 2 is the same as writing the row twice.
+
+        Returns
+        -------
+        self
+            `labels_` and `result_` are those of the last batch, `n_samples_seen_` counts the rows
+            of all. Cluster numbers stay as they are, whatever the sizes become. `tree_` is that
+            of the first batch, and is dropped with the second; `min_cluster_size` holds in the
+            first batch only.
+
+        Examples
+        --------
+        >>> from volmar import MSPC
+        >>> from volmar.datasets import make_blobs
+        >>> X, _ = make_blobs(900, centers=3, random_state=0)
+        >>> model = MSPC(3, random_state=0)
+        >>> for batch in (X[:300], X[300:600], X[600:]):
+        ...     model = model.partial_fit(batch)
+        >>> model.n_samples_seen_, model.labels_.shape, model.coef_.shape[0]
+        (900, (300,), 3)
+        """
+        self._check_batches(X)
+        if hasattr(self, "batch_moments_"):
+            self._add_batch(X, sample_weight)
+            return self
+        if hasattr(self, "result_"):
+            warn_user(
+                "this model was fitted by fit, which keeps no moments: partial_fit begins again "
+                "with this batch. Use partial_fit from the first batch on, or "
+                "MSPC(..., init=model).partial_fit(X) to start from the clusters of a model."
+            )
+        self.fit(X, sample_weight=sample_weight)
+        try:
+            self._begin(X, sample_weight)
+        except BaseException:
+            forget(self)
+            raise
+        return self
+
+    def _check_batches(self, X: Any) -> None:
+        if is_dask(X):
+            refuse_blocks(
+                "MSPC.partial_fit", "a batch is rows in memory, and fit takes all blocks"
+            )
+        if not isinstance(self.n_clusters, Integral) or int(self.n_clusters) < 2:
+            raise ValueError(
+                f"n_clusters={shown(self.n_clusters)} must be a number, at least 2, for "
+                "partial_fit. Find it with fit on a sample."
+            )
+        for name, needed in NEEDED.items():
+            if getattr(self, name) != needed:
+                raise ValueError(
+                    f"{name}={shown(getattr(self, name))} has no partial_fit, which adds up "
+                    f"moments of rows. Use {name}={needed!r}, or fit."
+                )
+
+    def _begin(self, X: Any, sample_weight: Any) -> None:
+        """Keep the moments of the first batch."""
+        k, d = int(self.n_clusters), self.n_features_in_
+        rows = self._validate(X, reset=False)
+        require_memory(
+            (4.0 if k > 2 else 6.0) * 8 * d**2,
+            f"the second moments of {d} columns",
+            "Reduce the columns first, with sklearn.decomposition.TruncatedSVD(100) say.",
+        )
+        weights = check_sample_weight(sample_weight, rows.shape[0])
+        with quiet():
+            source = as_rows(rows, sample_weight=weights)
+            moments = BatchMoments.of_rows(source, self.labels_, k)
+        if not moments.weight.min() > 0:
+            found = int(np.count_nonzero(moments.weight))
+            raise ValueError(
+                f"the first batch of {rows.shape[0]} rows has {found} of n_clusters={k} clusters. "
+                "Begin with a larger batch, or lower n_clusters."
+            )
+        if not hasattr(self, "reg_"):  # clusters of a tree alone
+            splits = [node.model for node in self.tree_.splits()]
+            found_regs = [model.reg_ for model in splits if hasattr(model, "reg_")]
+            self.reg_ = min(found_regs, default=self._solver().usual_reg)
+        self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows
+
+    def _add_batch(self, X: Any, sample_weight: Any) -> None:
+        """Add a batch; the model stays as it is where that fails."""
+        before = self.batch_moments_
+        k = before.weight.size
+        if int(self.n_clusters) != k:
+            raise ValueError(
+                f"n_clusters={self.n_clusters}, and the batches so far have {k} clusters. Set it "
+                "back, or begin with a clone."
+            )
+        rows = self._validate(X, reset=False)
+        weights = check_sample_weight(sample_weight, rows.shape[0])
+        with quiet():
+            labels = self._predicted(rows)
+            source = as_rows(rows, sample_weight=weights)
+            moments = before.joined(BatchMoments.of_rows(source, labels, k))
+            new = object.__new__(type(self))
+            vars(new).update(vars(self))
+            vars(new).pop("tree_", None)
+            new._set_moments(moments)
+            # The clusters of the updated model are those that `predict` gives.
+            after = new._predicted(rows)
+        moved = float(np.count_nonzero(after != labels)) / labels.size
+        status = Status.CONVERGED if moved <= self._value_of("tol") else Status.MAX_ITER
+        new._set_result(
+            replace(new.result_, labels=after, residuals={"moves": moved}, status=status)
+        )
+        check_fitted_values(new, rows)
+        vars(self).pop("tree_", None)
+        vars(self).update(vars(new))
+
+    def _set_moments(self, moments: BatchMoments) -> None:
+        """Estimate the clusters from moments."""
+        z, reg = moments.standardized(), float(self.reg_)
+        rows: Any = SeparationRows(None, z.rows, standardized, reg, None, self.min_cluster_weight_)
+        rows.z = z
+        if moments.weight.size == 2:
+            result = hyperplane_from_moments(moments, z, reg)
+            self.result_ = result
+            self._publish_sides(rows, result, moments.sides(z))
+        else:
+            self.result_ = clusters_from_moments(moments, z, reg)
+            self._publish_clusters(rows, self.result_, reg)
+        self.batch_moments_, self.n_samples_seen_ = moments, moments.n_rows
