@@ -31,7 +31,6 @@ from volmar.base.blocks import (
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
 from volmar.base.knowledge import Knowledge
-from volmar.base.numbering import cluster_order
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
@@ -45,6 +44,7 @@ from volmar.base.splitting import (
 )
 from volmar.base.tree import SplitTree, scores_in_graph
 from volmar.base.validation import check_auto, check_count, check_n_clusters, check_number
+from volmar.base.warm_start import WarmStart, warm_start
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
 from volmar.metrics import separation_along
@@ -60,7 +60,7 @@ LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 SAMPLED_ROWS = 20_000
 
 
-class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
+class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     """What every clusterer of the house shares.
 
     A subclass says what it checks (`_check_parameters`), what it makes of the data once
@@ -200,7 +200,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     def _fit(
         self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
     ) -> Self:
-        with fresh_fit(self, X):
+        with fresh_fit(self, X), warm_start(self, X, sample_weight):
             self._fit_rows(X, sample_weight, known)
             if is_dask_frame(X):
                 # Labels that X.assign takes: its blocks as an array may be others.
@@ -279,7 +279,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         k = int(self.n_clusters)
         if self._guide is not None and self._guide.has_names:
             return np.arange(k)
-        return cluster_order(labels, weights, k)
+        return self._cluster_order(labels, weights, k)
 
     def _guided_params(self, free: Any, /) -> dict[str, Any]:  # noqa: ARG002 -- for those who choose
         """Return parameters that a fit without a guide has chosen, for those with one."""
@@ -329,7 +329,7 @@ class Clusterer(CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
         if is_tested and self._splits_by_hyperplanes():
             rows = grown.sample
             merge_leaves(self.tree_, rows.X, rows.weights, grown.sample_labels())
-        grown.number_by_size()
+        self._number_tree(grown)
         self._set_result(replace(result, labels=grown.labels()))
         warn_of_tree(self.tree_, result, self.n_clusters, self.max_clusters)
         return grown

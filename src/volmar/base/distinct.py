@@ -31,7 +31,7 @@ def fit_distinct(model: Any, X: Any, weights: Any) -> bool:
     if not model._min_clusters <= n_distinct < model.n_clusters:
         return False
     fewer = silent_clone(model).set_params(n_clusters=n_distinct)
-    fewer._fit_rows(X, weights)  # the fit of `model` warns of its status
+    model._hand_on(fewer)._fit_rows(X, weights)  # the fit of `model` warns of its status
     model._take_over(fewer)
     warn_user(
         f"Found {n_distinct} clusters where n_clusters={model.n_clusters}: X has only "

@@ -112,6 +112,8 @@ class GammaWidth:
     kernel: Any
     n_clusters: Any
     random_state: Any
+    _previous: Any
+    _hand_on: Any
 
     def _is_width_open(self) -> bool:
         return isinstance(self.gamma, str) and self.gamma.strip() == "auto"
@@ -144,7 +146,8 @@ class GammaWidth:
     def _fit_once(self, X: Any, weights: Any) -> None:
         self._cut, self.gamma_ = 0.0, None
         if not self._chooses_width():
-            super()._fit_once(X, weights)  # type: ignore[misc]
+            with self._set_for_now(**self._previous_width(X, weights)):
+                super()._fit_once(X, weights)  # type: ignore[misc]
             return
         widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -174,6 +177,17 @@ class GammaWidth:
     def _guided_params(self, free: Any, /) -> dict[str, Any]:
         gamma = getattr(free, "gamma_", None)
         return {"gamma": gamma} if self._chooses_width() and gamma is not None else {}
+
+    def _previous_width(self, X: Any, weights: Any) -> dict[str, Any]:
+        """Return the parameters of the width of a model to start from, where it has one."""
+        model = None if self._previous is None else self._previous.model
+        gamma, kernel = getattr(model, "gamma_", None), getattr(model, "kernel", "rbf")
+        is_paper = getattr(self, "mode", "default") == "paper"
+        if gamma is None or kernel != self.kernel or not self._is_width_open() or is_paper:
+            return {}
+        widest = float(self._resolved_gamma(X, weights))  # type: ignore[arg-type]
+        # Widths are halved, so that the coefficient of the next is four times the first.
+        return {**self._at_width(gamma, widest), "_keeps_sizes": gamma > 2.0 * widest}
 
     def _split_worth(self, model: Any, probability: float, /) -> float:
         """Return what splits of different parts are compared by, the less the more that they cut.
@@ -238,7 +252,7 @@ class GammaWidth:
                 init=self.init if start is None else start,
                 random_state=own_seed,
             )
-            model._keeps_sizes = width != widest
+            self._hand_on(model)._keeps_sizes = width != widest
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,13 @@ def cluster_order(labels: Any, weights: Any, k: int) -> NDArray[np.intp]:
     return order_by_size(*in_one_pass(lambda: cluster_sizes(labels, weights, k), labels))
 
 
-def nearest_by_size(scores: NDArray, weights: Any) -> tuple[NDArray, NDArray[np.intp]]:
+def nearest_by_size(
+    scores: NDArray, weights: Any, order_of: Callable[..., NDArray[np.intp]] = cluster_order
+) -> tuple[NDArray, NDArray[np.intp]]:
     """Return the cluster of the largest score of each row, and which columns the clusters are.
 
-    Clusters are numbered by size. Of equal scores the first in this order counts, as it does for
-    new rows; columns that are left without rows are no clusters.
+    Clusters are numbered by size, or by another `order_of`. Of equal scores the first in this
+    order counts, as it does for new rows; columns that are left without rows are no clusters.
 
     Examples
     --------
@@ -45,7 +48,7 @@ def nearest_by_size(scores: NDArray, weights: Any) -> tuple[NDArray, NDArray[np.
     >>> nearest_by_size(np.array([[3.0, 0, 3], [0, 1, 0], [2, 5, 2]]), None)
     (array([1, 0, 0]), array([1, 0]))
     """
-    order = cluster_order(np.argmax(scores, axis=1), weights, scores.shape[1])
+    order = order_of(np.argmax(scores, axis=1), weights, scores.shape[1])
     filled, labels = np.unique(np.argmax(scores[:, order], axis=1), return_inverse=True)
     return labels, order[filled]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import linalg
 
 from volmar._checks import fix_signs
@@ -148,8 +148,9 @@ class DiscriminativeKMeans(ProjectedKMeans):
         of the rows (n without weights), so that the same `reg` fits a sample and the whole. Not
         negative; with 0 the covariance of X must be regular. Features that do not vary are left
         out.
-    init : "k-means++" or array of shape (n_samples,), default="k-means++"
-        How a start is drawn, or the labels to start from.
+    init : "k-means++", array of shape (n_samples,) or fitted clusterer, default="k-means++"
+        How a start is drawn, the labels to start from, or a fitted clusterer of the same columns,
+        whose clusters are the start, and keep their numbers where they match.
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
@@ -226,7 +227,7 @@ class DiscriminativeKMeans(ProjectedKMeans):
         n_clusters: int | str = 2,
         *,
         reg: float = 1.0,
-        init: str | ArrayLike = "k-means++",
+        init: Any = "k-means++",
         n_init: int = 10,
         max_iter: int = 300,
         alpha: float = 0.05,

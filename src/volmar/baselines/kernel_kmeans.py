@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar._memory import require_memory
 from volmar.base import Result, Status, WeightedClusterer
@@ -16,7 +16,7 @@ from volmar.base.clusterer import two_column_scores
 from volmar.base.guided import GuidedMixin
 from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
-from volmar.base.numbering import cluster_order, nearest_by_size
+from volmar.base.numbering import nearest_by_size
 from volmar.base.validation import check_choice, check_count, check_start_labels
 from volmar.guidance.guide import Guide
 from volmar.solvers.result import Certificate
@@ -270,10 +270,12 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         Constant of the polynomial and sigmoid kernels.
     kernel_params : dict, optional
         Further arguments of a callable kernel.
-    init : {"auto", "k-means++", "random"} or array of shape (n_samples,), default="auto"
+    init : {"auto", "k-means++", "random"}, array (n_samples,) or fitted clusterer, default="auto"
         How a start is drawn ("random": random rows as centres), or the labels to start from.
         "auto": "k-means++", and clusters of a graph where the width of the kernel is chosen (see
-        Notes).
+        Notes). A fitted clusterer of the same columns: the clusters that it predicts are the
+        start, where there are `n_clusters`, with the `gamma_` that it has found, and clusters keep
+        its numbers where they match.
     n_init : int, default=10
         Number of starts; the one with the lowest objective is kept. Given labels are one start.
     max_iter : int, default=300
@@ -306,6 +308,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     result_ : KernelKMeansResult
         The solver's certified result; its residual "moves" is the share of weight that one more
         iteration would move.
+    previous_clusters_ : ndarray of shape (n_clusters,)
+        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
@@ -350,7 +354,7 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int = 10,
         max_iter: int = 300,
         alpha: float = 0.05,
@@ -432,14 +436,14 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
             self._mean_weights, self._mean_norms = means[:, order], norms[order]
             self._set_result(replace(result, labels=np.argsort(order)[result.labels]))
             return
-        labels, order = nearest_by_size(scores, weights)
+        labels, order = nearest_by_size(scores, weights, self._cluster_order)
         if not np.array_equal(known[order][labels], result.labels):
             certificate = problem.certificate(labels)
             if certificate.objective <= result.objective + problem.rounding:
                 result = replace(result, **vars(certificate))
             else:
                 numbers = np.minimum(np.searchsorted(known, result.labels), known.size - 1)
-                order = cluster_order(numbers, weights, known.size)
+                order = self._cluster_order(numbers, weights, known.size)
                 labels = np.argsort(order)[numbers]
         if order.size < self.n_clusters and result.status.ok:
             result = replace(result, status=Status.DEGENERATE)

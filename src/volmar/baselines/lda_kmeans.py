@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from volmar._checks import fix_signs
@@ -201,8 +201,9 @@ class LDAKMeans(ProjectedKMeans):
         Regulariser: every feature's variance within clusters is raised by `reg` times its variance
         over all rows. From 0 to 1e15; with 0 the covariance of X must be regular. Features that do
         not vary are left out.
-    init : "k-means" or array of shape (n_samples,), default="k-means"
-        Start from k-means on the features as given, or from these labels.
+    init : "k-means", array of shape (n_samples,) or fitted clusterer, default="k-means"
+        Start from k-means on the features as given, from these labels, or from the clusters of a
+        fitted clusterer of the same columns, whose numbers they keep where they match.
     n_init : int, default=10
         Number of starts, each from one run of k-means; the one with the lowest objective is kept.
         Given labels are one start.
@@ -285,7 +286,7 @@ class LDAKMeans(ProjectedKMeans):
         n_clusters: int | str = 2,
         *,
         reg: float = 1.0,
-        init: str | ArrayLike = "k-means",
+        init: Any = "k-means",
         n_init: int = 10,
         max_iter: int = 100,
         tol: float = 1e-4,

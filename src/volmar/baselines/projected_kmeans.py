@@ -223,7 +223,7 @@ class ProjectedKMeans(WeightedClusterer):
         """
         known = np.flatnonzero(~np.isnan(result.centers[:, 0]))
         scores = distance_scores(problem.seen(result), result.centers[known])
-        labels, order = nearest_by_size(scores, weights)
+        labels, order = nearest_by_size(scores, weights, self._cluster_order)
         if not np.array_equal(known[order][labels], result.labels):
             result = replace(result, **vars(problem.certificate(labels)))
         if order.size < self.n_clusters and result.status.ok:

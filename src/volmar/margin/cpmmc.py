@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar.base import WeightedClusterer
 from volmar.margin.clusterer import MarginClusterer, MarginInputs
@@ -60,14 +60,16 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         Values below C to pass through first, from one near 1, where most starts lead to the same
         labels: 1.2, 3, 7.5 and so on, those given, or none, (). "auto" is 2, 5, 12.5 and so on for
         more than two clusters: at lower ones whole clusters are given up.
-    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
+    init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
         "auto": k-means and ``n_init - 1`` random directions, of which the one with the lowest
         objective at C = 1.2 goes on, on at most 2000 rows; k-means also with clusters of its own
         sizes where `balance` is not given (see Notes). "k-means": that one alone. "random":
         random directions. Or the labels to start from. For more than two clusters "auto" is
         "k-means", with centres from at most 2000 rows, and "random" is refused. With
         mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
-        ("auto", too), or half of the rows drawn at random ("random").
+        ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer of the
+        same columns: the clusters that it predicts are the start, where there are `n_clusters`,
+        and clusters keep its numbers where they match.
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
         given, of which the one with the smallest sum of squares is the start.
@@ -125,6 +127,8 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         `n_passes` counts products with X.
     n_iter_ : int
         Steps.
+    previous_clusters_ : ndarray of shape (n_clusters,)
+        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
     n_features_in_ : int
         Number of features.
 
@@ -200,7 +204,7 @@ class CPMMC(WeightedClusterer, MarginClusterer):
         balance: float | None = None,
         balance_unit: str = "margin",
         anneal: str | Sequence[float] = "auto",
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int | None = None,
         tol: float = 0.01,
         max_iter: int | None = None,

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
@@ -118,13 +118,14 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         (by the rule of `CPMMC`) both get the same weight in regressions and cuts; see `balance_`.
         The paper's balance constraint :math:`|\sum_i y_i| \le l` is the fraction
         (1 - l / n) / 2. If no cut satisfies it, the most even one is made.
-    init : str or array of shape (n_samples,), default="auto"
+    init : str, array of shape (n_samples,) or fitted clusterer, default="auto"
         Labels to start from: "auto", which is "k-means", and clusters of a graph where the width
         of the kernel is chosen (see Notes); "k-means" (of the rows; of the landmarks' features;
         "principal" where the kernel is precomputed), "kernel k-means" in the feature space of the
         kernel, "spectral" (the second eigenvector of the rows' graph of nearest neighbours, or of
         their landmarks' features), "principal" or "random" (the sides of the mean along the
-        leading kernel principal component or along a random direction), or those given.
+        leading kernel principal component or along a random direction), or those given. A fitted
+        clusterer of the same columns: as for `CPMMC`.
     n_init : int, default=1
         Starts of "auto", "k-means" and "random", of which the one with the lowest objective is
         kept, and a degenerate one only if all are. The others have one.
@@ -239,7 +240,7 @@ class IterSVR(GammaWidth, KernelRepresentation, WeightedClusterer):
         C: float | str = "scale",
         bias: str = "gap",
         min_cluster_size: float | None = None,
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int = 1,
         tol: float = 1e-3,
         max_iter: int = 50,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import require_in_memory
@@ -72,7 +72,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     anneal : "auto" or tuple of float, default="auto"
         Values below C to pass through first: 1.2, 3, 7.5 and so on (2, 5, 12.5 for more than two
         clusters), those given, or none, ().
-    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
+    init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
         "auto": k-means (of the rows; of the landmarks' features; the leading kernel principal
         component where the kernel is precomputed) and ``n_init - 1`` random directions, of which
         the one with the lowest objective at C = 1.2 goes on. "k-means": that one alone. "random":
@@ -80,7 +80,9 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         "k-means", with centres from at most 2000 rows (of the leading kernel principal components
         where the kernel is precomputed), and "random" is refused. With
         mode="paper" the fit begins at the labels themselves: those given, of one run of k-means
-        ("auto", too), or half of the rows drawn at random ("random").
+        ("auto", too), or half of the rows drawn at random ("random"). A fitted clusterer of the
+        same columns: the clusters that it predicts are the start, where there are `n_clusters`,
+        with the `gamma_` that it has found, and clusters keep its numbers where they match.
     n_init : int, optional
         Starts to compare, 4 if not given. With more than two clusters runs of k-means, 10 if not
         given, of which the one with the smallest sum of squares is the start.
@@ -138,6 +140,8 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         Certified result: with the labels found no hyperplane is better by more than `gap`.
     n_iter_ : int
         Steps.
+    previous_clusters_ : ndarray of shape (n_clusters,)
+        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
@@ -199,7 +203,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         balance: float | None = None,
         balance_unit: str = "margin",
         anneal: str | Sequence[float] = "auto",
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int | None = None,
         tol: float = 0.01,
         max_iter: int | None = None,

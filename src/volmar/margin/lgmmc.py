@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar.base import Status, WeightedClusterer
 from volmar.base.kernel import N_LANDMARKS
@@ -127,11 +127,12 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         for "auto"), and labels from the leading eigenvector of the mixture of labellings. What
         the papers leave open is ours: the search for a labelling, whose starts are those of the
         default mode and the sides of the kernel's graph.
-    init : "auto" or array of shape (n_samples,), default="auto"
+    init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
         Labels from which the first labelling is found. "auto": random sides, and clusters of a
         graph where the width of the kernel is chosen (see Notes). With kernel="precomputed" and
         mode="paper" sides of the leading eigenvectors of the kernel's random walk are among the
-        starts: where the kernel is narrow, random sides lead to labellings far from the best.
+        starts: where the kernel is narrow, random sides lead to labellings far from the best. A
+        fitted clusterer of the same columns: as for `CPMMC`.
     n_init : int, default=10
         Number of starts of the search for each labelling.
     tol : float, default=0.01
@@ -279,7 +280,7 @@ class LGMMC(GammaWidth, KernelRepresentation, WeightedClusterer):
         C: float | None = None,
         balance: float | None = None,
         mode: str = "default",
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int = 10,
         tol: float = 0.01,
         max_iter: int = 50,

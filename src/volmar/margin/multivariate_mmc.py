@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from volmar.base import Status
 from volmar.base.kernel import N_LANDMARKS, used_gamma
@@ -93,7 +92,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         threshold it is the latter always. For the paper's l see Notes.
     anneal : "auto" or tuple of float, default="auto"
         Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
-    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
+    init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
         As for `CPMMC`.
     n_init : int, default=4
         Starts to compare.
@@ -257,7 +256,7 @@ class MultivariateMMC(KernelRepresentation, MarginClusterer):
         balance: float | None = None,
         balance_unit: str = "margin",
         anneal: str | Sequence[float] = "auto",
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int = 4,
         tol: float = 0.01,
         max_iter: int | None = None,

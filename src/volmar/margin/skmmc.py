@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from volmar._checks import check_random_state
@@ -84,8 +84,8 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         With mode="paper" and with the fixed threshold it is the latter always.
     anneal : "auto" or tuple of float, default="auto"
         Values below C to pass through first: 1.2, 3, 7.5 and so on, those given, or none, ().
-    init : {"auto", "k-means", "random"} or array of shape (n_samples,), default="auto"
-        As for `CPMMC`.
+    init : {"auto", "k-means", "random"}, array (n_samples,) or fitted clusterer, default="auto"
+        As for `CPMMC`; a fitted clusterer also gives the `gamma_` that it has found.
     n_init : int, default=4
         Starts to compare.
     tol : float, default=0.01
@@ -142,6 +142,8 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         more than `gap`.
     n_iter_ : int
         Steps.
+    previous_clusters_ : ndarray of shape (n_clusters,)
+        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
     n_features_in_ : int
         Number of features.
 
@@ -227,7 +229,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         balance: float | None = None,
         balance_unit: str = "margin",
         anneal: str | Sequence[float] = "auto",
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int = 4,
         tol: float = 0.01,
         max_iter: int | None = None,

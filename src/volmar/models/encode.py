@@ -15,6 +15,7 @@ from scipy import sparse
 
 from volmar._npy import ARRAY_KINDS
 from volmar.base import SplitTree
+from volmar.base.warm_start import WarmStart, default_start, is_model
 from volmar.graphs.neighbor_backends import (
     CellBackend,
     ExactBackend,
@@ -224,6 +225,8 @@ def _state(item: Any, path: _Place) -> dict[str, Any]:
         return dict(vars(item))  # its nodes are objects of the file, at any depth
     # Classes of the house leave out what is not to be kept: factors, labels in blocks.
     state = dict(item.__getstate__() or {})
+    if isinstance(item, WarmStart) and is_model(state.get("init")):
+        state["init"] = default_start(item)  # the model before is no part of this one
     if isinstance(item, (CellBackend, FaissBackend, PyNNDescentBackend)):
         state = {name: part for name, part in state.items() if name not in _INDICES}
         state["_index"] = None

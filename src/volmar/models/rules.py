@@ -27,6 +27,7 @@ _LABELLED = (
     "labels_: int|text n number:n",
     "_offsets: float? * finite",
     "broken_links_: int * 2 below:n",
+    "previous_clusters_: int *",
     "objective_: float!",
     "n_iter_: int!",
     "status_: Status!",

@@ -8,10 +8,9 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volmar.base.blocks import refuse_blocks
-from volmar.base.numbering import cluster_order
 from volmar.base.validation import (
     check_choice,
     check_cluster_size,
@@ -96,11 +95,13 @@ class MSPC(BatchSeparation):
         splits of the noise; 0 needs regular covariances. Not given, it is 1, or 0.1 where
         init="auto" finds no valley with 1 and one with 0.1 (see `reg_`): groups beside each
         other in strongly correlated features. At most 1e15.
-    init : {"auto", "k-means"} or array of shape (n_samples,), default="auto"
+    init : {"auto", "k-means"}, array of shape (n_samples,) or fitted clusterer, default="auto"
         "auto": single features, principal and random directions, and k-means on standardised
         rows and on X as it is given. They are raced on halves of a sample, and ranked on the other
         halves by the bound without `reg` and by the valley of the density at the cut. "k-means":
-        k-means on X as it is given, as in the paper. Or the labels to start from.
+        k-means on X as it is given, as in the paper. Or the labels to start from. A fitted
+        clusterer of the same columns: the clusters that it predicts are the start (of more than
+        two a start of the discriminants), and clusters keep its numbers where they match.
     n_init : int, optional
         Directions of the race with init="auto", restarts of k-means with init="k-means" and
         with multiway="pairwise". If None, 16; with mode="paper" 1, because the paper starts from
@@ -191,6 +192,8 @@ class MSPC(BatchSeparation):
         Iterations.
     n_features_in_ : int
         Number of features.
+    previous_clusters_ : ndarray of shape (n_clusters,)
+        Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
     n_samples_seen_ : int
         Rows of all batches, after `partial_fit` only.
     batch_moments_ : BatchMoments
@@ -259,7 +262,7 @@ class MSPC(BatchSeparation):
         multiway: str = "recursive",
         solver: str = "gep",
         reg: float | None = None,
-        init: str | ArrayLike = "auto",
+        init: Any = "auto",
         n_init: int | None = None,
         kernel: str | Callable[..., Any] = "linear",
         gamma: float | str | None = "scale",
@@ -343,6 +346,10 @@ class MSPC(BatchSeparation):
             )
         return share
 
+    def _of_previous(self, model: Any) -> dict[str, Any]:
+        is_same = isinstance(model, MSPC) and hasattr(model, "reg_")
+        return {"reg": model.reg_} if is_same and self.reg is None else {}
+
     # ------------------------------------------------------------------ two clusters
 
     def _problem(
@@ -393,7 +400,7 @@ class MSPC(BatchSeparation):
         n_second, order, sides = z.rows.in_one_pass(
             lambda: (
                 int(labels.sum()),
-                cluster_order(labels, weights, 2),
+                self._cluster_order(labels, weights, 2),
                 rows.sides(labels),
             )
         )

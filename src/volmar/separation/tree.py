@@ -17,7 +17,7 @@ from volmar._clones import silent_clone
 from volmar.base import WeightedClusterer
 from volmar.base.blocks import without_vectors
 from volmar.base.kernel import KernelMixin
-from volmar.base.numbering import cluster_order, order_by_size
+from volmar.base.numbering import order_by_size
 from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.splitting import CellSplit
 from volmar.evidence import HeldOutTest
@@ -113,16 +113,22 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         if k == self.n_clusters and solver.races and not self._is_pairwise():
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             starts += k_means_starts(rows, k, seed)
+        if self._previous is not None:
+            old = self._previous.labels[sample.numbers]
+            starts += [old] if np.array_equal(np.unique(old), np.arange(k)) else []
         best = refine_leaves(rows, reg, starts, k, keeps=is_tested, **solver.steps)
         if best is None:
             return grown
         if sample.is_whole:
-            order = cluster_order(best.labels, sample.weights, k)
+            order = self._cluster_order(best.labels, sample.weights, k)
             counts = np.bincount(best.labels, minlength=k)
         else:
             everything = self._problem(X, weights, k, feature_map=rows.feature_map)
             best, sums = refine_on_all(rows, everything, reg, best, **solver.steps)
-            rows, order, counts = everything, order_by_size(sums.weight, sums.first), sums.n_rows
+            rows, counts = everything, sums.n_rows
+            order = order_by_size(sums.weight, sums.first)
+            if self._previous is not None:
+                order = self._cluster_order(best.labels, weights, k)
         self.tree_.relabel(np.argsort(order))
         best = best.renumbered(order)
         self._publish_clusters(rows, best, reg)
@@ -141,7 +147,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         root, solver = self.tree_.root, self._solver()
         sampled, planes = root.model, root.model._planes
         model = silent_clone(self).set_params(n_clusters=2, random_state=sampled.random_state)
-        model.n_features_in_ = X.shape[1]
+        self._hand_on(model).n_features_in_ = X.shape[1]
         rows = model._problem(X, weights, 2, feature_map=planes.feature_map)
         z = rows.z
         w = z.direction(planes.coefficients)
@@ -166,6 +172,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         ):
             node.label, (node.n_rows, node.weight) = label, size
         labels = model.labels_
+        vars(model).pop("_previous", None)
         root.model = model if is_in_memory(X) else without_vectors(model)
         self._set_result(replace(self.result_, labels=labels))
         self.tree_.sizes = tuple(node.n_rows for node in root.children)

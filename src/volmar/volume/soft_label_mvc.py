@@ -111,10 +111,11 @@ class SoftLabelMVC(Clusterer):
         compared at reg = sqrt(n): at the paper's 0.01 they would be a measure of balance alone.
         More candidates are a prior for clusters of equal size: they help where the sizes are
         equal, and hurt where they are not. See the notes for why v1 is never one.
-    init : "auto" or array of shape (n_samples,), default="auto"
-        Where to start. "auto": from the candidates (JMLR eq. 9). An array of two different values
-        holds labels, any other array soft responses: the papers' h0, scaled to norm 1. The default
-        mode starts from their signs. More than two clusters at once take that many labels.
+    init : "auto", array of shape (n_samples,) or fitted clusterer, default="auto"
+        "auto": candidates (JMLR eq. 9). An array of two different values holds labels, any other
+        soft responses, h0, scaled to norm 1, of which the default mode takes the signs. More than
+        two clusters at once take that many labels. A fitted clusterer of the same columns:
+        its clusters are the start, and keep their numbers where they match.
     eta0 : float, optional
         Where the multiplier of the norm starts, in the paper modes only. If None, the papers' 0
         (-0.001 in the AISTATS mode). Must be below reg times the smallest eigenvalue of Q.
