@@ -371,8 +371,13 @@ def predict(
 @app.command()
 def score(
     context: typer.Context,
-    source: Source,
-    labels: Annotated[Path, typer.Option("--labels", help="Table of labels.")],
+    source: Annotated[
+        str, typer.Argument(help="A table (see volmar cluster), or a model and a new table.")
+    ],
+    new: Annotated[
+        str | None, typer.Argument(help="A new table to compare with that of the model.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option("--labels", help="Table of labels.")] = None,
     truth: Annotated[
         Path | None, typer.Option("--truth", help="Table of true classes, to compare with.")
     ] = None,
@@ -392,10 +397,21 @@ def score(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print JSON.")] = False,
 ) -> None:
-    """Score a labelling, with or without true classes, and test which clusters are real."""
-    with _clean("score", context):
-        from volmar.cli.score import score_file
+    """Score a labelling, with or without true classes, and test which clusters are real.
 
+    With a model of volmar cluster --save and a new table (volmar score MODEL NEW), report what has
+    changed since the fit: shares of the clusters, distances, columns that moved.
+    """
+    with _clean("score", context):
+        if new is not None:
+            from volmar.cli.drift import drift_file
+
+            _refuse_options(context, "MODEL NEW", {"source", "new", "as_json"})
+            drift_file(source, new, as_json=as_json)
+            return
+        from volmar.cli.score import check_labels, score_file
+
+        labels = check_labels(source, labels)
         score_file(
             source,
             labels,
@@ -405,6 +421,20 @@ def score(
             test=test,
             as_json=as_json,
         )
+
+
+def _refuse_options(context: typer.Context, call: str, taken: set[str]) -> None:
+    """Refuse options that a form of a command has no use for."""
+    from volmar.cli.console import UsageError
+
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in taken and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(
+                f"{parameter.opts[0]} has no effect with volmar {context.command.name} {call}. "
+                "Leave it out."
+            )
 
 
 @app.command()

@@ -20,7 +20,7 @@ from volmar.cli.console import Stages, refuse_files, say, screen, written
 if TYPE_CHECKING:
     from volmar.tables import LoadedTable, PreparedTable
 
-__all__ = ["predict_file"]
+__all__ = ["predict_file", "table_blocks"]
 
 
 def predict_file(
@@ -42,7 +42,7 @@ def predict_file(
     stages = Stages()
     with stages.stage("reading"):
         saved = load_model(model)
-        name, blocks = _blocks(source, saved.preparation, id_column)
+        name, blocks = table_blocks(source, saved.preparation, id_column)
     if saved.preparation is not None and id_column is not None:
         saved.preparation.id_column = id_column
     counts: list[NDArray] = []
@@ -87,7 +87,7 @@ def predict_file(
     written(out)
 
 
-def _blocks(
+def table_blocks(
     source: str, preparation: Any, id_column: str | None
 ) -> tuple[str, Sequence[Callable[[], LoadedTable]]]:
     """Return a name, and what reads each of the blocks; a file is one."""

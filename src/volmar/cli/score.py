@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from volmar.evidence import LabelTestResult
     from volmar.metrics import LabelScore
 
-__all__ = ["ScoredLabels", "print_label_test", "print_scores", "score_file", "score_text"]
+__all__ = [
+    "ScoredLabels",
+    "check_labels",
+    "print_label_test",
+    "print_scores",
+    "score_file",
+    "score_text",
+]
 
 # Separated borders that are printed; those to be merged are all printed.
 MOST_PRINTED = 10
@@ -53,6 +60,18 @@ class ScoredLabels:
             "notes": self.notes,
         }
         return json.dumps(content, allow_nan=False)
+
+
+def check_labels(source: str, labels: Path | None) -> Path:
+    """Return --labels, which a table needs; a model needs a new table instead."""
+    if labels is not None:
+        return labels
+    if Path(source).suffix.lower() == ".volmar":
+        raise UsageError(
+            f"{Path(source).name} is a model, and what to score is missing. Give a new table, "
+            "volmar score MODEL NEW.csv, or a table and --labels."
+        )
+    raise UsageError("--labels is missing: give the table of labels to score.")
 
 
 def score_file(

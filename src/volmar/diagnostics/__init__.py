@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from volmar.diagnostics.conditions import StabilityReport as StabilityReport
     from volmar.diagnostics.conditions import stability_report as stability_report
     from volmar.diagnostics.describe_clusters import describe_clusters as describe_clusters
+    from volmar.diagnostics.drift import drift as drift
+    from volmar.diagnostics.drift_report import DriftReport as DriftReport
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
     from volmar.evidence import LabelJoin as LabelJoin

@@ -21,6 +21,7 @@ from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
 from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_of_empty
+from volmar.table_clusterer.drift import TableDrift
 from volmar.table_clusterer.known import KnownColumns, known_columns
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.reports import TableReports
@@ -36,7 +37,7 @@ __all__ = ["TableClusterer"]
 _OF_THE_DATA = ("_table", "_prepared")
 
 
-class TableClusterer(ClusterMixin, TableReports):
+class TableClusterer(ClusterMixin, TableDrift, TableReports):
     """Prepare the columns of a table, cluster its rows, and describe the clusters.
 
     `volmar.tables.Preparation` and a clusterer as one estimator: what ``volmar cluster`` does to a
@@ -102,6 +103,8 @@ class TableClusterer(ClusterMixin, TableReports):
         How the columns were prepared; fitted.
     model_ : estimator
         The fitted clusterer. Where nothing is split it predicts one cluster.
+    drift_summary_ : DriftSummary
+        What `drift` compares new tables with.
     seconds_ : dict of str to float
         Time of each stage.
     n_features_in_ : int
@@ -318,6 +321,7 @@ class TableClusterer(ClusterMixin, TableReports):
         self._table, self._prepared, self._fit_seed = table, rows, seed
         self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
+        self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
         for text in rows.warnings:
             warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:

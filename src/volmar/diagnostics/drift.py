@@ -1,0 +1,338 @@
+"""Drift: what has changed between two tables under one fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from volmar._checks import check_number
+from volmar._input import check_matrix
+from volmar.diagnostics.drift_report import (
+    CategoryChange,
+    ColumnShift,
+    DistanceChange,
+    DriftReport,
+    MissingChange,
+    ShareChange,
+)
+from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+
+__all__ = ["compare_summaries", "drift", "holm", "homogeneity"]
+
+# Rows of a cluster, before and now, from which its columns are compared.
+FEWEST = 5
+# Expected counts below this are added up before a chi-squared test.
+SMALLEST_COUNT = 5.0
+# New values of a column of categories that are named.
+MOST_NEW = 10
+
+
+def drift(model: Any, X_new: Any, X_old: Any = None, *, alpha: float = 0.05) -> DriftReport:
+    """Compare new rows with the old ones under a fitted model.
+
+    Compared are the shares of the clusters, the distances of rows from the centres of their
+    clusters, and the mean of each column within clusters; of a table also categories and missing
+    values.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted clusterer with `predict`, or a `TableClusterer`.
+    X_new : array of shape (n_samples, n_features) or table
+        New rows, as `predict` takes them.
+    X_old : array of shape (n_samples, n_features) or table, optional
+        Rows to compare with, those that the model was fitted to for example. A `TableClusterer`
+        keeps a summary of its table, and needs none.
+    alpha : float, default=0.05
+        Level: rows of the same source are reported as changed with about this probability at
+        most. The model is taken as given: rows that it was fitted to lie a little nearer to
+        their centres than others, which few rows with many columns show.
+
+    Returns
+    -------
+    DriftReport
+
+    Notes
+    -----
+    Shares and categories are compared by chi-squared tests, where values of few rows are added
+    up; distances by one of the deciles of the old distances; a column by Welch's t of each
+    cluster, the squares of whose normal quantiles are added up. Memory is O(k d) beside the rows.
+
+    Examples
+    --------
+    >>> from volmar import MSPC
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.diagnostics import drift
+    >>> X, _ = make_blobs(600, random_state=0)
+    >>> model = MSPC(random_state=0).fit(X[:300])
+    >>> drift(model, X[300:], X[:300]).has_drifted
+    False
+    >>> moved = drift(model, X[300:] + [0.0, 1.0], X[:300])
+    >>> moved.changed("columns")[0].column
+    'x1'
+    """
+    check_number("alpha", alpha, low=0.0, high=0.5, open_low=True)
+    if hasattr(model, "summarize_drift"):
+        old = model.drift_summary_ if X_old is None else model.summarize_drift(X_old, None)
+        return compare_summaries(old, model.summarize_drift(X_new, old), alpha=alpha)
+    if X_old is None:
+        raise ValueError(
+            f"X_old=None: {type(model).__name__} keeps no summary of its rows. Give the rows to "
+            "compare with, those of the fit for example; TableClusterer needs none."
+        )
+    names = [str(name) for name in _names(model, X_new)]
+    old_rows, new_rows = _rows(X_old, "X_old"), _rows(X_new, "X_new")
+    old_labels, new_labels = (np.asarray(model.predict(X)) for X in (X_old, X_new))
+    k = int(max(old_labels.max(initial=0), new_labels.max(initial=0))) + 1
+    old = DriftSummary.of_rows(old_rows, old_labels, k, names)
+    new = DriftSummary.of_rows(new_rows, new_labels, k, names, reference=old)
+    return compare_summaries(old, new, alpha=alpha)
+
+
+def _rows(X: Any, name: str) -> Any:
+    rows = check_matrix(X)
+    if rows.shape[0] < 1:
+        raise ValueError(f"{name} has no rows. Give rows to compare.")
+    return rows
+
+
+def _names(model: Any, X: Any) -> Iterable[Any]:
+    known = getattr(model, "feature_names_in_", getattr(X, "columns", None))
+    return known if known is not None else [f"x{j}" for j in range(np.shape(X)[1])]
+
+
+# ---------------------------------------------------------------------- tests
+
+
+def compare_summaries(
+    old: DriftSummary, new: DriftSummary, *, alpha: float = 0.05, notes: Iterable[str] = ()
+) -> DriftReport:
+    """Return the report of a new table, whose summary has that of the old one as its reference.
+
+    Parameters
+    ----------
+    old, new : DriftSummary
+        The summaries.
+    alpha : float, default=0.05
+        Level.
+    notes : iterable of str, default=()
+        Lines of the report about what was not compared.
+    """
+    if old.n_rows < 1 or new.n_rows < 1:
+        raise ValueError("a table without rows in clusters cannot be compared. Give other rows.")
+    told = list(notes)
+    gone = [name for name in old.categories if name not in new.categories]
+    if gone:
+        told.append(f"columns that the new table does not have: {', '.join(gone)}")
+    columns = _columns(old, new)
+    if not columns:
+        told.append(f"no cluster has {FEWEST} rows in both tables: columns are not compared")
+    return DriftReport(
+        old.n_rows,
+        new.n_rows,
+        new.n_left_out,
+        _shares(old, new),
+        homogeneity(old.counts, new.counts),
+        _distances(old, new),
+        columns,
+        _categories(old, new),
+        _missing(old, new),
+        alpha,
+        told,
+    )
+
+
+def homogeneity(first: NDArray, second: NDArray) -> float:
+    """Return the p-value of the chi-squared test that two rows of counts have the same shares.
+
+    Counts whose expected value is below 5 in a row are added up first. NaN where nothing is left
+    to compare.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (m,)
+        Counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.diagnostics.drift import homogeneity
+    >>> round(homogeneity(np.array([50, 50]), np.array([25, 75])), 5)
+    0.00026
+    """
+    table = np.array([first, second], dtype=np.float64)
+    total = table.sum(axis=0)
+    if min(table.sum(axis=1)) <= 0:
+        return float("nan")
+    smaller = table.sum(axis=1).min() / table.sum()
+    rare = total * smaller < SMALLEST_COUNT
+    if rare.any():
+        table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    table = table[:, table.sum(axis=0) * smaller >= 1.0]
+    if table.shape[1] < 2:
+        return float("nan")
+    return float(stats.chi2_contingency(table, correction=False).pvalue)
+
+
+def holm(p_values: NDArray) -> NDArray:
+    """Return p-values corrected by Holm's rule; those that are NaN count for nothing.
+
+    Parameters
+    ----------
+    p_values : ndarray of shape (m,)
+        p-values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.diagnostics.drift import holm
+    >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    corrected = np.full(p_values.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    steps = p_values[order] * np.arange(order.size, 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return corrected
+
+
+def _shares(old: DriftSummary, new: DriftSummary) -> list[ShareChange]:
+    n_old, n_new = old.n_rows, new.n_rows
+    p = holm(_two_shares(old.counts, n_old, new.counts, n_new))
+    return [
+        ShareChange(j, int(a), int(b), a / n_old, b / n_new, float(p[j]))
+        for j, (a, b) in enumerate(zip(old.counts.tolist(), new.counts.tolist(), strict=True))
+    ]
+
+
+def _two_shares(a: NDArray, n_a: int, b: NDArray, n_b: int) -> NDArray:
+    """Return p-values of the equality of two shares, a of n_a and b of n_b, for each entry.
+
+    By Fisher's exact test, which holds its level for any counts.
+    """
+    pairs = zip(np.asarray(a).tolist(), np.asarray(b).tolist(), strict=True)
+    return np.array(
+        [stats.fisher_exact([[x, n_a - x], [y, n_b - y]]).pvalue for x, y in pairs], dtype=float
+    )
+
+
+def _distances(old: DriftSummary, new: DriftSummary) -> list[DistanceChange]:
+    both = zip(old.distance_counts, new.distance_counts, strict=True)
+    p = holm(np.array([_distance_test(before, now) for before, now in both]))
+    pairs = zip(old.median_distances(), new.median_distances(), p, strict=True)
+    return [DistanceChange(j, *map(float, pair)) for j, pair in enumerate(pairs)]
+
+
+def _distance_test(old: NDArray, new: NDArray) -> float:
+    """Return the p-value of the chi-squared test of counts between quantiles of the old rows.
+
+    Neighbouring counts are added up by the numbers of rows alone: the old counts are fixed, so
+    that to add up the small ones would choose those in which there are few new rows.
+    """
+    n_bins = min(old.size, int(min(old.sum(), new.sum()) // SMALLEST_COUNT))
+    if n_bins < 2:
+        return float("nan")
+    starts = np.arange(n_bins) * old.size // n_bins
+    table = np.array([np.add.reduceat(counts, starts) for counts in (old, new)])
+    table = table[:, table.sum(axis=0) > 0]  # equal distances have no quantiles between them
+    if table.shape[1] < 2:
+        return float("nan")
+    return float(stats.chi2_contingency(table, correction=False).pvalue)
+
+
+def _columns(old: DriftSummary, new: DriftSummary) -> list[ColumnShift]:
+    """Return the shifts of columns within clusters that have enough rows in both tables."""
+    seen = np.flatnonzero(np.minimum(old.counts, new.counts) >= FEWEST)
+    if seen.size == 0:
+        return []
+    shift = (new.means - old.means)[seen]
+    parts = [one.variances[seen] / one.counts[seen, None] for one in (old, new)]
+    square = parts[0] + parts[1]
+    degrees = [one.counts[seen, None] - 1.0 for one in (old, new)]
+    # Rounding is no variance.
+    known = square > 1e-24 * np.square(np.abs(old.means) + np.abs(new.means))[seen]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(known, shift / np.sqrt(square), np.where(shift == 0.0, 0.0, np.inf))
+        df = square**2 / (parts[0] ** 2 / degrees[0] + parts[1] ** 2 / degrees[1])
+    tail = np.where(known, stats.t.sf(np.abs(t), np.where(known, df, 1.0)), 0.5 * (t == 0.0))
+    tail = np.maximum(tail, 1e-300)
+    z = stats.norm.isf(tail)
+    p = holm(stats.chi2.sf(np.square(z).sum(axis=0), seen.size))
+    clearest = z.argmax(axis=0)
+    found = [
+        ColumnShift(
+            name,
+            float(shift[clearest[j], j] / old.scales[j]),
+            int(seen[clearest[j]]),
+            float(p[j]),
+        )
+        for j, name in enumerate(old.names)
+    ]
+    return sorted(found, key=lambda one: (one.p_value, -abs(one.shift)))
+
+
+def _categories(old: DriftSummary, new: DriftSummary) -> list[CategoryChange]:
+    names = [name for name in old.categories if name in new.categories]
+    pairs = [(old.categories[name], new.categories[name]) for name in names]
+    p = holm(np.array([_category_test(*pair) for pair in pairs]))
+    found = [
+        _category_change(name, *pair, float(corrected))
+        for name, pair, corrected in zip(names, pairs, p, strict=True)
+    ]
+    return sorted(found, key=lambda one: (np.isnan(one.p_value), one.p_value))
+
+
+def _aligned(old: CategoryCounts, new: CategoryCounts) -> tuple[list[str], NDArray, NDArray]:
+    """Return values of a column, and their counts in both tables."""
+    values = list(dict.fromkeys([*old.counts, *new.counts]))
+    counts = [np.array([one.counts.get(v, 0) for v in values], dtype=float) for one in (old, new)]
+    return values, counts[0], counts[1]
+
+
+def _category_test(old: CategoryCounts, new: CategoryCounts) -> float:
+    _, before, now = _aligned(old, new)
+    return homogeneity(np.append(before, old.n_other), np.append(now, new.n_other))
+
+
+def _category_change(
+    name: str, old: CategoryCounts, new: CategoryCounts, p_value: float
+) -> CategoryChange:
+    values, before, now = _aligned(old, new)
+    if not values:
+        return CategoryChange(name, "", float("nan"), float("nan"), p_value)
+    shares = [
+        counts / max(counts.sum() + one.n_other, 1) for counts, one in ((before, old), (now, new))
+    ]
+    most = int(np.abs(shares[1] - shares[0]).argmax())
+    # Of a column with more values than are kept, others may be old ones.
+    is_new = (before == 0) & (old.n_other == 0)
+    order = [i for i in np.argsort(-now, kind="stable") if is_new[i] and now[i] > 0]
+    return CategoryChange(
+        name,
+        values[most],
+        float(shares[0][most]),
+        float(shares[1][most]),
+        p_value,
+        tuple(values[i] for i in order[:MOST_NEW]),
+        int(now[is_new].sum()),
+    )
+
+
+def _missing(old: DriftSummary, new: DriftSummary) -> list[MissingChange]:
+    totals = [one.n_rows + one.n_left_out for one in (old, new)]
+    counts: list[dict[str, int]] = []
+    for one in (old, new):
+        of_categories = {name: c.n_missing for name, c in one.categories.items()}
+        counts.append({**one.missing, **of_categories})
+    names = [n for n in dict.fromkeys([*counts[0], *counts[1]]) if any(c.get(n) for c in counts)]
+    a, b = (np.array([c.get(n, 0) for n in names], dtype=np.int64) for c in counts)
+    p = holm(_two_shares(a, totals[0], b, totals[1]))
+    return [
+        MissingChange(n, float(a[i] / totals[0]), float(b[i] / totals[1]), float(p[i]))
+        for i, n in enumerate(names)
+    ]

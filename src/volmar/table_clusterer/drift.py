@@ -1,0 +1,116 @@
+"""What a `TableClusterer` keeps of its table to compare later ones with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from volmar.diagnostics.drift import drift
+from volmar.diagnostics.drift_report import DriftReport
+from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
+from volmar.tables import Preparation, PreparedTable
+from volmar.tables.columns import as_columns, as_pandas, check_table
+
+__all__ = ["TableDrift"]
+
+# Kinds of columns whose values are counted.
+CATEGORIES = ("categorical", "boolean")
+
+
+class TableDrift(BaseEstimator):
+    """Methods of `TableClusterer` that compare tables."""
+
+    n_clusters_: int
+    preparation_: Preparation
+    model_: Any
+    drift_summary_: DriftSummary
+
+    def drift(self, data: Any, *, alpha: float = 0.05) -> DriftReport:
+        """Compare a new table with that of the fit: shares, distances, columns that moved.
+
+        Columns of numbers are compared as they are prepared for the clusterer (after logs, scales
+        and fills), columns of categories by the counts of their values.
+
+        Parameters
+        ----------
+        data : DataFrame, pyarrow Table, array, sparse array, str or path
+            A table with the columns in use, in any order.
+        alpha : float, default=0.05
+            Level: a table of the same source is reported as changed with about this probability
+            at most.
+
+        Returns
+        -------
+        volmar.diagnostics.DriftReport
+            It needs no old table: the fit keeps a summary, `drift_summary_`.
+        """
+        return drift(self, data, alpha=alpha)
+
+    def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
+        """Return what a comparison needs of a table; those of blocks of a table can be joined.
+
+        Parameters
+        ----------
+        data : DataFrame, LoadedTable, array, sparse array, str or path
+            A table with the columns in use.
+        reference : DriftSummary, optional
+            The summary to compare with, `drift_summary_` for example. Not given, the table is
+            the first of a comparison.
+
+        Returns
+        -------
+        DriftSummary
+        """
+        check_is_fitted(self)
+        table = check_table(self, as_pandas(data), reset=False)
+        rows = self.preparation_.prepare(table)
+        labels = np.asarray(self.model_.predict(rows.X))
+        return self._summary(rows, labels, table, reference)
+
+    def _summary(
+        self,
+        rows: PreparedTable,
+        labels: NDArray,
+        table: Any,
+        reference: DriftSummary | None = None,
+    ) -> DriftSummary:
+        """Return the summary of prepared rows with clusters, and of the table they are from."""
+        names = self.preparation_.feature_names_
+        k = self.n_clusters_ if reference is None else reference.counts.size
+        k = max(k, int(labels.max(initial=0)) + 1) if reference is None else k
+        found = DriftSummary.of_rows(rows.X, labels, k, names, reference=reference)
+        kept = rows.kept
+        n_left_out = 0 if kept is None else int(np.count_nonzero(~np.asarray(kept)))
+        categories: dict[str, CategoryCounts] = {}
+        missing: dict[str, int] = {}
+        if table is not None:
+            known = {} if reference is None else reference.categories
+            categories, missing = _values_of(self.preparation_, table, known)
+        return replace(found, n_left_out=n_left_out, categories=categories, missing=missing)
+
+
+def _values_of(
+    preparation: Preparation, table: Any, known: dict[str, CategoryCounts]
+) -> tuple[dict[str, CategoryCounts], dict[str, int]]:
+    """Return the counts of categories, and of missing values of numbers, that a table has."""
+    columns = as_columns(table)
+    missing: dict[str, int] = {}
+    place = {name: j for j, name in enumerate(columns.names)}
+    for name in preparation.numbers_:
+        if name in place and not columns.is_sparse:
+            n_missing = int(np.count_nonzero(columns.is_missing(place[name])))
+            missing |= {name: n_missing} if n_missing else {}
+    categories = {}
+    if columns.is_frame:
+        wanted = [name for name, kind in preparation.kinds_.items() if kind in CATEGORIES]
+        for name in dict.fromkeys([*preparation.texts_, *wanted]):
+            if name in place:
+                before = known[name].counts if name in known else None
+                counted = columns.categories(place[name])
+                categories[name] = CategoryCounts.of_codes(*counted, before)
+    return categories, missing
