@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from volmar.diagnostics.drift import drift
-from volmar.diagnostics.drift_report import DriftReport
 from volmar.diagnostics.drift_summary import CategoryCounts, DriftSummary
 from volmar.tables import Preparation, PreparedTable
 from volmar.tables.columns import as_columns, as_pandas, check_table
+
+if TYPE_CHECKING:
+    from volmar.diagnostics import DriftReport
 
 __all__ = ["TableDrift"]
 
@@ -49,6 +50,8 @@ class TableDrift(BaseEstimator):
         volmar.diagnostics.DriftReport
             It needs no old table: the fit keeps a summary, `drift_summary_`.
         """
+        from volmar.diagnostics import drift  # a fit needs no tests
+
         return drift(self, data, alpha=alpha)
 
     def summarize_drift(self, data: Any, reference: DriftSummary | None = None) -> DriftSummary:
