@@ -1,0 +1,309 @@
+"""Labels with the largest gains whose clusters keep limits of their weights: a transport."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.guidance.smooth import Limits, dual_value, smooth_offsets
+
+__all__ = ["Transport", "centred_offsets", "transport"]
+
+# Rows that the search looks at first: those nearest to a border, by the weight to be moved.
+LOOKED_AT, FOR_EACH_MOVE = 2000, 30
+# Augmentations for each row, above which the weights are such that rows are split without end.
+MOST_PATHS = 20
+# Halvings of the interval in which the distance of all rows to all borders is sought.
+HALVINGS = 40
+
+
+class Transport(NamedTuple):
+    """A solution of the transport of rows to clusters.
+
+    `labels` is the cluster that has most of a row, `offsets` are the multipliers of the limits,
+    `bound` is the value of the dual at them: no labels within the limits have larger gains.
+    `split` are the rows that are divided between clusters; rows of one weight never are.
+    """
+
+    labels: NDArray
+    offsets: NDArray
+    bound: float
+    split: NDArray
+
+
+def transport(
+    gains: NDArray, weights: NDArray, limits: Limits, start: NDArray | None = None
+) -> Transport:
+    r"""Maximise the gains of rows, which may be divided between clusters of limited weight.
+
+    .. math:: \max_{x \ge 0} \sum_{ic} w_i x_{ic} g_{ic} \quad\text{s.t.}\quad \sum_c x_{ic} = 1,
+        \quad l_c \le \sum_i w_i x_{ic} \le h_c
+
+    The dual has one offset for each cluster. It is solved nearly by `smooth_offsets`; rows that
+    are then too many in a cluster are moved along shortest paths in the graph of the clusters, in
+    which the length from one to another is the smallest loss of moving a row. Each path leaves
+    the labels optimal for the offsets, so that the last one ends at an optimum.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (m, k)
+        Finite.
+    weights : ndarray of shape (m,)
+        Positive.
+    limits : Limits
+        Of which some weights are within: ``low <= high``, ``sum(low) <= sum(weights) <=
+        sum(high)``.
+    start : ndarray of shape (k,), optional
+        Offsets to start from.
+    """
+    total = float(weights.sum())
+    limits = Limits(np.maximum(limits.low, 0.0), np.minimum(limits.high, total))
+    labels = np.argmax(gains, axis=1)
+    if limits.excess(np.bincount(labels, weights, gains.shape[1])) == 0:
+        offsets = np.zeros(gains.shape[1])
+        bound = float(weights @ gains[np.arange(labels.size), labels])
+        return Transport(labels, offsets, bound, np.empty(0, dtype=np.int64))
+    offsets = smooth_offsets(gains, weights, limits, start)
+    near = _near_borders(gains, weights, limits, offsets)
+    while True:
+        search = _Search(gains, weights, limits, offsets, near)
+        is_done = search.run()
+        found = search.result()
+        own = float(search.amount @ gains[search.row, search.cluster])
+        rounding = 1e-11 * float(weights @ np.abs(gains).max(axis=1))
+        if near is None or (is_done and found.bound - own <= rounding):
+            return found
+        offsets, near = found.offsets, None
+
+
+def _near_borders(
+    gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArray
+) -> NDArray | None:
+    """Return the rows that are likely to move; None for all."""
+    scores = gains + offsets
+    labels = np.argmax(scores, axis=1)
+    loads = np.bincount(labels, weights, gains.shape[1])
+    moved = np.abs(loads - limits.flows(loads, offsets)).sum() / weights.mean()
+    n_near = max(LOOKED_AT, int(FOR_EACH_MOVE * moved))
+    if n_near >= labels.size // 2:
+        return None
+    two = np.partition(scores, -2, axis=1)[:, -2:]
+    return np.sort(np.argpartition(two[:, 1] - two[:, 0], n_near)[:n_near])
+
+
+class _Search:
+    """Successive shortest paths between the clusters and one node more, where all weight ends.
+
+    A piece is a row, or a part of one, in a cluster.
+    """
+
+    def __init__(
+        self,
+        gains: NDArray,
+        weights: NDArray,
+        limits: Limits,
+        offsets: NDArray,
+        near: NDArray | None,
+    ) -> None:
+        self.gains, self.weights, self.limits = gains, weights, limits
+        self.k = gains.shape[1]
+        self.row = np.arange(gains.shape[0])
+        self.cluster = np.argmax(gains + offsets, axis=1)
+        self.amount = weights.astype(np.float64)
+        self.moves = np.arange(gains.shape[0]) if near is None else near  # pieces that may move
+        self.potentials = np.append(offsets, 0.0)
+        self.tiny = 1e-12 * float(weights.sum())
+        loads = np.bincount(self.cluster, weights, self.k)
+        self.flows = limits.flows(loads, offsets)
+        self.excess = np.append(loads - self.flows, self.flows.sum() - weights.sum())
+        self.excess[np.abs(self.excess) <= self.tiny] = 0.0
+        # The smallest loss of moving a piece from one cluster to another, and that piece.
+        self.losses = np.full((self.k, self.k), np.inf)
+        self.pieces = np.zeros((self.k, self.k), dtype=np.int64)
+        for cluster in range(self.k):
+            self._refresh(cluster)
+
+    def run(self) -> bool:
+        """Move rows until no cluster has too many; False where that does not end."""
+        for _ in range(MOST_PATHS * self.row.size):
+            if not (self.excess > 0).any():
+                return True
+            path = self._shortest_path()
+            if path is None:
+                return False
+            self._push(path)
+        return False
+
+    def result(self) -> Transport:
+        offsets = self.potentials[:-1] - self.potentials[-1]
+        k, m = self.k, self.gains.shape[0]
+        shares = np.bincount(self.row, minlength=m)
+        labels = np.empty(m, dtype=np.int64)
+        labels[self.row[:m]] = self.cluster[:m]
+        split = np.flatnonzero(shares > 1)
+        if split.size:
+            held = np.zeros((m, k))
+            np.add.at(held, (self.row, self.cluster), self.amount)
+            labels[split] = np.argmax(held[split], axis=1)
+            split = split[np.count_nonzero(held[split] > self.tiny, axis=1) > 1]
+        bound = dual_value(self.gains, self.weights, self.limits, offsets)
+        if not split.size:
+            offsets = centred_offsets(self.gains, self.weights, self.limits, labels, offsets)
+        return Transport(labels, offsets, bound, split)
+
+    def _refresh(self, cluster: int) -> None:
+        """Find the smallest losses of moves from a cluster."""
+        inside = self.moves[self.cluster[self.moves] == cluster]
+        inside = inside[self.amount[inside] > 0]
+        if inside.size == 0:
+            self.losses[cluster] = np.inf
+            return
+        block = self.gains[self.row[inside]]
+        lost = block[:, [cluster]] - block
+        lowest = np.argmin(lost, axis=0)
+        self.losses[cluster] = lost[lowest, np.arange(self.k)]
+        self.losses[cluster, cluster] = np.inf
+        self.pieces[cluster] = inside[lowest]
+
+    def _lengths(self) -> NDArray:
+        """Return lengths of arcs less the differences of the potentials, which are positive."""
+        k = self.k
+        lengths = np.full((k + 1, k + 1), np.inf)
+        lengths[:k, :k] = self.losses
+        lengths[:k, k] = np.where(self.limits.high - self.flows > self.tiny, 0.0, np.inf)
+        lengths[k, :k] = np.where(self.flows - self.limits.low > self.tiny, 0.0, np.inf)
+        lengths += self.potentials[:, None] - self.potentials
+        return np.maximum(lengths, 0.0)
+
+    def _shortest_path(self) -> list[int] | None:
+        """Return the shortest path from too many to too few by Dijkstra; move the potentials."""
+        lengths = self._lengths()
+        distances = np.where(self.excess > 0, 0.0, np.inf)
+        before = np.full(self.k + 1, -1)
+        open_ = distances.copy()
+        while True:
+            node = int(np.argmin(open_))
+            distance = open_[node]
+            if not np.isfinite(distance):
+                return None
+            if self.excess[node] < 0:
+                break
+            open_[node] = np.inf
+            distances[node] = distance
+            further = distance + lengths[node]
+            shorter = further < distances
+            distances[shorter] = further[shorter]
+            open_[shorter] = further[shorter]
+            before[shorter] = node
+        self.potentials += np.minimum(distances, distance)
+        path = [node]
+        while before[node] >= 0:
+            node = int(before[node])
+            path.append(node)
+        return path[::-1]
+
+    def _push(self, path: list[int]) -> None:
+        """Move as much weight as possible along a path."""
+        end = self.k
+        arcs = list(pairwise(path))
+        weight = min(self.excess[path[0]], -self.excess[path[-1]])
+        for a, b in arcs:
+            if b == end:
+                weight = min(weight, self.limits.high[a] - self.flows[a])
+            elif a == end:
+                weight = min(weight, self.flows[b] - self.limits.low[b])
+            else:
+                weight = min(weight, self.amount[self.pieces[a, b]])
+        left = []
+        arrived = []
+        for a, b in arcs:
+            if b == end:
+                self.flows[a] += weight
+            elif a == end:
+                self.flows[b] -= weight
+            else:
+                left.append(a)
+                arrived.append((self._moved(int(self.pieces[a, b]), b, weight), b))
+        for a in left:
+            self._refresh(a)
+        for piece, b in arrived:
+            gains = self.gains[self.row[piece]]
+            lost = gains[b] - gains
+            lost[b] = np.inf
+            lower = lost < self.losses[b]
+            self.losses[b, lower] = lost[lower]
+            self.pieces[b, lower] = piece
+        self.excess[path[0]] -= weight
+        self.excess[path[-1]] += weight
+        self.excess[np.abs(self.excess) <= self.tiny] = 0.0
+
+    def _moved(self, piece: int, cluster: int, weight: float) -> int:
+        """Move a piece, or a part of it; return what was moved."""
+        if self.amount[piece] - weight <= self.tiny:
+            self.cluster[piece] = cluster
+            return piece
+        self.amount[piece] -= weight
+        self.row = np.append(self.row, self.row[piece])
+        self.cluster = np.append(self.cluster, cluster)
+        self.amount = np.append(self.amount, weight)
+        new = self.row.size - 1
+        self.moves = np.append(self.moves, new)
+        return new
+
+
+def centred_offsets(
+    gains: NDArray, weights: NDArray, limits: Limits, labels: NDArray, offsets: NDArray
+) -> NDArray:
+    r"""Return optimal offsets at which all rows are as far from the borders as possible.
+
+    Offsets :math:`\lambda` are optimal where :math:`\lambda_b - \lambda_a \le d_{ab}`, the
+    smallest loss of moving a row from a to b, and the signs are those of `Limits.flows`. The
+    largest :math:`\epsilon` for which :math:`\lambda_b - \lambda_a \le d_{ab} - \epsilon` has a
+    solution is found by bisection; solutions are shortest paths. The row with the smallest margin
+    is then the same distance away from each of its clusters, and `predict` agrees with `labels`
+    wherever that is possible.
+    """
+    k = gains.shape[1]
+    loads = np.bincount(labels, weights, k)
+    tiny = 1e-12 * float(weights.sum())
+    arcs = np.full((k + 1, k + 1), np.inf)
+    for a in range(k):
+        inside = gains[labels == a]
+        if inside.size:
+            arcs[a, :k] = (inside[:, [a]] - inside).min(axis=0)
+    arcs[k, :k] = np.where(loads > limits.low + tiny, 0.0, np.inf)
+    arcs[:k, k] = np.where(loads < limits.high - tiny, 0.0, np.inf)
+    np.fill_diagonal(arcs, 0.0)
+    is_row = np.isfinite(arcs)
+    is_row[k], is_row[:, k] = False, False
+    np.fill_diagonal(is_row, val=False)
+    pairs = (arcs + arcs.T)[is_row & is_row.T]
+    if pairs.size == 0:
+        return offsets
+    # A cycle of two clusters bounds the distance; it is tried first.
+    low, high = 0.0, max(float(pairs.min()) / 2.0, 0.0)
+    middle, best = high, None
+    for _ in range(HALVINGS):
+        found = _potentials(arcs - middle * is_row)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, found
+        if high - low <= 1e-3 * high:
+            break
+        middle = (low + high) / 2.0
+    return offsets if best is None else best[:k] - best[k]
+
+
+def _potentials(arcs: NDArray) -> NDArray | None:
+    """Return p with ``p[b] - p[a] <= arcs[a, b]`` by Bellman and Ford, or None."""
+    p = np.zeros(arcs.shape[0])
+    for _ in range(arcs.shape[0]):
+        new = np.minimum(p, (p[:, None] + arcs).min(axis=0))
+        if np.array_equal(new, p):
+            return p
+        p = new
+    return None
