@@ -82,6 +82,7 @@ GOOD = {
     "loss": ("'nmi'", "'error'", "'rand'", "'fbeta'"),
     "max_basis": ("None", *FEW),
     "max_clusters": ("None", *FEW),
+    "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
     "method": ("'auto'", "'exact'", "'nystroem'"),
     "min_cluster_size": ("None", "1", "2", "0.1", "0.5"),

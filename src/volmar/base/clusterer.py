@@ -121,6 +121,10 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
     def _check_parameters(self) -> None:
         """Raise a clear error for a parameter that no data could make right."""
 
+    def _check_all_parameters(self) -> None:
+        """Check parameters, with those of a mixin."""
+        self._check_parameters()
+
     @abstractmethod
     def _problem(self, X: Any, weights: NDArray | None) -> Any:
         """Return what all starts share: a kernel matrix, an operator, moments."""
@@ -217,7 +221,7 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
         auto = isinstance(self.n_clusters, str)
         if auto:
             check_auto(self)
-        self._check_parameters()
+        self._check_all_parameters()
         check_random_state(self.random_state)
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
         if self.max_clusters is not None:

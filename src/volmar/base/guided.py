@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
 from volmar.base.blocks import refuse_blocks
 from volmar.base.knowledge import Knowledge
-from volmar.guidance.guide import Guide
+from volmar.base.warn import warn_user
+from volmar.guidance.guide import Guide, Placement
+from volmar.guidance.limits import (
+    check_limits,
+    check_size,
+    is_array,
+    n_clusters_needed,
+    refuse_impossible,
+)
 from volmar.guidance.links import check_cannot_link, check_contradictions, check_must_link
 from volmar.guidance.seeds import Seeds, check_seeds, names_of_clusters
 from volmar.guidance.starts import leaf_labels, seeded_starts
@@ -21,15 +31,21 @@ from volmar.rows import is_dask
 
 __all__ = ["GuidedMixin"]
 
+# Pairs of rows that a warning names.
+NAMED = 5
+
 
 class GuidedMixin:
-    """A clusterer that takes labels of some rows and links between rows.
+    """A clusterer that takes labels of some rows, links between rows and limits of sizes.
 
     It stands before `Clusterer`. A fit without any of them is that of the clusterer, bit by bit.
     With them the clusterer is fitted without first, and then once from each of a few starts, with
     `_guide` set: its `_fit_once` begins at the labels in `init` and, wherever it labels rows by
     scores, takes the labels of `_guide.place`. It leaves the numbers of clusters as they are.
     """
+
+    #: Whether the method itself keeps a `min_cluster_size` that is one number.
+    _keeps_minimum: ClassVar[bool] = False
 
     classes_: NDArray[np.int64] | NDArray[np.str_]
     init: Any
@@ -71,60 +87,140 @@ class GuidedMixin:
         -------
         self
         """
-        known = Knowledge(y, must_link, cannot_link)
+        known = Knowledge(y, must_link, cannot_link, sample_weight)
         return self._fit(X, sample_weight, known)  # type: ignore[attr-defined]
 
     def _fit_known(self, X: Any, weights: Any, known: Knowledge) -> bool:
         """Fit with what is known; False where nothing is."""
         n = X.shape[0]
         if is_dask(X):
-            if any(value is not None for value in known):
-                refuse_blocks(f"{type(self).__name__} with y or links")
+            if self._is_limited() or any(value is not None for value in known[:3]):
+                refuse_blocks(f"{type(self).__name__} with y, links or limits of sizes")
             return False
         seeds = check_seeds(known.y, n)
         units = check_must_link(known.must_link, n)
         apart = check_cannot_link(known.cannot_link, n)
-        if seeds is None and units is None and not apart.size:
+        if seeds is None and units is None and not apart.size and not self._is_limited():
             return False
         no_names = Seeds(np.empty(0, dtype=np.int64), np.full(n, -1, dtype=np.int64))
         names, numbers = seeds or no_names
         check_contradictions(numbers, names, units, apart)
+        unit = 1.0
         if weights is not None:
             # A row without weight has the label it was given, and no influence.
             weights = np.asarray(weights)
-        self._fit_guided(X, weights, names, Guide(0, numbers, units, apart, weights=weights))
+            unit = float(np.max(known.sample_weight)) / float(weights.max())
+        guide = Guide(0, numbers, units, apart, weights=weights)
+        self._fit_guided(X, weights, names, guide, unit)
         return True
 
-    def _fit_guided(self, X: Any, weights: Any, names: NDArray, known: Guide) -> None:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
-        if k is not None:
-            names_of_clusters(names, k)  # refuses more classes than clusters
-        free = silent_clone(self)
+    def _is_limited(self) -> bool:
+        """Whether the sizes of clusters have limits that the method itself does not keep."""
+        min_size, max_size = self._sizes()
+        is_own = self._keeps_minimum and not is_array(min_size)
+        return max_size is not None or (min_size is not None and not is_own)
+
+    def _sizes(self) -> tuple[Any, Any]:
+        return getattr(self, "min_cluster_size", None), getattr(self, "max_cluster_size", None)
+
+    def _check_all_parameters(self) -> None:
+        min_size, max_size = self._sizes()
+        check_size("max_cluster_size", max_size)
+        if not (self._keeps_minimum and not is_array(min_size)):
+            check_size("min_cluster_size", min_size)
+        has_arrays = is_array(min_size) or is_array(max_size)
+        if has_arrays and isinstance(self.n_clusters, str):
+            name = "min_cluster_size" if is_array(min_size) else "max_cluster_size"
+            raise ValueError(
+                f"{name} holds one limit for each cluster, and n_clusters={self.n_clusters!r} "
+                f"finds their number. Give one number, or n_clusters."
+            )
+        model: Any = self._without_limits() if has_arrays else self
+        model._check_parameters()
+
+    def _without_limits(self) -> Any:
+        """Return a copy without the limits that the method itself does not keep."""
+        copy = silent_clone(self)
+        min_size, max_size = self._sizes()
+        if max_size is not None:
+            copy.set_params(max_cluster_size=None)
+        if min_size is not None and (is_array(min_size) or not self._keeps_minimum):
+            copy.set_params(min_cluster_size=None)
+        return copy
+
+    def _fit_free(self, X: Any, weights: Any, **params: Any) -> Any:
+        """Return a copy fitted without anything that is known."""
+        free = self._without_limits().set_params(**params)
         free.n_features_in_ = X.shape[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             free._fit_rows(X, weights)
+        return free
+
+    def _fit_guided(self, X: Any, weights: Any, names: NDArray, known: Guide, unit: float) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
+        if k is not None:
+            names_of_clusters(names, k)  # refuses more classes than clusters
+            known = self._limited(replace(known, k=k), names, unit)
+        free = self._fit_free(X, weights)
         if k is None:
-            starts, k = [free.labels_], int(free.labels_.max()) + 1
+            k = int(free.labels_.max()) + 1
+            starts = [free.labels_]
             if names.size:
                 own, k = leaf_labels(free.labels_, known.seeds, names.size)
                 starts = [own]
+            needed = n_clusters_needed(self._sizes()[1], _total(known) * unit)
+            if needed > k:
+                k = needed
+                free = self._fit_free(X, weights, n_clusters=k)
+                starts = [free.labels_]
+                if names.size:
+                    starts = seeded_starts(X, free.labels_, known.seeds, k, seed)
+            known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
             starts = seeded_starts(X, free.labels_, known.seeds, k, seed)
         else:
             starts = [free.labels_]
-        guide = replace(known, k=k)
-        best = self._best_guided(X, weights, free, starts, guide)
+        best = self._best_guided(X, weights, free, starts, known)
         self._take_over(best)  # type: ignore[attr-defined]
-        placed = guide.place(_columns(best._finite_scores(X), k))
+        placed = known.place(_columns(best._finite_scores(X), k))
         self._offsets = placed.offsets if placed.offsets.any() else None
         self._set_result(replace(best.result_, labels=placed.labels))  # type: ignore[attr-defined]
+        _warn_of(placed, known, unit)
         if known.apart.size:
             self.broken_links_ = placed.broken
         if names.size:
             self.classes_ = names_of_clusters(names, k)
             self.labels_ = self.classes_[placed.labels]
+
+    def _limited(self, guide: Guide, names: NDArray, unit: float) -> Guide:
+        """Return a guide with the limits of sizes, of weights in their `unit`."""
+        min_size, max_size = self._sizes()
+        sizes = guide.unit_sizes
+        limits = check_limits(
+            min_size,
+            max_size,
+            guide.k,
+            _total(guide) * unit,
+            has_names=bool(names.size),
+            is_counted=bool((sizes * unit == np.round(sizes * unit)).all()),
+        )
+        if limits is None:
+            return guide
+        guide = replace(guide, low=limits.low / unit, high=limits.high / unit)
+        units = np.arange(guide.n_units)
+        if guide.units is not None:
+            units = np.unique(guide.units, return_index=True)[1]
+        refuse_impossible(
+            limits,
+            sizes * unit,
+            guide.unit_seeds,
+            names_of_clusters(names, guide.k),
+            units,
+            is_linked=guide.units is not None,
+        )
+        return guide
 
     def _best_guided(
         self, X: Any, weights: Any, free: Any, starts: list[NDArray], guide: Guide
@@ -146,11 +242,11 @@ class GuidedMixin:
 
     def _guided_fit(self, X: Any, weights: Any, free: Any, start: NDArray, guide: Guide) -> Any:
         """Return a copy fitted from labels under a guide; None where it finds no k clusters."""
-        labels = guide.place(np.eye(guide.k)[start]).labels
+        labels = guide.place(_start_gains(X, free, start, guide)).labels
         if np.unique(labels).size < guide.k:
             return None
         params = self._guided_params(free)  # type: ignore[attr-defined]
-        model = silent_clone(self).set_params(n_clusters=guide.k, init=labels, **params)
+        model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
         model._guide = guide
         model.n_features_in_ = X.shape[1]
         model._fit_once(X, weights)
@@ -162,3 +258,49 @@ def _columns(scores: NDArray, k: int) -> NDArray:
     if scores.ndim == 2:
         return scores
     return np.column_stack([np.zeros_like(scores), scores])[:, :k]
+
+
+def _total(guide: Guide) -> float:
+    return float(guide.unit_sizes.sum())
+
+
+def _start_gains(X: Any, free: Any, start: NDArray, guide: Guide) -> NDArray:
+    """Return gains by which rows are placed first: the largest of a row is that of its start.
+
+    Where sizes are limited, those rows move that are nearest to a border of the free clusters.
+    """
+    k = guide.k
+    own = np.eye(k)[start]
+    if guide.limits is None or int(free.labels_.max()) + 1 != k:
+        return own
+    shared = np.zeros((k, k))
+    np.add.at(shared, (free.labels_, start), 1.0)
+    order = np.argsort(linear_sum_assignment(shared, maximize=True)[1])
+    scores = _columns(free._finite_scores(X), k).astype(np.float64)[:, order]
+    is_other = np.argmax(scores, axis=1) != start
+    return scores + np.where(is_other, 2.0 * np.ptp(scores), 0.0)[:, None] * own
+
+
+def _warn_of(placed: Placement, guide: Guide, unit: float) -> None:
+    """Warn of pairs in one cluster, and of clusters beyond their limits."""
+    if placed.broken.size:
+        few = ", ".join(f"({a}, {b})" for a, b in placed.broken[:NAMED].tolist())
+        more = ", ..." if placed.broken.shape[0] > NAMED else ""
+        warn_user(
+            f"{placed.broken.shape[0]} of {guide.apart.shape[0]} pairs of cannot_link are in one "
+            f"cluster, rows {few}{more} (see broken_links_). Raise n_clusters, or leave out pairs "
+            "that contradict y, the sizes or each other.",
+            ConvergenceWarning,
+        )
+    if placed.excess and guide.limits is not None:
+        weights = np.ones(guide.seeds.size) if guide.weights is None else guide.weights
+        sizes = np.bincount(placed.labels, weights, guide.k)
+        low, high = guide.limits
+        out = np.maximum(sizes - high, low - sizes)
+        c = int(np.argmax(out))
+        warn_user(
+            f"rows of different weights (or linked rows) do not fit the limits of the sizes: "
+            f"cluster {c} has {sizes[c] * unit:g}, which should be between {low[c] * unit:g} and "
+            f"{high[c] * unit:g}. Change min_cluster_size or max_cluster_size by that much.",
+            ConvergenceWarning,
+        )

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 
 class Knowledge(NamedTuple):
-    """What `fit` was given beside the rows and their weights, unchecked."""
+    """What `fit` was given beside the rows, unchecked."""
 
     y: Any = None
     must_link: Any = None
     cannot_link: Any = None
+    sample_weight: Any = None

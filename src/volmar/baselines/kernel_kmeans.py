@@ -18,7 +18,7 @@ from volmar.base.kernel import KernelExpansion, KernelMixin
 from volmar.base.kernel_width import GammaWidth
 from volmar.base.numbering import nearest_by_size
 from volmar.base.validation import check_choice, check_count, check_start_labels
-from volmar.guidance.guide import Guide
+from volmar.guidance.guide import Guide, Placement
 from volmar.solvers.result import Certificate
 
 
@@ -120,12 +120,14 @@ def kernel_kmeans(
     history = [objective]
     nearness = tiny / max(problem.weights.sum(), 1e-300)
     status, n_iter = Status.MAX_ITER, 0
+    placed: Placement | None = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
         if guide is None:
             proposed = _nearest(costs, labels, nearness)
             proposed = _fill_empty(problem, costs, proposed, n_clusters)
         else:
-            proposed = guide.place(-costs).labels
+            placed = guide.place(-costs, None if placed is None else placed.offsets)
+            proposed = placed.labels
             if np.unique(proposed).size < n_clusters:
                 break
         moved = np.flatnonzero(proposed != labels)
@@ -136,8 +138,12 @@ def kernel_kmeans(
         next_costs = problem.costs(next_S, proposed)
         next_objective = problem.objective(next_costs, proposed)
         if next_objective > objective - tiny:
-            # Below rounding nothing is gained; above it K is not positive semidefinite.
-            status = Status.CONVERGED if next_objective <= objective + tiny else Status.CYCLE
+            # Below rounding nothing is gained; above it K is not positive semidefinite, or the
+            # rows were not placed exactly.
+            is_still = next_objective <= objective + tiny or (
+                placed is not None and placed.gap > 0
+            )
+            status = Status.CONVERGED if is_still else Status.CYCLE
             break
         S, costs, labels, objective = next_S, next_costs, proposed, next_objective
         history.append(objective)
@@ -146,9 +152,12 @@ def kernel_kmeans(
     # Rows without weight move nothing, and so need not have moved themselves.
     if guide is None:
         labels = np.where(problem.weights > 0, labels, np.argmin(costs, axis=1))
+    moves = problem.moves(costs, labels)
+    if guide is not None and status is not Status.MAX_ITER:
+        moves = 0.0  # none that it allows
     return KernelKMeansResult(
         objective=objective,
-        residuals={"moves": problem.moves(costs, labels)},
+        residuals={"moves": moves},
         status=status,
         n_iter=n_iter,
         history=tuple(history),
@@ -286,6 +295,11 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Limits of the sizes of clusters: an int is a number of rows (their weight, with
+        `sample_weight`), a float a fraction of all. An array has one limit for each cluster, in
+        the order of `classes_`; without labels in `y` the largest limits belong to the largest
+        clusters. With n_clusters="auto" there are as many clusters as `max_cluster_size` needs.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
@@ -327,6 +341,11 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
     that to the mean of cluster 1, and for more the negative squared distance to each mean, up to a
     constant of each row.
 
+    *Sizes.* Rows are placed so that the sum of their squared distances is the smallest within the
+    limits: by an offset for each cluster, which is part of `decision_function` and `predict`. New
+    rows have no limit. Training rows that seeds, links or ties decide may have other labels than
+    `predict` gives them.
+
     Scale the features first where their units differ. Time and memory are quadratic in the number
     of rows. Kernel k-means is a baseline here: on clusters that are not round it depends on the
     width of the kernel and on its start.
@@ -359,6 +378,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         max_iter: int = 300,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        min_cluster_size: float | ArrayLike | None = None,
+        max_cluster_size: float | ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -372,6 +393,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         self.max_iter = max_iter
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.min_cluster_size = min_cluster_size
+        self.max_cluster_size = max_cluster_size
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:

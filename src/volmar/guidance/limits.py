@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 from volmar._checks import check_count, check_number, is_number, shown
 from volmar.guidance.smooth import Limits
 
-__all__ = ["check_limits", "check_size", "refuse_impossible"]
+__all__ = ["check_limits", "check_size", "is_array", "n_clusters_needed", "refuse_impossible"]
 
 MIN, MAX = "min_cluster_size", "max_cluster_size"
+
+
+def is_array(size: Any) -> bool:
+    """Return whether a limit is given for each cluster."""
+    try:
+        return np.ndim(size) > 0
+    except ValueError:  # lists of different lengths
+        return True
 
 
 def check_size(name: str, size: Any) -> None:
@@ -23,13 +31,16 @@ def check_size(name: str, size: Any) -> None:
     """
     if size is None:
         return
-    if np.ndim(size) == 0:
+    if not is_array(size):
         if isinstance(size, Integral):
             check_count(name, size)
         else:
             check_number(name, size, low=0.0, high=1.0, open_low=True)
         return
-    entries = np.asarray(size)
+    try:
+        entries = np.asarray(size)
+    except ValueError:  # lists of different lengths
+        entries = np.empty((0, 0))
     if entries.ndim != 1 or entries.dtype.kind not in "iuf" or entries.size == 0:
         raise ValueError(
             f"{name} must be a number or hold one number for each cluster, got {shown(size)}."
@@ -99,6 +110,21 @@ def check_limits(
     return Limits(low, high)
 
 
+def n_clusters_needed(max_size: Any, total: float) -> int:
+    """Return the number of clusters of a maximum size that hold a total weight.
+
+    Examples
+    --------
+    >>> from volmar.guidance.limits import n_clusters_needed
+    >>> n_clusters_needed(30, 100), n_clusters_needed(0.25, 100), n_clusters_needed(None, 100)
+    (4, 4, 1)
+    """
+    if max_size is None:
+        return 1
+    room = float(max_size) if isinstance(max_size, Integral) else float(max_size) * total
+    return int(np.ceil(total / room - 1e-9))
+
+
 def _weights_of(name: str, size: Any, k: int, total: float) -> NDArray | None:
     """Return a limit as weights of k clusters."""
     if size is None:
@@ -149,8 +175,8 @@ def refuse_impossible(
     if over.size:
         c = over[0]
         raise ValueError(
-            f"{MAX} allows {limits.high[c]:g} in cluster {names[c]!r}, and y (with must_link) "
-            f"puts {given[c]:g} there. Raise {MAX}, or give fewer rows this label."
+            f"{MAX} allows {limits.high[c]:g} in cluster {names.tolist()[c]!r}, and y (with "
+            f"must_link) puts {given[c]:g} there. Raise {MAX}, or give fewer rows this label."
         )
     if np.maximum(limits.low, given).sum() > total + tiny:
         raise ValueError(

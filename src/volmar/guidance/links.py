@@ -82,9 +82,10 @@ def check_contradictions(
         wrong = known[seeds[others] != seeds[known]]
         if wrong.size:
             row, other = int(wrong[0]), int(first[units[wrong[0]]])
+            one, two = names[seeds[[other, row]]].tolist()
             raise ValueError(
                 f"must_link puts rows {other} and {row} in one cluster, and y gives them the "
-                f"labels {names[seeds[other]]!r} and {names[seeds[row]]!r}. Change one of them."
+                f"labels {one!r} and {two!r}. Change one of them."
             )
     if not apart.size:
         return
@@ -103,6 +104,6 @@ def check_contradictions(
         row, other = apart[equal][0]
         raise ValueError(
             f"cannot_link puts rows {row} and {other} in different clusters, and y (with "
-            f"must_link) gives both the label {names[left[equal][0]]!r}. Leave the pair out, or "
-            "change y."
+            f"must_link) gives both the label {names[left[equal][0]].item()!r}. Leave the pair "
+            "out, or change y."
         )

@@ -1,0 +1,190 @@
+"""Fits whose clusters have limits of their sizes, and rows that are to be apart."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+
+from volmar import KernelKMeans
+from volmar.baselines.kernel_kmeans import KernelProblem, kernel_kmeans
+from volmar.guidance.guide import Guide
+from volmar.guidance.limits import check_limits
+from volmar.models import load_model, save_model
+
+MODEL = KernelKMeans(3, gamma=0.05, random_state=0)
+
+
+@pytest.fixture
+def model():
+    return clone(MODEL)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    return make_blobs([70, 50, 30], 3, cluster_std=1.5, random_state=1)
+
+
+@pytest.mark.parametrize(
+    ("k", "limits", "low", "high"),
+    [
+        (2, {"max_cluster_size": 75}, 0, 75),
+        (3, {"max_cluster_size": 50}, 0, 50),
+        (3, {"max_cluster_size": 0.4}, 0, 60),
+        (3, {"max_cluster_size": 1 / 3}, 0, 50),
+        (3, {"min_cluster_size": 45}, 45, 150),
+        (3, {"min_cluster_size": 0.3, "max_cluster_size": 56}, 45, 56),
+        (4, {"max_cluster_size": 0.25}, 0, 38),
+        ("auto", {"max_cluster_size": 40}, 0, 40),
+    ],
+)
+def test_sizes_are_within_their_limits(model, blobs, k, limits, low, high):
+    X = blobs[0]
+    model.set_params(n_clusters=k, **limits).fit(X)
+    sizes = np.bincount(model.labels_)
+    assert sizes.size == (k if k != "auto" else 4)
+    assert sizes.min() >= low
+    assert sizes.max() <= high
+    # Offsets, not rows, keep the limits: new rows are placed alike.
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_a_limit_for_each_cluster(model, blobs):
+    X, y = blobs
+    model.set_params(max_cluster_size=[40, 90, 60]).fit(X)
+    sizes = np.bincount(model.labels_)
+    assert (sizes <= [90, 60, 40]).all()  # the largest cluster has the largest limit
+    seeds = np.full(150, -1)
+    seeds[[0, 1, 2, 3, 4, 5, 6, 7]] = np.array([8, 6, 4])[y[:8]]
+    model.set_params(max_cluster_size=[40, 90, 60], min_cluster_size=[0.1, 0.5, 0.0])
+    model.fit(X, seeds)
+    assert model.classes_.tolist() == [4, 6, 8]
+    sizes = np.array([np.count_nonzero(model.labels_ == name) for name in (4, 6, 8)])
+    assert (sizes <= [40, 90, 60]).all()
+    assert (sizes >= [15, 75, 0]).all()
+    np.testing.assert_array_equal(model.labels_[seeds >= 0], seeds[seeds >= 0])
+
+
+def test_limits_that_hold_change_nothing(model, blobs):
+    """Kernel k-means ends where it would without limits."""
+    X = blobs[0]
+    free = clone(model).fit(X)
+    limited = model.set_params(max_cluster_size=149).fit(X)
+    np.testing.assert_array_equal(free.labels_, limited.labels_)
+    assert limited.objective_ == pytest.approx(free.objective_)
+
+
+def test_weights_are_limited_where_they_are_given(model, blobs):
+    """Weight 2 is the same as writing a row twice."""
+    X = blobs[0]
+    weights = np.where(np.arange(150) % 2 == 0, 2.0, 1.0)
+    model.set_params(max_cluster_size=80).fit(X, sample_weight=weights)
+    loads = np.bincount(model.labels_, weights)
+    assert loads.max() <= 80
+    # Weights beyond 2**32 are brought to another unit, the limits with them.
+    huge = clone(model).set_params(max_cluster_size=80 * 2**24)
+    huge.fit(X, sample_weight=weights * 2.0**24)
+    np.testing.assert_array_equal(huge.labels_, model.labels_)
+
+
+def test_weights_that_do_not_fit_are_reported(model):
+    X = np.arange(6.0)[:, None]
+    model.set_params(n_clusters=2, max_cluster_size=0.5)
+    with pytest.warns(ConvergenceWarning, match=r"do not fit the limits of the sizes: cluster \d"):
+        model.fit(X, sample_weight=[3.3, 3.3, 3.3, 1.7, 0.0, 3.3])
+
+
+def test_linked_rows_move_together(model, blobs):
+    X = blobs[0]
+    groups = np.arange(150) // 5
+    model.set_params(max_cluster_size=50).fit(X, must_link=groups)
+    assert np.bincount(model.labels_).tolist() == [50, 50, 50]
+    assert all(np.unique(model.labels_[groups == g]).size == 1 for g in range(30))
+
+
+def test_rows_that_are_apart(model, blobs):
+    X, y = blobs
+    inside = [np.flatnonzero(y == c)[:2] for c in range(3)]
+    model.fit(X, cannot_link=inside)
+    assert model.broken_links_.shape == (0, 2)
+    assert all(model.labels_[a] != model.labels_[b] for a, b in inside)
+    with pytest.warns(ConvergenceWarning, match=r"1 of 3 pairs of cannot_link .* rows \("):
+        model.set_params(n_clusters=2).fit(X, cannot_link=[[0, 1], [0, 2], [1, 2]])
+    assert model.broken_links_.shape == (1, 2)
+    a, b = model.broken_links_[0]
+    assert model.labels_[a] == model.labels_[b]
+
+
+def test_the_objective_falls_at_every_step():
+    X = np.random.default_rng(0).standard_normal((120, 2))
+    problem = KernelProblem(X @ X.T, np.ones(120))
+    guide = Guide(4, np.full(120, -1), low=np.full(4, 30.0), high=np.full(4, 30.0))
+    result = kernel_kmeans(problem, np.arange(120) % 4, 4, guide=guide)
+    assert len(result.history) > 2
+    assert (np.diff(result.history) < 0).all()
+    assert result.status.ok
+    assert np.bincount(result.labels).tolist() == [30, 30, 30, 30]
+    # No allowed labels are nearer to the means.
+    costs = problem.costs(problem.sums(result.labels, 4), result.labels)
+    placed = guide.place(-costs)
+    rows = np.arange(120)
+    assert costs[rows, placed.labels].sum() == pytest.approx(costs[rows, result.labels].sum())
+
+
+def test_saved_models_keep_their_offsets(model, blobs, tmp_path):
+    X = blobs[0]
+    model.set_params(max_cluster_size=50).fit(X)
+    assert model._offsets is not None
+    save_model(tmp_path / "model.volmar", model)
+    again = load_model(tmp_path / "model.volmar").model
+    np.testing.assert_array_equal(again.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "words"),
+    [
+        ({"max_cluster_size": 40}, ValueError, "max_cluster_size=40 leaves room for 120 in 3"),
+        ({"min_cluster_size": 51}, ValueError, "min_cluster_size=51 asks for 153 in 3 clusters"),
+        ({"max_cluster_size": [0.5, 0.5]}, ValueError, "one for each of 3 clusters, got 2"),
+        ({"max_cluster_size": 1.5}, ValueError, "max_cluster_size must be"),
+        ({"max_cluster_size": [1.5, 3.0, 4.0]}, ValueError, "floats above 1"),
+        ({"max_cluster_size": [0, 100, 100]}, ValueError, "must hold positive numbers"),
+        ({"max_cluster_size": "big"}, TypeError, "max_cluster_size must be a number"),
+        ({"max_cluster_size": [[50]]}, ValueError, "one number for each cluster"),
+        ({"max_cluster_size": [[50], [1, 2]]}, ValueError, "one number for each cluster"),
+        ({"n_clusters": "auto", "max_cluster_size": [50, 50]}, ValueError, "finds their number"),
+        (
+            {"min_cluster_size": 50, "max_cluster_size": [40, 60, 60]},
+            ValueError,
+            "min_cluster_size=50 is more than max_cluster_size",
+        ),
+    ],
+)
+def test_impossible_limits_are_refused(model, blobs, params, error, words):
+    with pytest.raises(error, match=words):
+        model.set_params(**params).fit(blobs[0])
+
+
+def test_limits_that_contradict_labels_and_links_are_refused(model, blobs):
+    X = blobs[0]
+    seeds = np.full(150, -1)
+    seeds[:20] = 7
+    with pytest.raises(ValueError, match=r"allows 10 in cluster 7, and y .* puts 20 there"):
+        model.set_params(max_cluster_size=[10, 150, 150]).fit(X, seeds)
+    model.set_params(max_cluster_size=None, min_cluster_size=[2, 66, 66])
+    with pytest.raises(ValueError, match="min_cluster_size cannot be reached: clusters need 152"):
+        model.fit(X, seeds)
+    groups = np.where(np.arange(150) < 60, 1, -1)
+    model.set_params(max_cluster_size=55, min_cluster_size=None)
+    with pytest.raises(ValueError, match="must_link joins row 0 with others to a weight of 60"):
+        model.fit(X, must_link=groups)
+    weights = np.ones(150)
+    weights[3] = 80
+    with pytest.raises(ValueError, match="sample_weight gives row 3 a weight of 80"):
+        model.set_params(max_cluster_size=78).fit(X, sample_weight=weights)
+
+
+def test_fractions_of_whole_rows_are_rounded_outwards():
+    assert check_limits(0.5, 0.5, 2, 5, is_counted=True).low.tolist() == [2, 2]
+    assert check_limits(0.5, 0.5, 2, 5, is_counted=True).high.tolist() == [3, 3]
+    assert check_limits(0.5, 0.5, 2, 5).high.tolist() == [2.5, 2.5]
