@@ -16,7 +16,7 @@ from volmar._clones import silent_clone
 from volmar.base.blocks import refuse_blocks
 from volmar.base.knowledge import Knowledge
 from volmar.base.warn import warn_user
-from volmar.guidance.guide import Guide, Placement
+from volmar.guidance.guide import EmptyClusterError, Guide, Placement
 from volmar.guidance.limits import (
     check_limits,
     check_size,
@@ -249,7 +249,10 @@ class GuidedMixin:
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
         model._guide = guide
         model.n_features_in_ = X.shape[1]
-        model._fit_once(X, weights)
+        try:
+            model._fit_once(X, weights)
+        except EmptyClusterError:
+            return None
         return model
 
 

@@ -13,7 +13,7 @@ from volmar.guidance.conflicts import ConflictGraph, conflict_graph
 from volmar.guidance.placing import place_units
 from volmar.guidance.smooth import Limits
 
-__all__ = ["Guide", "Placement"]
+__all__ = ["EmptyClusterError", "Guide", "Placement"]
 
 
 class Placement(NamedTuple):
@@ -31,6 +31,16 @@ class Placement(NamedTuple):
     broken: NDArray
     gap: float = 0.0
     excess: float = 0.0
+
+
+class EmptyClusterError(ValueError):
+    """A fit from given labels would leave one of the clusters without rows."""
+
+    def __init__(self, k: int):
+        super().__init__(
+            f"the labels to start from lead to fewer than n_clusters={k} clusters that agree with "
+            "what is known. Lower n_clusters, or give labels of rows of each cluster."
+        )
 
 
 def _no_pairs() -> NDArray:

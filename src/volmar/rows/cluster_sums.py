@@ -48,7 +48,7 @@ class ClusterSums(NamedTuple):
         return self.n_rows.tobytes() + relative_scale(self.vectors).astype(np.float32).tobytes()
 
 
-def cluster_sums(rows: RowSource, labels: Any, k: int) -> ClusterSums:
+def cluster_sums(rows: RowSource, labels: Any, k: int, before: Any = None) -> ClusterSums:
     """Return sizes and sums of clusters.
 
     Parameters
@@ -59,9 +59,11 @@ def cluster_sums(rows: RowSource, labels: Any, k: int) -> ClusterSums:
         Clusters, 0 to k - 1.
     k : int
         Number of clusters.
+    before : vector over the rows, optional
+        Labels to compare with.
     """
     if isinstance(rows, BlockRows):
-        return _of_blocks(rows, labels, k, None)
+        return _of_blocks(rows, labels, k, before)
     weight, vectors = 0.0, np.zeros((rows.n_features, k))
     if isinstance(rows, TiledRows):
         total = np.zeros((k, rows.n_features))
@@ -73,7 +75,7 @@ def cluster_sums(rows: RowSource, labels: Any, k: int) -> ClusterSums:
     else:
         member = _member(rows, labels, k, slice(None))
         weight, vectors = member.sum(axis=0, dtype=np.float64), rows.combine(member).T
-    return _finished(labels, None, weight, vectors, k)
+    return _finished(labels, before, weight, vectors, k)
 
 
 def sums_by_discriminants(

@@ -57,6 +57,52 @@ def best_split(
     return _binned_split(p, weights, variance, min_weight)
 
 
+def best_split_between(
+    points: NDArray,
+    weights: NDArray,
+    below: tuple[float, float],
+    total: float,
+    variance: float,
+    min_weight: float,
+) -> Split:
+    """Find the best cut of points that may change sides, where others may not.
+
+    `points` are centred projections of positive `weights`; `below` is the weight, and the weighted
+    sum, of what stays below the cut, and `total` the weight of all. The projections of all have
+    the sum 0. Cuts with the mean of the lower side above that of the other are not allowed.
+    """
+    if points.size == 0:
+        return Split(0.0, -np.inf)
+    order = np.argsort(points, kind="stable")
+    p, w = points[order].astype(np.float64), weights[order]
+    mass = below[0] + np.concatenate([[0.0], np.cumsum(w)])
+    sums = below[1] + np.concatenate([[0.0], np.cumsum(w * p)])
+    values = _values(sums, mass, total, variance, min_weight)
+    # A point at a distance of 1 beyond the ends: cuts with all points on one side.
+    ends = np.concatenate([[p[0] - 1.0], p, [p[-1] + 1.0]])
+    values[(sums > 0) | ~(np.diff(ends) > 0)] = -np.inf
+    best = int(np.argmax(values))
+    if not np.isfinite(values[best]):
+        return Split(0.0, -np.inf)
+    middle = 0.5 * (ends[best] + ends[best + 1])
+    threshold = middle if middle < ends[best + 1] else ends[best]
+    return Split(float(threshold), float(values[best]))
+
+
+def bound_of_sides(
+    sum_below: float, below: float, total: float, variance: float, min_weight: float
+) -> float:
+    """Return the bound along a direction of labels that need not be those of a cut.
+
+    `sum_below` and `below` are the weighted sum of the centred projections, and the weight, of
+    cluster 0. -inf where a side has less than `min_weight`, or cluster 0 the larger mean.
+    """
+    if sum_below > 0:
+        return -np.inf
+    values = _values(np.array([sum_below]), np.array([below]), total, variance, min_weight)
+    return float(values[0])
+
+
 def best_splits(
     ordered: NDArray, variances: NDArray, min_share: float, ridge: NDArray | float | None = None
 ) -> tuple[NDArray, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.blocks import refuse_blocks
+from volmar.base.guided import GuidedMixin
 from volmar.base.validation import (
     check_choice,
     check_cluster_size,
@@ -33,6 +34,7 @@ from volmar.rows import (
     standardized,
 )
 from volmar.separation.gep import check_reg
+from volmar.separation.guided import guided_clusters
 from volmar.separation.partial_fit import BatchSeparation
 from volmar.separation.problem import SeparationRows, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
@@ -54,7 +56,7 @@ def check_features(X: Any) -> None:
         ) from error
 
 
-class MSPC(BatchSeparation):
+class MSPC(GuidedMixin, BatchSeparation):
     r"""Maximin separation probability clustering (Huang et al., AAAI 2015).
 
     Finds the hyperplane whose two sides can be told apart with the highest probability, whatever
@@ -270,7 +272,8 @@ class MSPC(BatchSeparation):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         scan: str = "auto",
-        min_cluster_size: float | None = None,
+        min_cluster_size: float | ArrayLike | None = None,
+        max_cluster_size: float | ArrayLike | None = None,
         max_iter: int | None = None,
         tol: float | None = None,
         mode: str = "default",
@@ -291,6 +294,7 @@ class MSPC(BatchSeparation):
         self.kernel_params = kernel_params
         self.scan = scan
         self.min_cluster_size = min_cluster_size
+        self.max_cluster_size = max_cluster_size
         self.max_iter = max_iter
         self.tol = tol
         self.mode = mode
@@ -316,7 +320,7 @@ class MSPC(BatchSeparation):
             check_number("tol", self.tol, low=0.0, high=1.0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ["auto", "k-means"])
-        if self.min_cluster_size is not None:
+        if self.min_cluster_size is not None and np.ndim(self.min_cluster_size) == 0:
             check_cluster_size(self.min_cluster_size)
 
     def _check_blocks_parameters(self) -> None:
@@ -335,8 +339,8 @@ class MSPC(BatchSeparation):
 
     def _minimum_share(self, n: int, k: int) -> float:
         """Return the minimum share of a cluster, of n rows in k clusters."""
-        size = self.min_cluster_size
-        if size is None:
+        size: Any = self.min_cluster_size
+        if size is None or np.ndim(size) > 0:  # a limit of each cluster is that of a guide
             return 1.0 / n if self.mode == "paper" else DEFAULT_SHARE / k
         share = float(size) / n if isinstance(size, Integral) else float(size)
         if share * k > 1.0:
@@ -388,6 +392,10 @@ class MSPC(BatchSeparation):
             rows.mean()
 
     def _run(self, rows: SeparationRows, seed: int) -> Any:
+        if self._guide is not None:
+            momentum = 0.0 if self.mode == "paper" else 1.0
+            steps = self._solver().steps
+            return guided_clusters(rows, self._guide, self.init, momentum=momentum, **steps)
         if self.n_clusters > 2:
             return self._run_pairs(rows, seed)
         return self._solver().solve(rows, seed, hurdle=self._hurdle)
@@ -400,7 +408,7 @@ class MSPC(BatchSeparation):
         n_second, order, sides = z.rows.in_one_pass(
             lambda: (
                 int(labels.sum()),
-                self._cluster_order(labels, weights, 2),
+                self._order(labels, weights),
                 rows.sides(labels),
             )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -150,7 +150,11 @@ def refine_clusters(
 
 
 def refine_from(
-    z: Standardized, regularized: RegularizedCorrelation, start: ClusterSums, **ends: Any
+    z: Standardized,
+    regularized: RegularizedCorrelation,
+    start: ClusterSums,
+    relabel: Callable[..., ClusterSums] = sums_by_discriminants,
+    **ends: Any,
 ) -> tuple[MultiwaySeparationResult, ClusterSums]:
     r"""Alternate linear discriminants of k clusters and their labels.
 
@@ -164,14 +168,15 @@ def refine_from(
     r_j} \mu_j)`, so that :math:`(S + \lambda I)^{-1} U = (R + \lambda I)^{-1} U (I - U'(R +
     \lambda I)^{-1} U)^{-1}` takes k solves with the one factor that there is. One pass over the
     rows a step. `relabel_until_settled` takes `ends`, and says how the iteration ends. The sums
-    of the labels that hold are returned as well.
+    of the labels that hold are returned as well. `relabel` gives labels by the discriminants, and
+    their sums (as `sums_by_discriminants`).
     """
     found = [start]
 
     def step(labels: Any) -> Step:
         shares, means = _means(z, found[-1])
         directions, offsets, separation = discriminants_of(regularized, shares, means)
-        new = sums_by_discriminants(z.rows, z.of_rows(directions), offsets, labels)
+        new = relabel(z.rows, z.of_rows(directions), offsets, labels)
         found[:] = [found[-1], new]
         moves = new.moved / z.rows.n_rows
         return Step(directions, offsets, separation, new.labels, new.weight, moves, new.key)

@@ -69,28 +69,34 @@ def relabel_until_settled(
     step: Callable[[Any], Step],
     labels: Any,
     *,
-    min_weight: float,
+    min_weight: float | NDArray,
     max_iter: int = 100,
     tol: float = 1e-3,
     pairs: NDArray | None = None,
+    keeps_best: bool = False,
 ) -> MultiwaySeparationResult:
     """Repeat a step from its own labels, none of whose clusters are empty, until they settle.
 
     A fixed-point iteration, not a descent: labels that come back end it, and so does a step that
-    would leave a cluster with less than `min_weight`. At most a share `tol` of the rows is
-    relabelled by the last step. The last labels that hold are returned, with the directions that
-    give them; without a step that holds, `history` is empty and the labels are those of the start.
+    would leave a cluster with less than `min_weight`, one for all or one each. At most a share
+    `tol` of the rows is relabelled by the last step. The last labels that hold are returned, with
+    the directions that give them; without a step that holds, `history` is empty and the labels are
+    those of the start. With `keeps_best` a run that does not settle returns the step whose
+    directions have the largest value.
     """
     seen: set[bytes] = set()
     history: list[float] = []
     status, moves, n_iter = Status.MAX_ITER, 1.0, 0
     kept: Step | None = None
+    best: Step | None = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 -- the count is part of the result
         taken = step(labels)
-        if taken.weights.min() < max(min_weight, np.finfo(float).tiny):
+        if (taken.weights < np.maximum(min_weight, np.finfo(float).tiny)).any():
             status = Status.DEGENERATE
             break
         kept = taken
+        if keeps_best and (best is None or taken.value > best.value):
+            best = taken
         history.append(-taken.value)
         moves, labels = taken.moves, taken.labels
         if moves <= tol:
@@ -100,8 +106,10 @@ def relabel_until_settled(
             status = Status.CYCLE
             break
         seen.add(taken.key)
+    if best is not None and not status.ok:
+        kept, labels, moves = best, best.labels, best.moves
     return MultiwaySeparationResult(
-        objective=history[-1] if history else 0.0,
+        objective=0.0 if kept is None else -kept.value,
         residuals={"moves": moves},
         status=status,
         n_iter=n_iter,

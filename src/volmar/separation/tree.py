@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
@@ -54,7 +54,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
 
     _postpones = True
     _hurdle: float = 0.0
-    min_cluster_size: float | None
+    min_cluster_size: float | ArrayLike | None
     min_cluster_weight_: float
     _planes: SeparatingPlanes
 
@@ -139,6 +139,12 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         self.tree_.sizes = tuple(counts[order].tolist())
         return grown
 
+    def _guided_params(self, free: Any) -> dict[str, Any]:
+        """Return the regularisation of the free clusters, or the smallest of their splits."""
+        models = [node.model for node in free.tree_.splits()] if hasattr(free, "tree_") else []
+        regs = [model.reg_ for model in [free, *models] if hasattr(model, "reg_")]
+        return {"reg": min(regs)} if regs else {}
+
     def _refit_root(self, X: Any, weights: Any) -> None:
         """Fit the only split of a tree to all rows, from where it is in a sample of them.
 
@@ -181,8 +187,8 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         """Return the minimum weight of a cluster; NaN where `min_cluster_size` is not given."""
         if not isinstance(self.n_clusters, str):
             self._minimum_share(n, self.n_clusters)  # refuses what no labels could hold
-        size = self.min_cluster_size
-        if size is None:
+        size: Any = self.min_cluster_size
+        if size is None or np.ndim(size) > 0:
             return float("nan")
         count = int(size) if isinstance(size, Integral) else int(np.ceil(float(size) * n))
         return float(count) if weights is None else count / n * float(weights.sum())
