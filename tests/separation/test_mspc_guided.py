@@ -91,7 +91,7 @@ def test_seeds_choose_among_splits(square, side):
     X, corner = square
     truth = corner // 2 if side == 0 else corner % 2
     y = np.full(240, -1)
-    y[::30] = truth[::30]
+    y[::15] = truth[::15]
     np.testing.assert_array_equal(MSPC(random_state=0).fit(X, y).labels_, truth)
 
 

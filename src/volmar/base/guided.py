@@ -26,7 +26,7 @@ from volmar.guidance.limits import (
 )
 from volmar.guidance.links import check_cannot_link, check_contradictions, check_must_link
 from volmar.guidance.seeds import Seeds, check_seeds, names_of_clusters
-from volmar.guidance.starts import leaf_labels, seeded_starts
+from volmar.guidance.starts import leaf_labels, seeded_start
 from volmar.rows import is_dask
 
 __all__ = ["GuidedMixin"]
@@ -179,7 +179,7 @@ class GuidedMixin:
                     starts = seeded_starts(X, free.labels_, known.seeds, k, seed)
             known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
-            starts = seeded_starts(X, free.labels_, known.seeds, k, seed)
+            starts = [seeded_start(X, free.labels_, known.seeds, k, seed)]
         else:
             starts = [free.labels_]
         best = self._best_guided(X, weights, free, starts, known)

@@ -13,12 +13,12 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from volmar.rows import drawn_rows
 
-__all__ = ["aligned_labels", "leaf_labels", "seeded_starts", "spread_labels"]
+__all__ = ["aligned_labels", "leaf_labels", "seeded_start", "spread_labels"]
 
 # Rows of the graph along which labels spread, its neighbours, steps of the walk, and the share of
 # a row's label that comes from its neighbours.
 GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
-# Folds of the seeds that are held out, and the level at which they speak for their own start.
+# Folds of the seeds that are held out, and the level of the test that they are not random labels.
 FOLDS, LEVEL = 5, 0.05
 
 
@@ -59,62 +59,95 @@ def leaf_labels(labels: NDArray, seeds: NDArray, n_classes: int) -> tuple[NDArra
 
 
 def spread_labels(X: Any, seeds: NDArray, n_classes: int, seed: int = 0) -> NDArray:
-    """Return labels that spread from the seeds along a graph of nearest neighbours.
+    """Return labels that spread from the seeds along a graph of nearest neighbours."""
+    return SpreadGraph(X, seeds >= 0, seed).labels(seeds, n_classes)
+
+
+class SpreadGraph:
+    """A graph of nearest neighbours, along which labels spread.
 
     The step is that of label spreading: a row takes most of its label from its neighbours, the
     rest from its own seed. Of many rows a sample, with all seeds in it, is the graph; the others
-    have the label of their nearest row in it. Classes count alike, however many seeds they have.
+    have the label of their nearest row in it.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        The rows.
+    known : ndarray of bool, shape (n,)
+        Rows that may be seeds.
+    seed : int
+        Draws the sample.
     """
-    n = seeds.size
-    known = np.flatnonzero(seeds >= 0)
-    chosen = np.arange(n)
-    if n > GRAPH_ROWS:
-        chosen = drawn_rows(n, None, GRAPH_ROWS, np.random.default_rng(seed))
-        chosen = np.union1d(chosen, known)
-    rows, own = X[chosen], seeds[chosen]
-    n_neighbors = min(NEIGHBORS, chosen.size - 1)
-    graph = NearestNeighbors(n_neighbors=n_neighbors).fit(rows).kneighbors_graph()
-    W = graph.maximum(graph.T)
-    scale = sparse.diags_array(1.0 / np.sqrt(np.asarray(W.sum(axis=1)).ravel()))
-    W = (scale @ W @ scale).tocsr()
-    start = np.zeros((chosen.size, n_classes))
-    is_known = own >= 0
-    start[is_known, own[is_known]] = 1.0
-    start /= np.maximum(start.sum(axis=0), 1.0)
-    field = start.copy()
-    for _ in range(STEPS):
-        field = FROM_NEIGHBORS * (W @ field) + (1.0 - FROM_NEIGHBORS) * start
-    labels = np.argmax(field, axis=1)
-    reached = field.max(axis=1) > 0
-    if not reached.all() or chosen.size < n:
-        nearest = KNeighborsClassifier(1).fit(rows[reached], labels[reached])
-        everywhere = nearest.predict(X)
-        everywhere[chosen[reached]] = labels[reached]
-        labels = everywhere
-    return np.where(seeds >= 0, seeds, labels)
+
+    def __init__(self, X: Any, known: NDArray, seed: int = 0):
+        n = known.size
+        self.X = X
+        self.chosen = np.arange(n)
+        if n > GRAPH_ROWS:
+            drawn = drawn_rows(n, None, GRAPH_ROWS, np.random.default_rng(seed))
+            self.chosen = np.union1d(drawn, np.flatnonzero(known))
+        self.rows = X[self.chosen]
+        n_neighbors = min(NEIGHBORS, self.chosen.size - 1)
+        graph = NearestNeighbors(n_neighbors=n_neighbors).fit(self.rows).kneighbors_graph()
+        W = graph.maximum(graph.T)
+        scale = sparse.diags_array(1.0 / np.sqrt(np.asarray(W.sum(axis=1)).ravel()))
+        self.W = (scale @ W @ scale).tocsr()
+
+    def labels(self, seeds: NDArray, n_classes: int) -> NDArray:
+        """Return the labels of all rows; classes count alike, however many seeds they have."""
+        labels, reached = self._in_sample(seeds, n_classes)
+        if not reached.all() or self.chosen.size < seeds.size:
+            nearest = KNeighborsClassifier(1).fit(self.rows[reached], labels[reached])
+            everywhere = nearest.predict(self.X)
+            everywhere[self.chosen[reached]] = labels[reached]
+            labels = everywhere
+        return np.where(seeds >= 0, seeds, labels)
+
+    def labels_of(self, numbers: NDArray, seeds: NDArray, n_classes: int) -> NDArray:
+        """Return the labels of a few rows that may be seeds, -1 where none arrives."""
+        labels, reached = self._in_sample(seeds, n_classes)
+        places = np.searchsorted(self.chosen, numbers)
+        return np.where(reached[places], labels[places], -1)
+
+    def _in_sample(self, seeds: NDArray, n_classes: int) -> tuple[NDArray, NDArray]:
+        own = seeds[self.chosen]
+        start = np.zeros((own.size, n_classes))
+        is_known = own >= 0
+        start[is_known, own[is_known]] = 1.0
+        start /= np.maximum(start.sum(axis=0), 1.0)
+        field = start.copy()
+        for _ in range(STEPS):
+            field = FROM_NEIGHBORS * (self.W @ field) + (1.0 - FROM_NEIGHBORS) * start
+        return np.argmax(field, axis=1), field.max(axis=1) > 0
 
 
-def seeded_starts(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -> list[NDArray]:
-    """Return labels to start from: those of a free fit with aligned numbers, those of the seeds.
+def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -> NDArray:
+    """Return labels to start from: those of a free fit with aligned numbers, or of the seeds.
 
-    Held-out seeds decide where they can: the labels that spread from the others against the free
-    clusters, numbered by the others. Where the free clusters agree with as many of them, they are
-    the only start, so that wrong seeds do no harm; where the seeds agree significantly more with
-    each other, theirs is the only one. In between both are returned, for the objective to choose.
+    Held-out seeds decide. The labels that spread from the other seeds are taken where they predict
+    held-out ones significantly better than chance, so that labels that say nothing do no harm, and
+    predict more of them than the free clusters, numbered by the others.
     """
     n_classes = int(seeds.max()) + 1
     aligned = aligned_labels(free, seeds, k)
-    if k > n_classes:
-        own = _split_clusters(X, aligned, seeds, k, seed)
-    else:
-        own = spread_labels(X, seeds, n_classes, seed)
-    if own is None or np.array_equal(own, aligned):
-        return [aligned]
-    better, worse = _held_out_votes(X, free, seeds, k, seed)
-    if better <= worse:
-        return [aligned]
-    p_value = binomtest(better, better + worse, alternative="greater").pvalue
-    return [own] if p_value <= LEVEL else [aligned, own]
+    graph = SpreadGraph(X, seeds >= 0, seed)
+    if not _are_trusted(*_held_out(graph, free, seeds, k, seed)):
+        return aligned
+    if k == n_classes:
+        return graph.labels(seeds, n_classes)
+    own = _split_clusters(X, aligned, seeds, k, seed)
+    return aligned if own is None else own
+
+
+def _are_trusted(known: NDArray, by_seeds: NDArray, by_clusters: NDArray) -> bool:
+    """Whether seeds agree with each other beyond chance, and more than with the free clusters."""
+    n_right = int(np.count_nonzero(by_seeds == known))
+    if n_right <= np.count_nonzero(by_clusters == known):
+        return False
+    # Agreement of independent labels with the same shares of classes.
+    chance = sum(np.mean(known == c) * np.mean(by_seeds == c) for c in np.unique(known))
+    return bool(binomtest(n_right, known.size, chance, alternative="greater").pvalue <= LEVEL)
 
 
 def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int) -> NDArray | None:
@@ -143,18 +176,21 @@ def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int)
     return labels
 
 
-def _held_out_votes(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int) -> tuple[int, int]:
-    """Return how many held-out seeds only spreading predicts, and how many only free clusters."""
+def _held_out(
+    graph: SpreadGraph, free: NDArray, seeds: NDArray, k: int, seed: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return held-out seeds, and what the others make of them: by spreading, by free clusters."""
     known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
     n_classes = int(seeds.max()) + 1
-    better = worse = 0
+    found: list[tuple[NDArray, NDArray, NDArray]] = []
     for fold in np.array_split(known, min(FOLDS, known.size)):
         rest = seeds.copy()
         rest[fold] = -1
         if np.unique(rest[rest >= 0]).size < n_classes:
             continue  # a class would be without a seed
-        by_seeds = spread_labels(X, rest, n_classes, seed)[fold] == seeds[fold]
-        by_clusters = aligned_labels(free, rest, k)[fold] == seeds[fold]
-        better += int(np.count_nonzero(by_seeds & ~by_clusters))
-        worse += int(np.count_nonzero(by_clusters & ~by_seeds))
-    return better, worse
+        by_clusters = aligned_labels(free, rest, k)[fold]
+        found.append((seeds[fold], graph.labels_of(fold, rest, n_classes), by_clusters))
+    if not found:
+        return (np.empty(0, dtype=np.int64),) * 3
+    one, two, three = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return one, two, three
