@@ -159,6 +159,11 @@ def is_dask_frame(X: Any) -> bool:
     return is_dask(X) and hasattr(X, "to_dask_array")
 
 
+def is_dask_series(y: Any) -> bool:
+    """Whether y is a dask Series, with an index and partitions."""
+    return is_dask(y) and hasattr(y, "to_frame") and y.ndim == 1
+
+
 def lazily(estimator: Any, method: str, X: Any) -> Any:
     """Return what a method makes of the blocks of X, without computing it.
 

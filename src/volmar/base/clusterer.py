@@ -47,6 +47,7 @@ from volmar.base.validation import check_auto, check_count, check_n_clusters, ch
 from volmar.base.warm_start import WarmStart, warm_start
 from volmar.evidence import HeldOutTest
 from volmar.guidance.guide import Guide
+from volmar.guidance.seeds import Seeds
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
 from volmar.rows.parts import pool_rows
@@ -208,7 +209,7 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
             self._fit_rows(X, sample_weight, known)
             if is_dask_frame(X):
                 # Labels that X.assign takes: its blocks as an array may be others.
-                self._set_lazy_labels(X)
+                self._set_lazy_labels(X, known)
         return self
 
     def _status_words(self, result: Any) -> str:
@@ -292,6 +293,10 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
     def _fit_known(self, X: Any, weights: Any, known: Knowledge, /) -> bool:  # noqa: ARG002
         """Fit with labels and links that the user knows; False where nothing is known."""
         return False
+
+    def _fit_seeded_blocks(self, X: Any, weights: Any, seeds: Seeds, /) -> None:  # noqa: ARG002
+        """Fit rows in blocks, some of which have labels; for methods that can."""
+        refuse_blocks(f"{type(self).__name__} with y")
 
     def _fit_tree(self, X: Any, weights: Any, steps: Iterable[int]) -> GrownTree:
         """Find clusters by splitting X, and its parts, in two."""
@@ -377,7 +382,7 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
             if name not in own and not name.startswith(("_skl_callback", "_callback")):
                 setattr(self, name, value)
 
-    def _set_lazy_labels(self, X: Any) -> None:
+    def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:  # noqa: ARG002
         """Set the labels to the predictions for a dask collection, which are computed later."""
         self.labels_ = lazily(self, "predict", X)
         self.result_ = replace(self.result_, labels=self.labels_)

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from volmar._checks import check_random_state
 from volmar._clones import silent_clone
-from volmar.base.blocks import refuse_blocks
+from volmar.base.blocks import is_dask_series, lazily, refuse_blocks
 from volmar.base.knowledge import Knowledge
 from volmar.base.warn import warn_user
 from volmar.guidance.guide import EmptyClusterError, Guide, Placement
@@ -25,9 +25,9 @@ from volmar.guidance.limits import (
     refuse_impossible,
 )
 from volmar.guidance.links import check_cannot_link, check_contradictions, check_must_link
-from volmar.guidance.seeds import Seeds, check_seeds, names_of_clusters
+from volmar.guidance.seeds import Seeds, check_block_seeds, check_seeds, names_of_clusters
 from volmar.guidance.starts import leaf_labels, seeded_start
-from volmar.rows import is_dask
+from volmar.rows import is_in_memory
 
 __all__ = ["GuidedMixin"]
 
@@ -93,10 +93,8 @@ class GuidedMixin:
     def _fit_known(self, X: Any, weights: Any, known: Knowledge) -> bool:
         """Fit with what is known; False where nothing is."""
         n = X.shape[0]
-        if is_dask(X):
-            if self._is_limited() or any(value is not None for value in known[:3]):
-                refuse_blocks(f"{type(self).__name__} with y, links or limits of sizes")
-            return False
+        if not is_in_memory(X):
+            return self._fit_known_blocks(X, weights, known)
         seeds = check_seeds(known.y, n)
         units = check_must_link(known.must_link, n)
         apart = check_cannot_link(known.cannot_link, n)
@@ -113,6 +111,32 @@ class GuidedMixin:
         guide = Guide(0, numbers, units, apart, weights=weights)
         self._fit_guided(X, weights, names, guide, unit)
         return True
+
+    def _fit_known_blocks(self, X: Any, weights: Any, known: Knowledge) -> bool:
+        """Fit rows in blocks with labels of some of them; False where there are none."""
+        if self._is_limited():
+            self._refuse_in_blocks("a limit of the size of each cluster")
+        if known.must_link is not None or known.cannot_link is not None:
+            self._refuse_in_blocks("must_link or cannot_link")
+        seeds = check_block_seeds(known.y, X)
+        if seeds is None:
+            return False
+        if not isinstance(self.n_clusters, str):
+            names_of_clusters(seeds.names, int(self.n_clusters))
+        self._fit_seeded_blocks(X, weights, seeds)  # type: ignore[attr-defined]
+        return True
+
+    def _refuse_in_blocks(self, what: str) -> None:
+        name = f"{type(self).__name__} with {what}"
+        refuse_blocks(name, f"{what} needs the scores of all rows at once")
+
+    def _set_lazy_labels(self, X: Any, known: Knowledge | None = None) -> None:
+        """Set labels of a dask DataFrame: a Series where y is one, else an array in its blocks."""
+        if not hasattr(self, "classes_"):
+            super()._set_lazy_labels(X, known)  # type: ignore[misc]
+        elif known is not None and is_dask_series(known.y):
+            predicted = lazily(self, "predict", X)
+            self.labels_ = predicted.where(known.y == -1, known.y)
 
     def _is_limited(self) -> bool:
         """Whether the sizes of clusters have limits that the method itself does not keep."""
@@ -176,7 +200,7 @@ class GuidedMixin:
                 free = self._fit_free(X, weights, n_clusters=k)
                 starts = [free.labels_]
                 if names.size:
-                    starts = seeded_starts(X, free.labels_, known.seeds, k, seed)
+                    starts = [seeded_start(X, free.labels_, known.seeds, k, seed)]
             known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
             starts = [seeded_start(X, free.labels_, known.seeds, k, seed)]

@@ -8,15 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar._checks import shown
+from volmar.rows import as_beside, is_dask, row_wise
 
-__all__ = ["Seeds", "check_seeds", "names_of_clusters"]
+__all__ = ["Seeds", "check_block_seeds", "check_seeds", "names_of_clusters"]
+
+# Different labels in blocks; more of them are no classes.
+MOST_LABELS = 9999
 
 
 class Seeds(NamedTuple):
     """Names of classes, sorted, and the number of each row's class, -1 where it is not known."""
 
     names: NDArray
-    numbers: NDArray
+    numbers: Any
 
 
 def check_seeds(y: Any, n_samples: int) -> Seeds | None:
@@ -46,12 +50,47 @@ def check_seeds(y: Any, n_samples: int) -> Seeds | None:
             return None  # a target of regression
         given = given.astype(np.int64)
     known = _is_known(given)
-    if known.all():
+    if known.all() or not known.any():
         return None
     names, numbers = _numbered(given[known])
     seeds = np.full(n_samples, -1, dtype=np.int64)
     seeds[known] = numbers
     return Seeds(names, seeds)
+
+
+def check_block_seeds(y: Any, X: Any) -> Seeds | None:
+    """Return the labels of rows in blocks that have one; None where y is no such array.
+
+    The numbers are a vector over the rows. A `y` in memory is checked as for rows in memory; one
+    in blocks holds integers, with -1 where unknown.
+    """
+    if y is None:
+        return None
+    if not is_dask(y):
+        seeds = check_seeds(y, X.shape[0])
+        return None if seeds is None else Seeds(seeds.names, as_beside(X, seeds.numbers, "y"))
+    given = as_beside(X, y, "y")
+    if given.dtype.kind not in "iuf":
+        raise TypeError(
+            f"y in blocks must hold integers, -1 for rows without a label, got {given.dtype}. "
+            "Number the labels first, or give y as an array in memory."
+        )
+    values = given.distinct()[0]
+    is_whole = values.dtype.kind != "f" or (
+        np.isfinite(values).all() and (values == np.round(values)).all()
+    )
+    if not is_whole or -1 not in values or values.size < 2:
+        return None
+    if values.size > MOST_LABELS:
+        raise ValueError(
+            f"y has more than {MOST_LABELS} different labels. Use -1 for rows without a label."
+        )
+    names = values[values != -1].astype(np.int64)
+    return Seeds(names, row_wise(_numbers_in_blocks, given, names))
+
+
+def _numbers_in_blocks(given: NDArray, names: NDArray) -> NDArray:
+    return np.where(given == -1, -1, np.searchsorted(names, given)).astype(np.int64)
 
 
 def _is_known(given: NDArray) -> NDArray:

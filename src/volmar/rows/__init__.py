@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from volmar.rows.anywhere import moments_of_sides as moments_of_sides
     from volmar.rows.anywhere import of_rows as of_rows
     from volmar.rows.anywhere import prefetch as prefetch
+    from volmar.rows.anywhere import reweighted as reweighted
     from volmar.rows.anywhere import scramble as scramble
     from volmar.rows.anywhere import take_rows as take_rows
     from volmar.rows.blocks import BlockRows as BlockRows

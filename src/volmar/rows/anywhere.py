@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -147,6 +148,15 @@ def centered_with_moments(rows: RowSource) -> tuple[RowSource, Moments]:
     moved to the mean.
     """
     return rows.centered_with_moments()
+
+
+def reweighted(rows: RowSource, weights: Any) -> RowSource:
+    """Return the rows as they are seen, about the same offset, with other weights."""
+    other: Any = copy.copy(rows)
+    other.weights, other._mean = weights, None
+    if not isinstance(rows, BlockRows):
+        other.total_weight = float(weights.sum())
+    return other
 
 
 def constant_vector(rows: RowSource, value: Any, dtype: Any) -> Any:

@@ -133,13 +133,10 @@ def histogram_scan(
     It brings the weight, the sum of the projections and the sum of the rows of each bin, so that
     the bound of every cut between bins, and the means of its sides, are exact.
     """
-    high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
-    if not high > 0:
+    edges = scan_edges(z, w)
+    if edges is None:
         return ScanCut(labels, 0.0, -np.inf, 0.0)
-    # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
-    low, high = -high - high / N_BINS, high - high / N_BINS
-    bins = bin_sums(z.rows, z.of_rows(w), low, high, N_BINS, labels)
-    edges = np.linspace(low, high, N_BINS + 1)
+    bins = bin_sums(z.rows, z.of_rows(w), edges[0], edges[-1], N_BINS, labels)
     found = edge_split(bins, edges, variance, min_weight)
     above = edges[:-1] >= found.threshold
     # Labelled rows that are below now, and others that are above.
@@ -151,6 +148,15 @@ def histogram_scan(
         difference = sums * (total / (weight * (total - weight)))
     proposed = z.scores(w) > found.threshold
     return ScanCut(proposed, *found, float(moved) / z.rows.n_rows, difference)
+
+
+def scan_edges(z: Standardized, w: NDArray) -> NDArray | None:
+    """Return the edges of the bins of a projection; None where it is constant."""
+    high = N_DEVIATIONS * float(np.sqrt(max(w @ (z.correlation @ w), 0.0)))
+    if not high > 0:
+        return None
+    # The mean is in the middle of a bin: many rows may lie there, and on no side of an edge.
+    return np.linspace(-high - high / N_BINS, high - high / N_BINS, N_BINS + 1)
 
 
 def mean_difference(z: Standardized, mask: Any) -> NDArray:

@@ -21,7 +21,17 @@ from volmar.base.numbering import order_by_size
 from volmar.base.recursion import GrownTree, PartRows
 from volmar.base.splitting import CellSplit
 from volmar.evidence import HeldOutTest
-from volmar.rows import drawn_rows, in_one_pass, is_in_memory, of_rows
+from volmar.guidance.guide import Guide
+from volmar.guidance.seeds import Seeds
+from volmar.rows import (
+    as_rows,
+    constant_vector,
+    drawn_rows,
+    in_one_pass,
+    is_in_memory,
+    lazy_vector,
+    of_rows,
+)
 from volmar.rows.tiled import TILE_ROWS
 from volmar.separation.multiway import (
     LargestDiscriminant,
@@ -32,6 +42,7 @@ from volmar.separation.multiway import (
 )
 from volmar.separation.problem import SeparatingPlanes, SeparationRows
 from volmar.separation.relabelling import MultiwaySeparationResult
+from volmar.separation.seeded_blocks import seeded_clusters, seeded_sample
 from volmar.separation.two_way import TwoWaySolver, cross_fit_probability
 
 # Rows on which halves are cross-fitted at most: the probability is known to a hundredth or two.
@@ -144,6 +155,35 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         models = [node.model for node in free.tree_.splits()] if hasattr(free, "tree_") else []
         regs = [model.reg_ for model in [free, *models] if hasattr(model, "reg_")]
         return {"reg": min(regs)} if regs else {}
+
+    def _fit_seeded_blocks(self, X: Any, weights: Any, seeds: Seeds, /) -> None:
+        """Fit a sample with most of the labels, and go on from there with all rows."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        names, numbers = seeds
+        sample = seeded_sample(X, weights, numbers, names.size, seed)
+        few = silent_clone(self).set_params(random_state=seed)
+        few.n_features_in_ = X.shape[1]
+        guide = Guide(0, sample.seeds, weights=sample.weights)
+        few._fit_guided(sample.X, sample.weights, names, guide)
+        classes = few.classes_
+        if classes.size < 2:
+            self._take_over(few)
+            rows = as_rows(X)
+            self._set_result(replace(few.result_, labels=constant_vector(rows, 0, np.int64)))
+            labels = constant_vector(rows, classes[0], classes.dtype)
+        else:
+            model = silent_clone(self).set_params(n_clusters=classes.size, reg=few.reg_)
+            model.n_features_in_ = X.shape[1]
+            model._guide = replace(guide, k=classes.size)  # numbers of clusters stay
+            planes, result = few._planes, few.result_
+            rows = model._problem(X, weights, classes.size, feature_map=planes.feature_map)
+            momentum, steps = 0.0 if self.mode == "paper" else 1.0, self._solver().steps
+            one = seeded_clusters(rows, numbers, planes, result, momentum=momentum, **steps)
+            model._finish(rows, one, weights)
+            self._take_over(model)
+            labels = one.labels.astype(np.int64).choose(classes)
+        self.classes_ = classes
+        self.labels_ = lazy_vector(labels)
 
     def _refit_root(self, X: Any, weights: Any) -> None:
         """Fit the only split of a tree to all rows, from where it is in a sample of them.
