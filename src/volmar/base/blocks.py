@@ -164,8 +164,8 @@ def is_dask_series(y: Any) -> bool:
     return is_dask(y) and hasattr(y, "to_frame") and y.ndim == 1
 
 
-def lazily(estimator: Any, method: str, X: Any) -> Any:
-    """Return what a method makes of the blocks of X, without computing it.
+def lazily(estimator: Any, method: str, X: Any, **options: Any) -> Any:
+    """Return what a method, with options, makes of the blocks of X, without computing it.
 
     Of a dask array it is a dask array in the same blocks. Of a dask DataFrame it is a dask Series
     (or a DataFrame, with a column for each cluster) with the same index and partitions, which
@@ -193,8 +193,8 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
     light = without_vectors(estimator) if is_light else _copied(estimator)
     vars(light).pop("feature_names_in_", None)  # blocks are arrays
     floating = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
-    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=floating))
-    call = _BlockCall(light, method, few)
+    few = getattr(light, method)(np.zeros((1, X.shape[1]), dtype=floating), **options)
+    call = _BlockCall(light, method, few, options)
     if frame is not None:
         from dask.dataframe.utils import make_meta
 
@@ -210,13 +210,13 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
 class _BlockCall:
     """A method of an estimator on a block, of which some may be empty."""
 
-    def __init__(self, estimator: Any, method: str, few: np.ndarray):
-        self.estimator, self.method, self.few = estimator, method, few
+    def __init__(self, estimator: Any, method: str, few: np.ndarray, options: dict[str, Any]):
+        self.estimator, self.method, self.few, self.options = estimator, method, few, options
 
     def __call__(self, block: Any) -> np.ndarray:
         if block.shape[0] == 0:
             return self.few[:0]
-        return getattr(self.estimator, self.method)(block)
+        return getattr(self.estimator, self.method)(block, **self.options)
 
     def of_frame(self, part: Any) -> Any:
         """Return what a partition gives, beside its index."""

@@ -31,6 +31,7 @@ from volmar.base.blocks import (
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
 from volmar.base.knowledge import Knowledge
+from volmar.base.novelty import NoveltyMixin
 from volmar.base.outcome import finite_scores, fresh_fit, quiet
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
@@ -61,7 +62,7 @@ LOWEST_ALPHA, HIGHEST_ALPHA = 1e-3, 0.5
 SAMPLED_ROWS = 20_000
 
 
-class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
+class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, BaseEstimator, ABC):
     """What every clusterer of the house shares.
 
     A subclass says what it checks (`_check_parameters`), what it makes of the data once
@@ -451,25 +452,11 @@ class Clusterer(WarmStart, CallbackSupportMixin, ClusterMixin, BaseEstimator, AB
         """
         return super().fit_predict(X, y, **kwargs)
 
-    def predict(self, X: Any) -> NDArray:
-        """Assign rows to the clusters found by `fit`.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Cluster of each row. A lazy dask array in the same blocks where X is one,
-            a Series with its index where X is a dask DataFrame.
-        """
-        if is_dask(X):
-            check_is_fitted(self, "result_")
-            return lazily(self, "predict", X)
-        labels = self._predicted(X)
-        return self.classes_[labels] if hasattr(self, "classes_") else labels
+    def _n_labels(self) -> int:
+        """Return the number of clusters that rows may be assigned to."""
+        if hasattr(self, "classes_"):
+            return len(self.classes_)
+        return self.tree_.n_leaves if isinstance(self.n_clusters, str) else int(self.n_clusters)
 
     def _predicted(self, X: Any) -> NDArray[np.int64]:
         """Return the clusters of rows in memory by their scores."""

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from volmar.diagnostics.drift_report import DriftReport as DriftReport
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
+    from volmar.evidence import ClusterNovelty as ClusterNovelty
     from volmar.evidence import LabelJoin as LabelJoin
     from volmar.evidence import LabelTestResult as LabelTestResult
     from volmar.evidence import SplitTestResult as SplitTestResult
+    from volmar.evidence import calibrate_novelty as calibrate_novelty
     from volmar.evidence import label_test as label_test
     from volmar.evidence import split_test as split_test
 

@@ -1,8 +1,9 @@
 """Is there more than one group? Tests of a split and of given labels, and what they are made of.
 
 `split_test` asks whether rows have more than one group, `label_test` which given clusters are
-separated. `modes/` has the tests of a sample on the line, `splits/` the candidates for a split and
-their test on held-out rows, `labels/` the borders between given clusters.
+separated, `calibrate_novelty` which rows belong to none. `modes/` has the tests of a sample on the
+line, `splits/` the candidates for a split and their test on held-out rows, `labels/` the borders
+between given clusters, `novelty/` distances of rows in their clusters.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from volmar.evidence.modes.dip import dip_test as dip_test
     from volmar.evidence.modes.humps import HumpTest as HumpTest
     from volmar.evidence.modes.humps import hump_test as hump_test
+    from volmar.evidence.novelty.cluster_novelty import ClusterNovelty as ClusterNovelty
+    from volmar.evidence.novelty.cluster_novelty import calibrate_novelty as calibrate_novelty
     from volmar.evidence.splits.cells import LinearCells as LinearCells
     from volmar.evidence.splits.curved import fitted_border as fitted_border
     from volmar.evidence.splits.curved import walk_candidate as walk_candidate

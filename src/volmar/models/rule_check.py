@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.evidence.novelty.scatter import WIDE
 from volmar.models.classes import is_public_estimator, name_of
 from volmar.models.hints import is_known_function, is_numbers, is_real
 from volmar.models.rules import RULES
@@ -224,8 +225,51 @@ def _are_scores(scores: Any) -> bool:
     )
 
 
+def _are_starts(starts: Any, n: int) -> bool:
+    """Whether they divide n entries."""
+    is_ordered = bool((np.diff(starts) >= 0).all())
+    return starts.size > 0 and starts[0] == 0 and starts[-1] == n and is_ordered
+
+
+def _is_scatter(scatter: Any) -> bool:
+    """Whether rows can be measured: columns by the sketch, a covariance for each cluster."""
+    q = scatter.mean.size
+    n_columns = q if scatter.sketch is None else scatter.sketch.bucket.size
+    return (
+        _are_starts(scatter.starts, len(scatter.centers))
+        and len(scatter.axes) in (1, scatter.starts.size - 1)
+        and n_columns == scatter.n_features
+        and (scatter.sketch is None or q == WIDE)
+    )
+
+
+def _is_novelty(novelty: Any) -> bool:
+    k = novelty.n_rows.size
+    sizes = novelty.starts.size, novelty.scatter.starts.size
+    ranges = list(zip(novelty.starts[:-1], novelty.starts[1:], strict=True))
+    return (
+        sizes == (k + 1, k + 1)
+        and _are_starts(novelty.starts, novelty.distances.size)
+        and bool((novelty.n_rows >= 0).all() and (novelty.counts >= 0).all())
+        and all((np.diff(novelty.distances[a:b]) > 0).all() for a, b in ranges)
+        and all(
+            (novelty.counts[a:b] <= n).all()
+            for (a, b), n in zip(ranges, novelty.n_rows, strict=True)
+        )
+    )
+
+
+def _is_sketch(sketch: Any) -> bool:
+    bucket = sketch.bucket
+    is_inside = bucket.size > 0 and bucket.min() >= 0 and bucket.max() < WIDE
+    return bool(is_inside and (np.abs(sketch.sign) == 1).all())
+
+
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "CategoryScores": _are_scores,
+    "ClusterNovelty": _is_novelty,
+    "ClusterScatter": _is_scatter,
     "Fills": _are_fills,
+    "Sketch": _is_sketch,
     "Tails": _are_tails,
 }

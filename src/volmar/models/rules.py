@@ -34,6 +34,9 @@ _LABELLED = (
     "result_: *Result|OneCluster!",
     "result_.labels: real n",
     "tree_: SplitTree",
+    "novelty_: ClusterNovelty",
+    "novelty_.scatter.n_features: int is:f",
+    "n_features_in_: int is:f",
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
 # A number in files of the first versions.
@@ -112,6 +115,26 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "LinearCells": ("coef: float k d finite", "intercept: float k finite", "sides: bool k"),
     "CellSplit": ("cells: LinearCells", "labels_: int *", "result_: Result", *_LINEAR),
+    # Calibrated distances of rows in clusters.
+    "Sketch": ("bucket: int d", "sign: int d"),
+    "ClusterScatter": (
+        "n_features: int positive",
+        "sketch: Sketch?",
+        "mean: float q finite",
+        "scale: float q finite divisor positive",
+        "starts: int! *",
+        "centers: float! c q finite",
+        "axes: float! m q r finite",
+        "variances: float! m r finite positive",
+        "noise: float! m positive",
+    ),
+    "ClusterNovelty": (
+        "scatter: ClusterScatter!",
+        "starts: int! *",
+        "distances: float! m finite",
+        "counts: float! m finite",
+        "n_rows: int! k",
+    ),
     # Graphs.
     "NeighborSearch": (
         "metric: name",
@@ -223,6 +246,8 @@ RULES: dict[str, tuple[str, ...]] = {
         "n_clusters_: int! positive upto:n",
         "cluster_names_: text c",
         "slopes_: slopes!",
+        "novelty_: ClusterNovelty",
+        "novelty_.scatter.n_features: int is:d",
         "evidence_: list! *",
         "notes_: text! *",
         "warnings_: text! *",

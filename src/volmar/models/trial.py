@@ -121,6 +121,8 @@ def _has_scores(model: Any, rows: Any) -> bool:
     scores = np.asarray(model.decision_function(rows))
     if hasattr(model, "predict"):
         model.predict(rows)
+    if "novelty_" in vars(model):
+        model.novelty_score(rows)
     if scores.dtype.kind != "f" or scores.shape[:1] != rows.shape[:1] or scores.ndim > 2:
         raise TypeError("scores that are none")
     return bool(np.isfinite(scores).all())

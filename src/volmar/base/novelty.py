@@ -1,0 +1,195 @@
+"""Prediction, and rows that belong to no cluster."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from volmar._checks import check_number, check_random_state, shown
+from volmar._memory import explain_memory
+from volmar._threads import one_thread
+from volmar.base.blocks import lazily
+from volmar.base.warn import warn_user
+from volmar.evidence import ClusterNovelty, calibrate_novelty
+from volmar.rows import draw_from_collection, is_dask
+
+__all__ = ["NoveltyMixin", "check_reject", "rejected", "warn_of_few_rows"]
+
+# Rows of a dask collection that are drawn for each cluster, and in all.
+ROWS_A_CLUSTER, DRAWN_ROWS = 4000, 100_000
+
+
+class NoveltyMixin:
+    """`predict` of a clusterer, which may reject rows, and the calibration that this needs."""
+
+    classes_: Any
+    novelty_: ClusterNovelty
+    random_state: Any
+    result_: Any
+
+    def predict(self, X: Any, reject: float | None = None) -> NDArray:
+        """Assign rows to the clusters found by `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or similarities to the training rows where those were precomputed.
+        reject : float, optional
+            Label rows -1 whose `novelty_score` is at most this, 0.01 for example: about this share
+            of the rows of the same source, and all strangers that are as far out. `fit_novelty` is
+            needed before.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Cluster of each row, by its name in `classes_` where `fit` was given labels of rows
+            (rejected rows are "-1" among names that are strings). A lazy dask array in the same
+            blocks where X is one, a Series with its index where X is a dask DataFrame.
+        """
+        if reject is not None:
+            check_reject(reject)
+            warn_of_few_rows(self._novelty(), reject)
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            if reject is None:
+                return lazily(self, "predict", X)
+            return lazily(self, "_predicted_or_rejected", X, reject=reject)
+        if reject is None:
+            return self._named(self._predicted(X))
+        return self._predicted_or_rejected(X, reject=reject)
+
+    def _named(self, labels: NDArray) -> NDArray:
+        """Return the names of clusters, where they have any; -1 stays -1."""
+        if not hasattr(self, "classes_"):
+            return labels
+        names = np.append(self.classes_, np.array([-1]).astype(self.classes_.dtype))
+        return names[labels]
+
+    def novelty_score(self, X: Any) -> NDArray[np.float64]:
+        """Return p-values of rows in their clusters: low for rows that belong to none.
+
+        Of new rows of the source that `fit_novelty` has seen, at most a share of about alpha has a
+        p-value of at most alpha.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Between 1 / (1 + rows of the cluster) and 1; see
+            `volmar.diagnostics.ClusterNovelty`. Lazy where X is a dask
+            collection.
+        """
+        novelty = self._novelty()
+        if is_dask(X):
+            return lazily(self, "novelty_score", X)
+        rows = self._validate(X, reset=False)
+        return novelty.p_values(rows, self._predicted(X))
+
+    @one_thread()
+    @explain_memory
+    def fit_novelty(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Calibrate `novelty_score`, after `fit`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            The rows of the fit, or others of the same source. Of a dask collection a sample is
+            drawn.
+        sample_weight : array of shape (n_samples,), optional
+            Weights of the rows, relative to each other.
+
+        Returns
+        -------
+        self
+            With `novelty_`, a `volmar.diagnostics.ClusterNovelty`. The next `fit` deletes it.
+        """
+        check_is_fitted(self, "result_")
+        if self._is_pairwise():
+            raise ValueError(
+                f"fit_novelty needs rows, and {type(self).__name__} was given pairs of rows "
+                "('precomputed'). Use volmar.diagnostics.calibrate_novelty(rows, labels_), or a "
+                "kernel or an affinity by name."
+            )
+        rng = copy.deepcopy(check_random_state(self.random_state))
+        n_clusters = self._n_labels()
+        if is_dask(X):
+            most = min(ROWS_A_CLUSTER * n_clusters, DRAWN_ROWS)
+            seed = int(rng.randint(2**31 - 1))
+            drawn = draw_from_collection(X, sample_weight, seed=seed, most=most)
+            X, sample_weight = drawn.rows, drawn.beside[0]
+        rows = self._validate(X, reset=False)
+        self.novelty_ = calibrate_novelty(
+            rows,
+            self._predicted(X),
+            n_clusters=n_clusters,
+            sample_weight=sample_weight,
+            random_state=rng,
+        )
+        return self
+
+    def _predicted_or_rejected(self, X: Any, *, reject: float) -> NDArray:
+        labels = self._predicted(X)
+        rows = self._validate(X, reset=False)
+        return self._named(rejected(labels, self._novelty().p_values(rows, labels), reject))
+
+    def _novelty(self) -> ClusterNovelty:
+        check_is_fitted(self, "result_")
+        if not hasattr(self, "novelty_"):
+            raise NotFittedError(
+                f"{type(self).__name__} is not calibrated: p-values of rows need fit_novelty(X) "
+                "after fit, with the rows of the fit or others of their source."
+            )
+        return self.novelty_
+
+    def _n_labels(self) -> int:
+        raise NotImplementedError
+
+    def _is_pairwise(self) -> bool:
+        raise NotImplementedError
+
+    def _predicted(self, X: Any) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+    def _validate(self, X: Any, *, reset: bool) -> Any:
+        raise NotImplementedError
+
+
+def check_reject(reject: Any) -> float:
+    """Return the level at which rows are rejected, if it is one."""
+    number = check_number("reject", reject, low=0.0, high=1.0, open_low=True)
+    if number == 1.0:
+        raise ValueError(
+            f"reject must be less than 1, got {shown(reject)}: all rows would be rejected. It is "
+            "the share of ordinary rows that may be, 0.01 for example."
+        )
+    return number
+
+
+def rejected(labels: NDArray, p_values: NDArray, reject: float) -> NDArray[np.int64]:
+    """Return labels with -1 where the p-value is at most `reject`."""
+    return np.where(p_values <= reject, -1, labels).astype(np.int64)
+
+
+def warn_of_few_rows(novelty: ClusterNovelty, reject: float) -> None:
+    """Warn of clusters with too few rows to reject any at this level."""
+    few = np.flatnonzero(novelty.min_p_values > reject)
+    if few.size == 0:
+        return
+    listed = ", ".join(
+        f"{j} (p-values of at least {novelty.min_p_values[j]:.2g})" for j in few[:5].tolist()
+    )
+    more = ", ..." if few.size > 5 else ""
+    warn_user(
+        f"reject={reject:g} rejects no row of cluster {listed}{more}: too few rows were "
+        f"calibrated. Use a larger reject, or fit_novelty with at least "
+        f"{int(np.ceil(1 / reject)) - 1} rows of each cluster."
+    )

@@ -1,0 +1,1 @@
+"""Rows that belong to no cluster: distances within clusters, and their calibration."""

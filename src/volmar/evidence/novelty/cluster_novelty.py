@@ -1,0 +1,278 @@
+"""P-values of rows in clusters: whether they are farther out than rows of the same source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from volmar._checks import check_count, check_random_state
+from volmar._input import check_matrix
+from volmar._weights import rescaled_sample_weight
+from volmar.evidence.novelty.scatter import FULL, RANK, WIDE, ClusterScatter, Sketch
+
+__all__ = ["ClusterNovelty", "calibrate_novelty"]
+
+# Folds that the rows of a cluster are divided into, each measured by the others: the fewest, and
+# the most, where a covariance of fewer rows would be so much worse (in standard deviations of the
+# squared distances) that p-values of new rows were too large.
+FEWEST_FOLDS, MOST_FOLDS, BIAS = 5, 20, 0.05
+# Rows of a cluster that are used; more would not change p-values that matter.
+MAX_ROWS = 10_000
+# Distances of a cluster that are kept: the largest as they are, of the others evenly spaced ones.
+N_LARGEST, N_OTHERS = 500, 500
+
+
+@dataclass(frozen=True, repr=False)
+class ClusterNovelty:
+    r"""How far out rows lie in their clusters, as p-values.
+
+    The p-value of a row is
+
+    .. math:: p = \frac{1 + \#\{i : d_i \ge d\}}{1 + n_j}
+
+    with d its distance in its cluster, j, and :math:`d_i` the distances of the :math:`n_j` rows
+    that the cluster was calibrated with, each measured without its fold of the rows (5 to 20
+    folds). For new rows of the same source it is at most alpha with a probability of about alpha, or less:
+    centres and covariances of all rows are a little closer to a new row than those without a fold
+    are to the rows that were left out, and distances that are not kept are rounded up. No shape of
+    the clusters is assumed; it only matters for how well strangers are found.
+
+    Attributes
+    ----------
+    scatter : ClusterScatter
+        Centres and covariances.
+    starts : ndarray of int, shape (n_clusters + 1,)
+        Cluster j has the distances ``starts[j]`` to ``starts[j + 1] - 1``.
+    distances : ndarray of shape (m,)
+        Distances of calibration, in ascending order for each cluster, at most 1,000 of each.
+    counts : ndarray of shape (m,)
+        Number of rows of the cluster that are farther out than the next smaller distance: an upper
+        bound for a row in between.
+    n_rows : ndarray of shape (n_clusters,)
+        Number of rows that each cluster was calibrated with.
+    """
+
+    scatter: ClusterScatter
+    starts: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    n_rows: NDArray[np.int64]
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.n_rows)
+
+    @property
+    def min_p_values(self) -> NDArray[np.float64]:
+        """The smallest p-value of each cluster, 1 / (1 + number of rows)."""
+        return np.asarray(1.0 / (1.0 + self.n_rows), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        """Name the size."""
+        return f"ClusterNovelty(n_clusters={self.n_clusters}, n_rows={int(self.n_rows.sum())})"
+
+    def p_values(self, X: Any, labels: ArrayLike) -> NDArray[np.float64]:
+        """Return the p-value of each row in its cluster; low for a stranger.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows, dense or CSR.
+        labels : array of int, shape (n,)
+            Their clusters, by the model that the calibration is of. A row labelled -1 gets 0.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Between 0 and 1.
+        """
+        rows = check_matrix(X, may_be_small=True)
+        if rows.shape[1] != self.scatter.n_features:
+            raise ValueError(
+                f"X has {rows.shape[1]} columns, and the calibration had "
+                f"{self.scatter.n_features}. Give rows with the same columns."
+            )
+        codes = _checked_labels(labels, rows.shape[0], self.n_clusters)
+        out = np.zeros(rows.shape[0])
+        inside = codes >= 0
+        if not inside.all():
+            rows, codes = rows[np.flatnonzero(inside)], codes[inside]
+        found = self.scatter.distances(rows, codes)
+        values = np.ones(len(codes))
+        for j in np.unique(codes):
+            kept = slice(self.starts[j], self.starts[j + 1])
+            counts = np.append(self.counts[kept], 0.0)
+            place = np.searchsorted(self.distances[kept], found[codes == j], side="left")
+            values[codes == j] = (1.0 + counts[place]) / (1.0 + self.n_rows[j])
+        out[inside] = values
+        return out
+
+
+def calibrate_novelty(
+    X: Any,
+    labels: ArrayLike,
+    *,
+    n_clusters: int | None = None,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> ClusterNovelty:
+    """Measure how far out rows of given clusters lie, so that strangers can be told from them.
+
+    The cost is linear in the rows. Clusterers of volmar call this by `fit_novelty`; it serves any
+    other model that labels new rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows, dense or CSR.
+    labels : array of int, shape (n,)
+        Cluster of each row, from 0, as the model predicts it. Rows labelled -1 are left out.
+    n_clusters : int, optional
+        Number of clusters; the largest label and one by default.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows, relative to each other; rows of weight 0 are left out.
+    random_state : int, RandomState or None, default=None
+        Seed of the parts of the rows.
+
+    Returns
+    -------
+    ClusterNovelty
+
+    Notes
+    -----
+    Of a cluster of more than 10,000 rows that many are drawn. With n rows the smallest p-value is
+    1 / (n + 1): a cluster of fewer than 99 rows rejects no row at 0.01. A cluster of fewer than
+    two rows cannot be calibrated, and all its p-values are 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.cluster import KMeans
+    >>> from volmar.datasets import make_blobs
+    >>> from volmar.diagnostics import calibrate_novelty
+    >>> X, _ = make_blobs(600, random_state=0)
+    >>> model = KMeans(2, n_init=1, random_state=0).fit(X)
+    >>> novelty = calibrate_novelty(X, model.labels_, random_state=0)
+    >>> strangers = X.mean(axis=0) + [[0.0, 100.0]]
+    >>> bool(novelty.p_values(strangers, model.predict(strangers))[0] < 0.01)
+    True
+    """
+    rows = check_matrix(X)
+    n = rows.shape[0]
+    codes = _checked_labels(labels, n, None)
+    k = int(codes.max(initial=-1)) + 1
+    if n_clusters is not None and check_count("n_clusters", n_clusters) < k:
+        raise ValueError(
+            f"n_clusters={n_clusters} is less than the largest label and one, {k}. Raise "
+            "n_clusters."
+        )
+    k = k if n_clusters is None else int(n_clusters)
+    if k == 0:
+        raise ValueError("labels has no row in a cluster: all are -1. Give rows of clusters.")
+    weights = rescaled_sample_weight(sample_weight, n)
+    rng = check_random_state(random_state)
+    chosen, folds = _folds(codes, weights, k, rows.shape[1], rng)
+    rows, codes = rows[chosen], codes[chosen]
+    weights = np.ones(len(chosen)) if weights is None else weights[chosen]
+    d = rows.shape[1]
+    sketch = Sketch.draw(d, rng) if d > WIDE else None
+    seed = int(rng.randint(2**31 - 1))
+
+    def fitted(used: NDArray) -> ClusterScatter:
+        return ClusterScatter.fit(
+            rows[used], codes[used], weights[used], n_clusters=k, sketch=sketch, seed=seed
+        )
+
+    found = np.full(len(chosen), np.inf)
+    for fold in range(int(folds.max(initial=-1)) + 1):
+        out = np.flatnonzero(folds == fold)
+        used = np.flatnonzero(folds != fold)
+        found[out] = fitted(used).distances(rows[out], codes[out])
+    found = np.minimum(found, np.finfo(np.float64).max)
+    return _summary(fitted(np.arange(len(chosen))), found, codes, weights, folds, k)
+
+
+def _folds(
+    codes: NDArray, weights: NDArray | None, k: int, d: int, rng: np.random.RandomState
+) -> tuple[NDArray, NDArray]:
+    """Return the rows in use and the fold of each; -1 in clusters of fewer than two rows."""
+    chosen, folds = [], []
+    for j in range(k):
+        inside = codes == j if weights is None else (codes == j) & (weights > 0)
+        own = rng.permutation(np.flatnonzero(inside))[:MAX_ROWS]
+        chosen.append(own)
+        n_folds = _n_folds(own.size, d)
+        part = np.arange(own.size) % max(n_folds, 1)
+        folds.append(part if n_folds > 1 else np.full(own.size, -1))
+    return np.concatenate(chosen), np.concatenate(folds)
+
+
+def _n_folds(n: int, d: int) -> int:
+    """Return the number of folds of n rows with d columns.
+
+    Without m of n rows a squared distance in r directions is larger by a share of about
+    m (r + 1) / n^2, and its standard deviation is a share of sqrt(2 / r).
+    """
+    r = d if d <= FULL else RANK
+    left_out = BIAS * np.sqrt(2.0 / r) * n**2 / (r + 1)
+    wanted = int(np.ceil(n / max(left_out, 1.0)))
+    return min(max(wanted, FEWEST_FOLDS), MOST_FOLDS, n)
+
+
+def _summary(
+    scatter: ClusterScatter,
+    found: NDArray,
+    codes: NDArray,
+    weights: NDArray,
+    folds: NDArray,
+    k: int,
+) -> ClusterNovelty:
+    """Keep the largest distances of each cluster, and some of the others."""
+    kept_distances, kept_counts, starts, n_rows = [], [], [0], []
+    for j in range(k):
+        inside = np.flatnonzero((codes == j) & (folds >= 0))
+        order = inside[np.argsort(found[inside], kind="stable")]
+        m = order.size
+        w = weights[order] * (m / weights[order].sum()) if m else weights[order]
+        others = np.linspace(0, m - 1, min(N_OTHERS, m)).astype(np.intp)
+        largest = np.arange(max(m - N_LARGEST, 0), m)
+        places = np.unique(np.concatenate([others, largest]))
+        values = found[order]
+        distances = np.unique(values[places])
+        # Weight of the rows beyond each distance; those of a cluster add up to m.
+        total = np.concatenate([[0.0], np.cumsum(w)])
+        beyond = m - total[np.searchsorted(values, distances, side="right")]
+        counts = np.concatenate([[float(m)], beyond[:-1]]) if m else np.empty(0)
+        kept_distances.append(distances)
+        kept_counts.append(np.clip(counts, 0.0, float(m)))
+        starts.append(starts[-1] + distances.size)
+        n_rows.append(m)
+    return ClusterNovelty(
+        scatter,
+        np.array(starts, dtype=np.int64),
+        np.concatenate(kept_distances),
+        np.concatenate(kept_counts),
+        np.array(n_rows, dtype=np.int64),
+    )
+
+
+def _checked_labels(labels: ArrayLike, n: int, k: int | None) -> NDArray[np.int64]:
+    codes = np.asarray(labels)
+    if codes.shape != (n,) or codes.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be an array of integers of shape ({n},), got dtype {codes.dtype} and "
+            f"shape {codes.shape}. Give the cluster of each row, from 0."
+        )
+    codes = codes.astype(np.int64)
+    high = (n if k is None else k) - 1
+    if codes.size and (codes.min() < -1 or codes.max() > high):
+        wrong = codes[(codes < -1) | (codes > high)][0]
+        raise ValueError(
+            f"labels holds {wrong}, which is no cluster: there are 0 to {high}, and -1 for none. "
+            "Give the labels that the model predicts."
+        )
+    return codes
