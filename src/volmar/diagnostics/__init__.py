@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from volmar.diagnostics.drift_report import DriftReport as DriftReport
     from volmar.diagnostics.stability import ResamplingStability as ResamplingStability
     from volmar.diagnostics.stability import stability as stability
+    from volmar.diagnostics.suggest_labels import LabelSuggestions as LabelSuggestions
+    from volmar.diagnostics.suggest_labels import label_suggestions as label_suggestions
+    from volmar.diagnostics.suggest_labels import suggest_labels as suggest_labels
     from volmar.evidence import ClusterNovelty as ClusterNovelty
     from volmar.evidence import LabelJoin as LabelJoin
     from volmar.evidence import LabelTestResult as LabelTestResult

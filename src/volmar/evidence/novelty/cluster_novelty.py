@@ -35,10 +35,10 @@ class ClusterNovelty:
 
     with d its distance in its cluster, j, and :math:`d_i` the distances of the :math:`n_j` rows
     that the cluster was calibrated with, each measured without its fold of the rows (5 to 20
-    folds). For new rows of the same source it is at most alpha with a probability of about alpha, or less:
-    centres and covariances of all rows are a little closer to a new row than those without a fold
-    are to the rows that were left out, and distances that are not kept are rounded up. No shape of
-    the clusters is assumed; it only matters for how well strangers are found.
+    folds). For new rows of the same source it is at most alpha with a probability of about alpha,
+    or less: centres and covariances of all rows are a little closer to a new row than those
+    without a fold are to the rows that were left out, and distances that are not kept are rounded
+    up. No shape of the clusters is assumed; it only matters for how well strangers are found.
 
     Attributes
     ----------
