@@ -17,6 +17,10 @@ from volmar.cli.as_options import as_options
         ),
         ("after columns=, drop= and id_column=; it", "after --columns, --drop and --id; it"),
         ("give another name, or force=True to", "give another name, or --force to"),
+        (
+            "reject=0.01 rejects; reject must be less",
+            "--reject 0.01 rejects; --reject must be less",
+        ),
         ("drop the columns; a scale=x", "drop the columns; a scale=x"),
     ],
 )

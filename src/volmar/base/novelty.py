@@ -67,8 +67,7 @@ class NoveltyMixin:
         """Return the names of clusters, where they have any; -1 stays -1."""
         if not hasattr(self, "classes_"):
             return labels
-        names = np.append(self.classes_, np.array([-1]).astype(self.classes_.dtype))
-        return names[labels]
+        return np.array([*self.classes_.tolist(), type(self.classes_.tolist()[0])(-1)])[labels]
 
     def novelty_score(self, X: Any) -> NDArray[np.float64]:
         """Return p-values of rows in their clusters: low for rows that belong to none.

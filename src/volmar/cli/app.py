@@ -358,6 +358,15 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Labels: .csv, .tsv, .parquet.")
     ] = None,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            "--reject",
+            metavar="LEVEL",
+            help="Label rows -1 that belong to no cluster: those with a p-value of at most this "
+            "(0.01 rejects about 1 % of ordinary rows).",
+        ),
+    ] = None,
     raw_ids: RawIds = False,
     force: Force = False,
 ) -> None:
@@ -365,7 +374,15 @@ def predict(
     with _clean("predict", context):
         from volmar.cli.predict import predict_file
 
-        predict_file(model, source, id_column=id_column, out=out, force=force, raw_ids=raw_ids)
+        predict_file(
+            model,
+            source,
+            id_column=id_column,
+            out=out,
+            force=force,
+            raw_ids=raw_ids,
+            reject=reject,
+        )
 
 
 @app.command()

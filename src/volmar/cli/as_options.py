@@ -23,5 +23,6 @@ def as_options(text: str) -> str:
     text = re.sub(r"\bkinds=\{'([^']*)': '(\w+)'\}", r"--kind \1=\2", text)
     text = re.sub(r"\b(missing|scale)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\b(min|max)_cluster_size=", r"--\1-size ", text)
+    text = re.sub(r"\breject(?:=| (?=must be ))", "--reject ", text)
     text = text.replace("force=True", "--force")
     return re.sub(rf"\b({'|'.join(_OPTIONS)})=(?!\w)", lambda found: _OPTIONS[found[1]], text)

@@ -227,9 +227,9 @@ def _write_labels(path: Path, files: ClusterFiles, clusterer: TableClusterer, ta
 
 
 def named(clusterer: Any, labels: NDArray) -> NDArray:
-    """Return labels by the names of the clusters, where they have any."""
+    """Return labels by the names of the clusters, where they have any; -1 stays -1."""
     names = getattr(clusterer, "cluster_names_", None)
-    return labels if names is None else np.array(names)[labels]
+    return labels if names is None else np.array([*names, "-1"])[labels]
 
 
 # ---------------------------------------------------------------------- what is shown

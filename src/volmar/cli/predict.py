@@ -31,9 +31,15 @@ def predict_file(
     out: Path | None,
     force: bool,
     raw_ids: bool = False,
+    reject: float | None = None,
 ) -> None:
-    """Write or count the clusters of the rows of a table, those of a folder block by block."""
+    """Write or count the clusters of the rows of a table, those of a folder block by block.
+
+    With `reject`, rows whose p-value is at most that get the label -1, and the file has a column
+    of p-values.
+    """
     from volmar.models import load_model
+    from volmar.table_clusterer.rejection import check_rejection
     from volmar.tables import TableError, open_labels, written_kind
 
     refuse_files({"-o": out}, source, model, force=force)
@@ -43,9 +49,12 @@ def predict_file(
     with stages.stage("reading"):
         saved = load_model(model)
         name, blocks = table_blocks(source, saved.preparation, id_column)
+    if reject is not None:
+        check_rejection(saved.model, reject)
     if saved.preparation is not None and id_column is not None:
         saved.preparation.id_column = id_column
     counts: list[NDArray] = []
+    n_rejected = 0
     notes, before = [], 0
     write = None
     with ExitStack() as files, stages.stage("predicting") as tell:
@@ -54,20 +63,26 @@ def predict_file(
             if table.data.shape[0]:
                 rows = _rows(saved, table, id_column)
                 labels, scores, confidence = _labelled(saved, rows)
+                p_values = None
+                if reject is not None:
+                    p_values = _p_values(saved.model, rows.X, labels)
+                    labels = np.where(p_values <= reject, -1, labels)
                 if out is not None:
                     if write is None:
                         opened = open_labels(
                             out,
                             rows.id_name,
                             confidence=confidence is not None,
+                            p_value=p_values is not None,
                             force=force,
                             raw_ids=raw_ids,
                         )
                         write = files.enter_context(opened)
                     has_ids = rows.id_name != "row" or len(blocks) == 1
                     ids = rows.ids if has_ids else rows.ids + before
-                    write(ids, named(saved.model, labels), scores, confidence)
-                counts.append(np.bincount(labels))
+                    write(ids, named(saved.model, labels), scores, confidence, p_values)
+                counts.append(np.bincount(labels[labels >= 0]))
+                n_rejected += int(np.count_nonzero(labels < 0))
                 notes += rows.notes
                 before += table.data.shape[0]
             tell(number, len(blocks))
@@ -80,7 +95,10 @@ def predict_file(
     listed = ", ".join(
         f"{size} in cluster {label}" for label, size in zip(names, sizes, strict=True)
     )
-    screen().print(f"{printable(name)}: {sum(sizes)} rows, {listed}", markup=False)
+    if reject is not None:
+        listed = f"{listed}{', ' if listed else ''}{n_rejected} rejected (-1)"
+    n_rows = sum(sizes) + n_rejected
+    screen().print(f"{printable(name)}: {n_rows} rows, {listed}", markup=False)
     if out is None:
         say("(-o labels.csv keeps the labels.)")
         return
@@ -118,6 +136,12 @@ def _labelled(saved: Any, rows: PreparedTable) -> tuple[NDArray, NDArray, NDArra
     if hasattr(saved.model, "label_prepared"):
         return saved.model.label_prepared(rows.X)
     return saved.model.predict(rows.X), saved.model.decision_function(rows.X), None
+
+
+def _p_values(model: Any, X: Any, labels: NDArray) -> NDArray:
+    if hasattr(model, "novelty_prepared"):
+        return model.novelty_prepared(X, labels)
+    return model.novelty_score(X)
 
 
 def _rows(saved: Any, table: LoadedTable, id_column: str | None) -> PreparedTable:

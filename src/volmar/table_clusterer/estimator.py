@@ -24,6 +24,7 @@ from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_
 from volmar.table_clusterer.drift import TableDrift
 from volmar.table_clusterer.known import KnownColumns, known_columns
 from volmar.table_clusterer.names import new_clusterer
+from volmar.table_clusterer.rejection import TableRejection, spread
 from volmar.table_clusterer.reports import TableReports
 from volmar.tables import Preparation, PreparedTable, as_pandas
 from volmar.tables.columns import check_table, table_tags
@@ -37,7 +38,7 @@ __all__ = ["TableClusterer"]
 _OF_THE_DATA = ("_table", "_prepared")
 
 
-class TableClusterer(ClusterMixin, TableDrift, TableReports):
+class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     """Prepare the columns of a table, cluster its rows, and describe the clusters.
 
     `volmar.tables.Preparation` and a clusterer as one estimator: what ``volmar cluster`` does to a
@@ -91,6 +92,8 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
     confidence_ : ndarray of shape (n,)
         How clearly each row belongs to its cluster rather than to the next one, from 0.5 (on the
         border) to 1; NaN for rows that were left out. See Notes.
+    novelty_ : volmar.diagnostics.ClusterNovelty
+        How far out the rows of each cluster lie, for `novelty_score` and ``predict(reject=)``.
     is_fitted_to_blocks_ : bool
         Whether the clusterer was fitted to the `blocks` of `fit_prepared`; only with these.
     evidence_ : list of volmar.report.Evidence
@@ -322,6 +325,7 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
         self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)
+        self._calibrate(rows.X, np.asarray(labels), seed)
         for text in rows.warnings:
             warnings.warn(text, UserWarning, stacklevel=3)
         for one in caught:
@@ -333,9 +337,9 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
         rows = self._rows()
         scores = self._scores_of(rows.X)
         self.slopes_ = {} if scores is None else score_slopes(scores, labels)
-        self.labels_: NDArray[np.int64] = _spread(labels, rows.kept, -1).astype(np.int64)
+        self.labels_: NDArray[np.int64] = spread(labels, rows.kept, -1).astype(np.int64)
         confidence = self._confidence_of(scores, labels)
-        self.confidence_: NDArray[np.float64] = _spread(confidence, rows.kept, np.nan)
+        self.confidence_: NDArray[np.float64] = spread(confidence, rows.kept, np.nan)
 
     def _scores_of(self, X: Any) -> NDArray | None:
         if not hasattr(self.model_, "decision_function"):
@@ -404,23 +408,6 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
 
     # ---------------------------------------------------------------------- new rows
 
-    def predict(self, data: Any) -> NDArray[np.int64]:
-        """Assign the rows of a table to the clusters.
-
-        Parameters
-        ----------
-        data : DataFrame, pyarrow Table, array, sparse array, str or path
-            A table with the columns in use, in any order.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Cluster of each row; -1 for rows that are left out for missing values.
-        """
-        rows = self._new_rows(data)
-        labels = np.asarray(self.model_.predict(rows.X))
-        return _spread(labels, rows.kept, -1).astype(np.int64)
-
     def decision_function(self, data: Any) -> NDArray[np.float64]:
         """Score the rows of a table.
 
@@ -440,7 +427,7 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
             raise AttributeError(
                 f"{type(self.model_).__name__} has no decision_function. Use predict."
             )
-        return _spread(scores, rows.kept, np.nan)
+        return spread(scores, rows.kept, np.nan)
 
     def confidence(self, data: Any) -> NDArray[np.float64]:
         """Return how clearly each row of a table belongs to the cluster that `predict` gives it.
@@ -456,7 +443,7 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
             As `confidence_`, by the scale that was found at the fit.
         """
         rows = self._new_rows(data)
-        return _spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
+        return spread(self.label_prepared(rows.X)[2], rows.kept, np.nan)
 
     def label_prepared(self, X: Any) -> tuple[NDArray[np.int64], NDArray, NDArray[np.float64]]:
         """Return labels, scores and confidences of rows that `preparation_` has made.
@@ -506,15 +493,6 @@ class TableClusterer(ClusterMixin, TableDrift, TableReports):
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn which input is taken."""
         return table_tags(super().__sklearn_tags__(), self.missing)
-
-
-def _spread(values: NDArray, kept: NDArray | None, missing: float) -> NDArray:
-    """Return values of the kept rows as values of all rows."""
-    if kept is None or kept.all():
-        return values
-    out = np.full((len(kept), *values.shape[1:]), missing, dtype=values.dtype)
-    out[kept] = values
-    return out
 
 
 def _fit_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:

@@ -29,7 +29,7 @@ __all__ = [
     "written_kind",
 ]
 
-_OTHERS = ("label", "score", "confidence")
+_OTHERS = ("label", "score", "confidence", "p_value")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A path without a suffix is that of a pipe or a device, most often: it gets text.
 _SUFFIXES = {
@@ -97,6 +97,7 @@ def open_labels(
     id_name: str,
     *,
     confidence: bool = False,
+    p_value: bool = False,
     force: bool = False,
     raw_ids: bool = False,
 ) -> Iterator[Callable[..., None]]:
@@ -106,23 +107,30 @@ def open_labels(
     ----------
     path, id_name, force, raw_ids
         As for `write_labels`.
-    confidence : bool, default=False
-        Whether there is a column of confidences.
+    confidence, p_value : bool, default=False
+        Whether there is a column of confidences, and one of p-values.
 
     Yields
     ------
     callable
-        Takes ids, labels, scores and, where there is such a column, confidences of further
-        rows. The file appears when the context is left.
+        Takes ids, labels, scores and, where there are such columns, confidences and p-values of
+        further rows. The file appears when the context is left.
     """
-    names = [id_heading(id_name), *(_OTHERS if confidence else _OTHERS[:2])]
+    has = {"confidence": confidence, "p_value": p_value}
+    names = [id_heading(id_name), *_OTHERS[:2], *(name for name in has if has[name])]
     with open_columns(path, names, force=force, raw_ids=raw_ids) as write_columns:
 
-        def write(ids: Any, labels: Any, scores: Any, confidences: Any = None) -> None:
-            if confidence != (confidences is not None):
-                had = "with" if confidence else "without"
-                raise ValueError(f"the file was opened {had} a column of confidences.")
-            extra = (np.asarray(confidences, dtype=float),) if confidence else ()
+        def write(
+            ids: Any, labels: Any, scores: Any, confidences: Any = None, p_values: Any = None
+        ) -> None:
+            extra = []
+            for name, given in zip(has, (confidences, p_values), strict=True):
+                if has[name] != (given is not None):
+                    had = "with" if has[name] else "without"
+                    what = "confidences" if name == "confidence" else "p-values"
+                    raise ValueError(f"the file was opened {had} a column of {what}.")
+                if given is not None:
+                    extra.append(np.asarray(given, dtype=float))
             write_columns(*_checked(np.asarray(ids), np.asarray(labels), scores, *extra))
 
         yield write
