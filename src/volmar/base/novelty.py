@@ -184,7 +184,7 @@ def warn_of_few_rows(novelty: ClusterNovelty, reject: float) -> None:
     if few.size == 0:
         return
     listed = ", ".join(
-        f"{j} (p-values of at least {novelty.min_p_values[j]:.2g})" for j in few[:5].tolist()
+        f"{j} (p-values of at least {novelty.min_p_values[j]:.3g})" for j in few[:5].tolist()
     )
     more = ", ..." if few.size > 5 else ""
     warn_user(

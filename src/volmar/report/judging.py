@@ -13,9 +13,11 @@ from sklearn.metrics import silhouette_score
 
 from volmar.diagnostics import (
     ClusterDescription,
+    LabelSuggestions,
     NumberComparison,
     compare_numbers,
     describe_clusters,
+    label_suggestions,
     label_test,
     stability,
 )
@@ -34,6 +36,8 @@ N_AGAIN, N_SUBSETS, N_HALVINGS = 10_000, 8, 5
 QUICK_SEARCH = 5.0
 # Other numbers of clusters are tried on so many rows for as long as this.
 N_COMPARED, MAX_SECONDS = 5000, 10.0
+# Rows that are suggested to be labelled.
+N_SUGGESTED = 10
 # Rows of the silhouette, which takes all pairs of them.
 N_SILHOUETTE = 2000
 
@@ -41,6 +45,7 @@ N_SILHOUETTE = 2000
 def judged(outcome: Outcome, times: StageTimes) -> Outcome:
     """Return the outcome with scores, stability, a description and other numbers of clusters."""
     evidence, description, numbers = list(outcome.evidence), None, None
+    suggestions = None
     n = outcome.X.shape[0]
     with times.stage("judging"):
         quality = quality_scores(outcome.X, outcome.labels)
@@ -49,6 +54,9 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         if is_quick and n <= MOST_ROWS:
             with times.stage("resampling") as tell:
                 evidence += _stability(outcome, tell)
+        if is_quick:
+            with times.stage("finding rows to label"):
+                suggestions = _suggestions(outcome)
         with times.stage("describing") as tell:
             description = described(outcome, tell)
     spent = outcome.fit_seconds * min(1.0, N_COMPARED / n)
@@ -61,6 +69,7 @@ def judged(outcome: Outcome, times: StageTimes) -> Outcome:
         evidence=evidence,
         description=description,
         numbers=numbers,
+        suggestions=suggestions,
         seconds={**outcome.seconds, **times.seconds},
     )
 
@@ -75,6 +84,24 @@ def with_joins(outcome: Outcome, times: StageTimes) -> Outcome:
         except ValueError:  # too few rows
             return outcome
     return replace(outcome, joins=joins)
+
+
+def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
+    """Return rows to label first, None where halves of the rows cannot be clustered."""
+    if not hasattr(outcome.clusterer, "predict") or outcome.labels.dtype.kind not in "iu":
+        return None
+    try:
+        return label_suggestions(
+            outcome.X,
+            outcome.labels,
+            outcome.scores,
+            outcome.clusterer,
+            N_SUGGESTED,
+            fit_rows=outcome.fit_rows,
+            random_state=outcome.seed,
+        )
+    except (ValueError, TypeError):
+        return None
 
 
 def _numbers(outcome: Outcome, tell: Any) -> NumberComparison | None:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from volmar.evidence.wording import p_value_text
 
 if TYPE_CHECKING:
-    from volmar.diagnostics import ClusterDescription, LabelTestResult, NumberComparison
+    from volmar.diagnostics import (
+        ClusterDescription,
+        ClusterNovelty,
+        LabelSuggestions,
+        LabelTestResult,
+        NumberComparison,
+    )
     from volmar.metrics import LabelScore
 
 __all__ = ["LEVEL", "BestSplit", "Evidence", "Outcome", "too_few_rows"]
@@ -179,6 +185,10 @@ class Outcome:
         Other numbers of clusters, by `volmar.diagnostics.compare_numbers`.
     joins : LabelTestResult, optional
         Which clusters are separated, by `volmar.evidence.label_test`; drawn by `save_pictures`.
+    novelty : ClusterNovelty, optional
+        Calibrated p-values of rows in the clusters, by `volmar.evidence.calibrate_novelty`.
+    suggestions : LabelSuggestions, optional
+        Rows to label first, by `volmar.diagnostics.label_suggestions`.
     """
 
     title: str = "Clusters"
@@ -218,6 +228,8 @@ class Outcome:
     used: list[bool] | None = None
     numbers: NumberComparison | None = None
     joins: LabelTestResult | None = None
+    novelty: ClusterNovelty | None = None
+    suggestions: LabelSuggestions | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -312,6 +324,8 @@ class Outcome:
             description=None,
             best_split=None,
             joins=None,
+            novelty=None,
+            suggestions=None,
         )
 
     @property

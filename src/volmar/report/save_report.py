@@ -152,6 +152,7 @@ def _outcome(model: Any, data: Any, title: str | None, seed: int, times: StageTi
         columns=shown,
         column_names=column_names,
         used=used,
+        novelty=getattr(estimator, "novelty_", None),
     )
     return judged(found, times)
 

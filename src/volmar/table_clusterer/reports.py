@@ -66,6 +66,40 @@ class TableReports(BaseEstimator):
 
         return described(self._outcome(data))
 
+    def suggest_labels(self, n: int = 10, data: Any = None, *, y: Any = None) -> NDArray[np.int64]:
+        """Return the rows of the table whose labels would settle most, the most useful first.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Number of rows.
+        data : DataFrame, pyarrow Table, array, sparse array, str or path, optional
+            As for `describe`.
+        y : array of shape (n_rows,), optional
+            Known labels of the rows of the table, -1 where there is none; rows with a label are
+            not suggested.
+
+        Returns
+        -------
+        ndarray of int
+            Numbers of rows of the table; see `volmar.diagnostics.suggest_labels`.
+        """
+        from volmar.diagnostics import suggest_labels
+
+        rows = self._rows(data)
+        kept = np.arange(rows.X.shape[0]) if rows.kept is None else np.flatnonzero(rows.kept)
+        if y is not None:
+            n_rows = rows.X.shape[0] if rows.kept is None else len(rows.kept)
+            y = np.asarray(y)
+            if y.shape != (n_rows,):
+                raise ValueError(
+                    f"y must have one entry for each row of the table, shape ({n_rows},), with -1 "
+                    f"where the label is not known, got shape {y.shape}."
+                )
+            y = y[kept]
+        found = suggest_labels(self.model_, rows.X, n, y=y, random_state=self._fit_seed)
+        return kept[found].astype(np.int64)
+
     def outcome(
         self,
         data: Any = None,
@@ -270,6 +304,7 @@ class TableReports(BaseEstimator):
             left_out=dict(prepared.left_out_),
             categorical=tuple(prepared.texts_),
             category_features=prepared.category_features_,
+            novelty=getattr(self, "novelty_", None),
         )
 
 

@@ -1,0 +1,87 @@
+"""`TableClusterer`: rows of a table that belong to no cluster, and rows to label."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from volmar import TableClusterer
+from volmar.models import load_model
+
+pandas = pytest.importorskip("pandas")
+
+
+def people(rng, n=300):
+    tall = rng.random(n) < 0.4
+    frame = pandas.DataFrame(
+        {
+            "height": rng.normal(160, 5, n) + 30 * tall,
+            "weight": rng.normal(55, 4, n) + 25 * tall,
+            "region": rng.choice(["north", "south"], n),
+        }
+    )
+    frame.loc[::29, "weight"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def frames():
+    rng = np.random.default_rng(0)
+    return people(rng), people(rng)
+
+
+@pytest.fixture(scope="module")
+def fitted(frames):
+    return TableClusterer().fit(frames[0])
+
+
+def test_ordinary_rows_stay_and_strangers_go(fitted, frames):
+    new = frames[1]
+    p = fitted.novelty_score(new)
+    assert (p <= 0.05).mean() <= 0.05 + 2 * np.sqrt(2 * 0.05 * 0.95 / len(p))
+    np.testing.assert_array_equal(
+        fitted.predict(new, reject=0.05), np.where(p <= 0.05, -1, fitted.predict(new))
+    )
+    strange = new.assign(height=250.0)
+    assert (fitted.predict(strange, reject=0.01) == -1).all()
+    assert (fitted.predict(strange) >= 0).all()
+
+
+def test_rows_without_labels_have_no_p_value(frames):
+    dropped = TableClusterer(2, missing="drop").fit(frames[0])
+    gone = frames[1].weight.isna().to_numpy()
+    np.testing.assert_array_equal(np.isnan(dropped.novelty_score(frames[1])), gone)
+    assert (dropped.predict(frames[1], reject=0.02)[gone] == -1).all()
+
+
+def test_other_clusterers_are_calibrated(frames):
+    fitted = TableClusterer(2, clusterer=KMeans(n_init=1)).fit(frames[0])
+    assert fitted.novelty_.n_clusters == 2
+    assert (fitted.predict(frames[1].assign(height=250.0), reject=0.02) == -1).all()
+
+
+def test_files_hold_the_calibration_and_older_ones_do_without(fitted, frames, tmp_path):
+    fitted.save(tmp_path / "m.volmar")
+    again = load_model(tmp_path / "m.volmar").model
+    np.testing.assert_array_equal(again.novelty_score(frames[1]), fitted.novelty_score(frames[1]))
+    older = TableClusterer().fit(frames[0])
+    del older.novelty_
+    older.save(tmp_path / "older.volmar")
+    older = load_model(tmp_path / "older.volmar").model
+    np.testing.assert_array_equal(older.predict(frames[1]), fitted.predict(frames[1]))
+    for call in (older.novelty_score, lambda data: older.predict(data, reject=0.01)):
+        with pytest.raises(ValueError, match=r"calibrat.* again"):
+            call(frames[1])
+
+
+def test_rows_to_label(fitted, frames):
+    rows = fitted.suggest_labels(6)
+    assert len(set(rows)) == 6
+    assert (fitted.confidence_[rows] <= np.quantile(fitted.confidence_, 0.3)).all()
+    y = np.full(len(frames[0]), -1)
+    y[rows] = 1
+    assert not set(rows) & set(fitted.suggest_labels(6, y=y))
+    with pytest.raises(ValueError, match="y must have one entry for each row of the table"):
+        fitted.suggest_labels(6, y=[1])
+    gaps = frames[0].copy()
+    dropped = TableClusterer(2, missing="drop").fit(gaps)
+    assert not gaps.weight.isna()[dropped.suggest_labels(20)].any()
