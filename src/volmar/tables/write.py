@@ -29,7 +29,7 @@ __all__ = [
     "written_kind",
 ]
 
-_OTHERS = ("label", "score", "confidence", "p_value")
+_OTHERS = ("label", "score", "confidence")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A path without a suffix is that of a pipe or a device, most often: it gets text.
 _SUFFIXES = {
@@ -108,29 +108,21 @@ def open_labels(
     path, id_name, force, raw_ids
         As for `write_labels`.
     confidence, p_value : bool, default=False
-        Whether there is a column of confidences, and one of p-values.
+        Whether there are columns of confidences and p-values.
 
     Yields
     ------
     callable
-        Takes ids, labels, scores and, where there are such columns, confidences and p-values of
-        further rows. The file appears when the context is left.
+        Takes ids, labels, scores and any confidences and p-values. The file appears at the end.
     """
-    has = {"confidence": confidence, "p_value": p_value}
-    names = [id_heading(id_name), *_OTHERS[:2], *(name for name in has if has[name])]
+    more = [name for name, has in (("confidence", confidence), ("p_value", p_value)) if has]
+    names = ["id" if id_name in more else id_heading(id_name), *_OTHERS[:2], *more]
     with open_columns(path, names, force=force, raw_ids=raw_ids) as write_columns:
 
-        def write(
-            ids: Any, labels: Any, scores: Any, confidences: Any = None, p_values: Any = None
-        ) -> None:
-            extra = []
-            for name, given in zip(has, (confidences, p_values), strict=True):
-                if has[name] != (given is not None):
-                    had = "with" if has[name] else "without"
-                    what = "confidences" if name == "confidence" else "p-values"
-                    raise ValueError(f"the file was opened {had} a column of {what}.")
-                if given is not None:
-                    extra.append(np.asarray(given, dtype=float))
+        def write(ids: Any, labels: Any, scores: Any, *given: Any) -> None:
+            extra = [np.asarray(one, dtype=float) for one in given if one is not None]
+            if len(extra) != len(more):
+                raise ValueError(f"the file has {more or 'columns without confidence'}.")
             write_columns(*_checked(np.asarray(ids), np.asarray(labels), scores, *extra))
 
         yield write
