@@ -59,6 +59,12 @@ class TableRejection:
             Of new rows of the source of the fit, a share of about alpha, or less, has a p-value of
             at most alpha. NaN for rows that are left out for missing values. The smallest value of
             a cluster is ``novelty_.min_p_values``.
+
+        Notes
+        -----
+        P-values are of the prepared rows. With ``scale="auto"`` a value more than ten times as far
+        from the median as nearly all others counts as missing and is filled in, so that it does
+        not make its row a stranger; ``scale="standard"`` keeps it.
         """
         rows = self._new_rows(data)
         labels = np.asarray(self.model_.predict(rows.X)).astype(np.int64)
