@@ -1,1 +1,11 @@
 """What the user knows of the clusters: labels of some rows, rows that belong together, sizes."""
+
+from typing import TYPE_CHECKING
+
+from volmar._lazy import attach
+
+if TYPE_CHECKING:
+    from volmar.guidance.guide import Guide as Guide
+    from volmar.guidance.guide import Placement as Placement
+
+attach(__name__)
