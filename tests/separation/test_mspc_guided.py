@@ -269,3 +269,22 @@ def test_all_cuts_of_few_rows():
         ):
             allowed.append(bound_along(z, w, labels, np.ones(10), variance))
     assert -model.objective_ == pytest.approx(max(allowed), rel=1e-9)
+
+
+def test_classes_that_are_no_separated_clusters():
+    """Borders in a uniform distribution: where labels settle they are forgotten."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 2))
+    truth = np.digitize(X[:, 0], [0.15, 0.45])
+    y = np.full(600, -1)
+    y[:60] = truth[:60]
+    model = MSPC(3, random_state=0).fit(X, y)
+    assert model.n_iter_ == 1
+    assert model.status_.ok
+    settled = MSPC(3, init=truth, reg=model.reg_, random_state=0)
+    settled._guide, settled.n_features_in_ = Guide(3, y), 2
+    settled._fit_once(X, None)
+    assert settled.n_iter_ > 1
+    error = np.mean(model.labels_ != truth)
+    assert error < 0.2
+    assert error < np.mean(settled.labels_ != truth) - 0.1

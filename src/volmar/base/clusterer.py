@@ -378,6 +378,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             "_keeps_sizes",
             "_cut",
             "_guide",
+            "_ends_first",
         }
         for name, value in vars(model).items():
             if name not in own and not name.startswith(("_skl_callback", "_callback")):

@@ -26,7 +26,14 @@ from volmar.guidance.limits import (
 )
 from volmar.guidance.links import check_cannot_link, check_contradictions, check_must_link
 from volmar.guidance.seeds import Seeds, check_block_seeds, check_seeds, names_of_clusters
-from volmar.guidance.starts import leaf_labels, seeded_start
+from volmar.guidance.starts import (
+    STRICT_LEVEL,
+    SpreadGraph,
+    beats_chance,
+    held_out_folds,
+    leaf_labels,
+    seeded_start,
+)
 from volmar.rows import is_in_memory
 
 __all__ = ["GuidedMixin"]
@@ -42,10 +49,14 @@ class GuidedMixin:
     With them the clusterer is fitted without first, and then once from each of a few starts, with
     `_guide` set: its `_fit_once` begins at the labels in `init` and, wherever it labels rows by
     scores, takes the labels of `_guide.place`. It leaves the numbers of clusters as they are.
+    A clusterer with `_has_first_step` ends after its first step where `_ends_first` is set.
     """
 
     #: Whether the method itself keeps a `min_cluster_size` that is one number.
     _keeps_minimum: ClassVar[bool] = False
+    #: Whether the first step of a fit under a guide can be its last.
+    _has_first_step: ClassVar[bool] = False
+    _ends_first: bool = False
 
     classes_: NDArray[np.int64] | NDArray[np.str_]
     init: Any
@@ -181,7 +192,11 @@ class GuidedMixin:
             free._fit_rows(X, weights)
         return free
 
-    def _fit_guided(self, X: Any, weights: Any, names: NDArray, known: Guide, unit: float) -> None:
+    def _fit_guided(
+        self, X: Any, weights: Any, names: NDArray, known: Guide, unit: float = 1.0
+    ) -> bool:
+        """Fit with what is known; return whether the fit is only a step from spread labels."""
+        graph: SpreadGraph | None = None
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         k = None if isinstance(self.n_clusters, str) else int(self.n_clusters)
         if k is not None:
@@ -200,13 +215,16 @@ class GuidedMixin:
                 free = self._fit_free(X, weights, n_clusters=k)
                 starts = [free.labels_]
                 if names.size:
-                    starts = [seeded_start(X, free.labels_, known.seeds, k, seed)]
+                    start, graph = seeded_start(X, free.labels_, known.seeds, k, seed)
+                    starts = [start]
             known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
-            starts = [seeded_start(X, free.labels_, known.seeds, k, seed)]
+            start, graph = seeded_start(X, free.labels_, known.seeds, k, seed)
+            starts = [start]
         else:
             starts = [free.labels_]
-        best = self._best_guided(X, weights, free, starts, known)
+        once = graph is not None and self._prefers_first(weights, free, graph, known, seed)
+        best = self._best_guided(X, weights, free, starts, known, once=once)
         self._take_over(best)  # type: ignore[attr-defined]
         placed = known.place(_columns(best._finite_scores(X), k))
         self._offsets = placed.offsets if placed.offsets.any() else None
@@ -217,6 +235,33 @@ class GuidedMixin:
         if names.size:
             self.classes_ = names_of_clusters(names, k)
             self.labels_ = self.classes_[placed.labels]
+        return once
+
+    def _prefers_first(
+        self, weights: Any, free: Any, graph: SpreadGraph, guide: Guide, seed: int
+    ) -> bool:
+        """Whether the first step from spread labels predicts more of held-out ones than the last.
+
+        Clusters settle where they separate best, which need not be where the classes are. Of many
+        rows those of the graph are looked at.
+        """
+        if not self._has_first_step or self._is_pairwise():  # type: ignore[attr-defined]
+            return False
+        rows, few = graph.rows, guide.on(graph.chosen)
+        given = None if weights is None else weights[graph.chosen]
+        known, found = [], []
+        for fold, rest in held_out_folds(few.seeds, seed):
+            start, others = graph.labels_in_sample(rest, guide.k), few.without_seeds(fold)
+            for once in (False, True):
+                model = self._guided_fit(rows, given, free, start, others, once=once)
+                if model is None:
+                    return False
+                scores = _columns(model._finite_scores(rows[fold]), guide.k)
+                found.append(np.argmax(scores, axis=1))
+            known.append(few.seeds[fold])
+        truth, last, first = (np.concatenate(part) for part in (known, found[::2], found[1::2]))
+        is_better = np.count_nonzero(first == truth) > np.count_nonzero(last == truth)
+        return bool(is_better) and beats_chance(truth, first, STRICT_LEVEL)
 
     def _limited(self, guide: Guide, names: NDArray, unit: float) -> Guide:
         """Return a guide with the limits of sizes, of weights in their `unit`."""
@@ -247,7 +292,14 @@ class GuidedMixin:
         return guide
 
     def _best_guided(
-        self, X: Any, weights: Any, free: Any, starts: list[NDArray], guide: Guide
+        self,
+        X: Any,
+        weights: Any,
+        free: Any,
+        starts: list[NDArray],
+        guide: Guide,
+        *,
+        once: bool = False,
     ) -> Any:
         """Return the best of the fits from each start under a guide."""
         if guide.k < 2:
@@ -255,7 +307,7 @@ class GuidedMixin:
         fitted = [
             model
             for start in starts
-            if (model := self._guided_fit(X, weights, free, start, guide)) is not None
+            if (model := self._guided_fit(X, weights, free, start, guide, once=once)) is not None
         ]
         if not fitted:
             raise ValueError(
@@ -264,14 +316,26 @@ class GuidedMixin:
             )
         return min(fitted, key=lambda model: model.objective_)
 
-    def _guided_fit(self, X: Any, weights: Any, free: Any, start: NDArray, guide: Guide) -> Any:
-        """Return a copy fitted from labels under a guide; None where it finds no k clusters."""
+    def _guided_fit(
+        self,
+        X: Any,
+        weights: Any,
+        free: Any,
+        start: NDArray,
+        guide: Guide,
+        *,
+        once: bool = False,
+    ) -> Any:
+        """Return a copy fitted from labels under a guide; None where it finds no k clusters.
+
+        With `once` the fit ends after its first step.
+        """
         labels = guide.place(_start_gains(X, free, start, guide)).labels
         if np.unique(labels).size < guide.k:
             return None
         params = self._guided_params(free)  # type: ignore[attr-defined]
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
-        model._guide = guide
+        model._guide, model._ends_first = guide, once
         model.n_features_in_ = X.shape[1]
         try:
             model._fit_once(X, weights)

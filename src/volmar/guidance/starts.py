@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,23 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from volmar.rows import drawn_rows
 
-__all__ = ["aligned_labels", "leaf_labels", "seeded_start", "spread_labels"]
+__all__ = [
+    "SeededStart",
+    "SpreadGraph",
+    "aligned_labels",
+    "beats_chance",
+    "held_out_folds",
+    "leaf_labels",
+    "seeded_start",
+    "spread_labels",
+]
 
 # Rows of the graph along which labels spread, its neighbours, steps of the walk, and the share of
 # a row's label that comes from its neighbours.
 GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
-# Folds of the seeds that are held out, and the level of the test that they are not random labels.
-FOLDS, LEVEL = 5, 0.05
+# Folds of the seeds that are held out, and levels of the test that they are not random labels: to
+# start from them, and to stay near that start.
+FOLDS, LEVEL, STRICT_LEVEL = 5, 0.05, 0.01
 
 
 def aligned_labels(labels: NDArray, seeds: NDArray, k: int) -> NDArray:
@@ -96,22 +107,28 @@ class SpreadGraph:
 
     def labels(self, seeds: NDArray, n_classes: int) -> NDArray:
         """Return the labels of all rows; classes count alike, however many seeds they have."""
-        labels, reached = self._in_sample(seeds, n_classes)
-        if not reached.all() or self.chosen.size < seeds.size:
-            nearest = KNeighborsClassifier(1).fit(self.rows[reached], labels[reached])
-            everywhere = nearest.predict(self.X)
-            everywhere[self.chosen[reached]] = labels[reached]
+        labels = self.labels_in_sample(seeds[self.chosen], n_classes)
+        if self.chosen.size < seeds.size:
+            everywhere = KNeighborsClassifier(1).fit(self.rows, labels).predict(self.X)
+            everywhere[self.chosen] = labels
             labels = everywhere
+        return np.where(seeds >= 0, seeds, labels)
+
+    def labels_in_sample(self, seeds: NDArray, n_classes: int) -> NDArray:
+        """Return the labels of the rows of the graph; those that none reaches have the nearest."""
+        labels, reached = self._spread(seeds, n_classes)
+        if not reached.all():
+            nearest = KNeighborsClassifier(1).fit(self.rows[reached], labels[reached])
+            labels[~reached] = nearest.predict(self.rows[~reached])
         return np.where(seeds >= 0, seeds, labels)
 
     def labels_of(self, numbers: NDArray, seeds: NDArray, n_classes: int) -> NDArray:
         """Return the labels of a few rows that may be seeds, -1 where none arrives."""
-        labels, reached = self._in_sample(seeds, n_classes)
+        labels, reached = self._spread(seeds[self.chosen], n_classes)
         places = np.searchsorted(self.chosen, numbers)
         return np.where(reached[places], labels[places], -1)
 
-    def _in_sample(self, seeds: NDArray, n_classes: int) -> tuple[NDArray, NDArray]:
-        own = seeds[self.chosen]
+    def _spread(self, own: NDArray, n_classes: int) -> tuple[NDArray, NDArray]:
         start = np.zeros((own.size, n_classes))
         is_known = own >= 0
         start[is_known, own[is_known]] = 1.0
@@ -122,7 +139,14 @@ class SpreadGraph:
         return np.argmax(field, axis=1), field.max(axis=1) > 0
 
 
-def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -> NDArray:
+class SeededStart(NamedTuple):
+    """Labels to start from, and the graph along which they have spread, if they have."""
+
+    labels: NDArray
+    graph: SpreadGraph | None
+
+
+def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -> SeededStart:
     """Return labels to start from: those of a free fit with aligned numbers, or of the seeds.
 
     Held-out seeds decide. The labels that spread from the other seeds are taken where they predict
@@ -133,21 +157,27 @@ def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -
     aligned = aligned_labels(free, seeds, k)
     graph = SpreadGraph(X, seeds >= 0, seed)
     if not _are_trusted(*_held_out(graph, free, seeds, k, seed)):
-        return aligned
+        return SeededStart(aligned, None)
     if k == n_classes:
-        return graph.labels(seeds, n_classes)
+        return SeededStart(graph.labels(seeds, n_classes), graph)
     own = _split_clusters(X, aligned, seeds, k, seed)
-    return aligned if own is None else own
+    return SeededStart(aligned if own is None else own, None)
 
 
 def _are_trusted(known: NDArray, by_seeds: NDArray, by_clusters: NDArray) -> bool:
     """Whether seeds agree with each other beyond chance, and more than with the free clusters."""
-    n_right = int(np.count_nonzero(by_seeds == known))
-    if n_right <= np.count_nonzero(by_clusters == known):
+    if np.count_nonzero(by_seeds == known) <= np.count_nonzero(by_clusters == known):
         return False
-    # Agreement of independent labels with the same shares of classes.
-    chance = sum(np.mean(known == c) * np.mean(by_seeds == c) for c in np.unique(known))
-    return bool(binomtest(n_right, known.size, chance, alternative="greater").pvalue <= LEVEL)
+    return beats_chance(known, by_seeds, LEVEL)
+
+
+def beats_chance(known: NDArray, predicted: NDArray, level: float) -> bool:
+    """Whether predictions agree with labels more than independent ones with the same shares do."""
+    if known.size == 0:
+        return False
+    chance = sum(np.mean(known == c) * np.mean(predicted == c) for c in np.unique(known))
+    n_right = int(np.count_nonzero(predicted == known))
+    return bool(binomtest(n_right, known.size, chance, alternative="greater").pvalue <= level)
 
 
 def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int) -> NDArray | None:
@@ -176,18 +206,27 @@ def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int)
     return labels
 
 
+def held_out_folds(seeds: NDArray, seed: int) -> Iterator[tuple[NDArray, NDArray]]:
+    """Yield the numbers of held-out rows, and the seeds without them.
+
+    Folds without which a class would have no seed are left out.
+    """
+    known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
+    n_classes = np.unique(seeds[known]).size
+    for fold in np.array_split(known, min(FOLDS, known.size)):
+        rest = seeds.copy()
+        rest[fold] = -1
+        if np.unique(rest[rest >= 0]).size == n_classes:
+            yield fold, rest
+
+
 def _held_out(
     graph: SpreadGraph, free: NDArray, seeds: NDArray, k: int, seed: int
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return held-out seeds, and what the others make of them: by spreading, by free clusters."""
-    known = np.random.default_rng(seed).permutation(np.flatnonzero(seeds >= 0))
     n_classes = int(seeds.max()) + 1
     found: list[tuple[NDArray, NDArray, NDArray]] = []
-    for fold in np.array_split(known, min(FOLDS, known.size)):
-        rest = seeds.copy()
-        rest[fold] = -1
-        if np.unique(rest[rest >= 0]).size < n_classes:
-            continue  # a class would be without a seed
+    for fold, rest in held_out_folds(seeds, seed):
         by_clusters = aligned_labels(free, rest, k)[fold]
         found.append((seeds[fold], graph.labels_of(fold, rest, n_classes), by_clusters))
     if not found:

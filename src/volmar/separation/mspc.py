@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -250,6 +250,7 @@ class MSPC(GuidedMixin, BatchSeparation):
     """
 
     _takes_blocks = True
+    _has_first_step = True
     _may_be_nan = ("min_cluster_weight_",)
     # The paper's Table 1: one run of k-means, and steps "until converge", which are finite.
     _mode_defaults: ClassVar[dict[str, dict[str, Any]]] = {
@@ -394,8 +395,9 @@ class MSPC(GuidedMixin, BatchSeparation):
     def _run(self, rows: SeparationRows, seed: int) -> Any:
         if self._guide is not None:
             momentum = 0.0 if self.mode == "paper" else 1.0
-            steps = self._solver().steps
-            return guided_clusters(rows, self._guide, self.init, momentum=momentum, **steps)
+            steps = self._solver().steps | ({"max_iter": 1} if self._ends_first else {})
+            found = guided_clusters(rows, self._guide, self.init, momentum=momentum, **steps)
+            return replace(found, status=Status.CONVERGED) if self._ends_first else found
         if self.n_clusters > 2:
             return self._run_pairs(rows, seed)
         return self._solver().solve(rows, seed, hurdle=self._hurdle)

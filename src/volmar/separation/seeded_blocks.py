@@ -68,8 +68,8 @@ def seeded_clusters(
 ) -> Any:
     """Go on from the planes of a sample, and their result, with all rows.
 
-    Seeded rows have their labels in all sums. Where no step holds, the planes are those of the
-    sample.
+    Seeded rows have their labels in all sums. Where no step holds, or max_iter=0, the planes are
+    those of the sample.
     """
     z, k = rows.z, max(np.shape(planes.coefficients)[1:], default=2)
     regularized = rows.with_reg(rows.reg)

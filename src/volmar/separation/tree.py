@@ -164,7 +164,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
         few = silent_clone(self).set_params(random_state=seed)
         few.n_features_in_ = X.shape[1]
         guide = Guide(0, sample.seeds, weights=sample.weights)
-        few._fit_guided(sample.X, sample.weights, names, guide)
+        once = few._fit_guided(sample.X, sample.weights, names, guide)
         classes = few.classes_
         if classes.size < 2:
             self._take_over(few)
@@ -178,6 +178,7 @@ class SeparationTree(KernelMixin, WeightedClusterer):
             planes, result = few._planes, few.result_
             rows = model._problem(X, weights, classes.size, feature_map=planes.feature_map)
             momentum, steps = 0.0 if self.mode == "paper" else 1.0, self._solver().steps
+            steps |= {"max_iter": 0} if once else {}
             one = seeded_clusters(rows, numbers, planes, result, momentum=momentum, **steps)
             model._finish(rows, one, weights)
             self._take_over(model)
