@@ -93,3 +93,17 @@ def test_random_seeds_are_seldom_trusted(blobs):
         seeds[seeds >= 0] = rng.integers(0, 3, 20)
         n_trusted += seeded_start(X, y, seeds, 3).graph is not None
     assert n_trusted <= 100 * starts.LEVEL + 2 * 2.2
+
+
+def test_names_of_clusters_where_the_seeds_alone_do_not_say(blobs):
+    """One label of each class, both in one cluster: their neighbours decide."""
+    X, y = blobs
+    X, y = X[y < 2], y[y < 2]
+    free = y.copy()
+    wrong = np.flatnonzero(y == 1)[0]
+    free[wrong] = 0
+    seeds = np.full(y.size, -1)
+    seeds[[np.flatnonzero(y == 0)[0], wrong]] = 0, 1
+    for clusters in (free, 1 - free):
+        labels = seeded_start(X, clusters, seeds, 2).labels
+        assert np.mean(labels == y) > 0.95

@@ -33,10 +33,14 @@ GRAPH_ROWS, NEIGHBORS, STEPS, FROM_NEIGHBORS = 4000, 10, 50, 0.9
 FOLDS, LEVEL, STRICT_LEVEL = 5, 0.05, 0.01
 
 
-def aligned_labels(labels: NDArray, seeds: NDArray, k: int) -> NDArray:
+def aligned_labels(
+    labels: NDArray, seeds: NDArray, k: int, spread: tuple[NDArray, NDArray] | None = None
+) -> NDArray:
     """Return labels whose numbers agree with as many seeds as possible.
 
-    Clusters that get no number of a class have the numbers that are left, the largest first.
+    Of numbers that agree with as many, those that agree with more of `spread` are taken: rows, and
+    labels that the seeds give them. Clusters that get no number of a class have the numbers that
+    are left.
 
     Examples
     --------
@@ -48,6 +52,9 @@ def aligned_labels(labels: NDArray, seeds: NDArray, k: int) -> NDArray:
     known = seeds >= 0
     shared = np.zeros((k, k))
     np.add.at(shared, (labels[known], seeds[known]), 1.0)
+    if spread is not None:
+        rows, found = spread
+        np.add.at(shared, (labels[rows], found), 0.5 / rows.size)
     # Of equally good matchings the one that keeps the order of the numbers.
     shared -= 1e-6 * np.abs(np.subtract.outer(np.arange(k), np.arange(k))) / k**2
     return linear_sum_assignment(shared, maximize=True)[1][labels]
@@ -122,12 +129,6 @@ class SpreadGraph:
             labels[~reached] = nearest.predict(self.rows[~reached])
         return np.where(seeds >= 0, seeds, labels)
 
-    def labels_of(self, numbers: NDArray, seeds: NDArray, n_classes: int) -> NDArray:
-        """Return the labels of a few rows that may be seeds, -1 where none arrives."""
-        labels, reached = self._spread(seeds[self.chosen], n_classes)
-        places = np.searchsorted(self.chosen, numbers)
-        return np.where(reached[places], labels[places], -1)
-
     def _spread(self, own: NDArray, n_classes: int) -> tuple[NDArray, NDArray]:
         start = np.zeros((own.size, n_classes))
         is_known = own >= 0
@@ -154,8 +155,9 @@ def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -
     predict more of them than the free clusters, numbered by the others.
     """
     n_classes = int(seeds.max()) + 1
-    aligned = aligned_labels(free, seeds, k)
     graph = SpreadGraph(X, seeds >= 0, seed)
+    own_in_sample = graph.labels_in_sample(seeds[graph.chosen], n_classes)
+    aligned = aligned_labels(free, seeds, k, (graph.chosen, own_in_sample))
     if not _are_trusted(*_held_out(graph, free, seeds, k, seed)):
         return SeededStart(aligned, None)
     if k == n_classes:
@@ -227,8 +229,10 @@ def _held_out(
     n_classes = int(seeds.max()) + 1
     found: list[tuple[NDArray, NDArray, NDArray]] = []
     for fold, rest in held_out_folds(seeds, seed):
-        by_clusters = aligned_labels(free, rest, k)[fold]
-        found.append((seeds[fold], graph.labels_of(fold, rest, n_classes), by_clusters))
+        spread = graph.labels_in_sample(rest[graph.chosen], n_classes)
+        by_clusters = aligned_labels(free, rest, k, (graph.chosen, spread))[fold]
+        by_seeds = spread[np.searchsorted(graph.chosen, fold)]
+        found.append((seeds[fold], by_seeds, by_clusters))
     if not found:
         return (np.empty(0, dtype=np.int64),) * 3
     one, two, three = (np.concatenate(parts) for parts in zip(*found, strict=True))

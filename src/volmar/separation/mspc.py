@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volmar.base.blocks import refuse_blocks
 from volmar.base.guided import GuidedMixin
@@ -16,7 +16,6 @@ from volmar.base.validation import (
     check_choice,
     check_cluster_size,
     check_count,
-    check_magnitude,
     check_number,
 )
 from volmar.base.warn import warn_user
@@ -36,24 +35,13 @@ from volmar.rows import (
 from volmar.separation.gep import check_reg
 from volmar.separation.guided import guided_clusters
 from volmar.separation.partial_fit import BatchSeparation
-from volmar.separation.problem import SeparationRows, planes_of
+from volmar.separation.problem import SeparationRows, check_features, planes_of
 from volmar.separation.relabelling import MultiwaySeparationResult
 from volmar.separation.two_way import TwoWaySolver, describe_split
 from volmar.solvers import Status
 
 # Minimum size of a cluster where none is given, as a share of the mean size.
 DEFAULT_SHARE = 0.04
-
-
-def check_features(X: Any) -> None:
-    """Refuse features of a kernel whose squares do not fit their dtype."""
-    try:
-        check_magnitude(X)
-    except ValueError as error:
-        raise ValueError(
-            f"the kernel's values are too large or too small for {X.dtype}. Scale X, use other "
-            "parameters of the kernel, or float64 rows."
-        ) from error
 
 
 class MSPC(GuidedMixin, BatchSeparation):
@@ -121,10 +109,14 @@ class MSPC(GuidedMixin, BatchSeparation):
         How solver="gep" looks for the best cut of a direction: among all rows, or among the edges
         of 1024 bins, which needs no sorting. "auto" is "exact" for rows in memory and "histogram"
         for those of a dask collection, which can be cut in no other way.
-    min_cluster_size : int or float, optional
-        Minimum size of a cluster, a count or a fraction of all rows. Not given it is 0.04 /
-        n_clusters (of the part, where a part is split), and 1 row with mode="paper". A few far
-        rows would otherwise make the best-separated cluster.
+    min_cluster_size : int, float or array of shape (n_clusters,), optional
+        Minimum size of a cluster, a count or a fraction of all rows, or one for each. Not given it
+        is 0.04 / n_clusters (of the part, where a part is split), and 1 row with mode="paper"; a
+        few far rows would otherwise make the best-separated cluster. Clusters that `fit` is given
+        labels of have no minimum then.
+    max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Maximum size of a cluster, a count or a fraction of the weight of all rows, or one for
+        each.
     max_iter : int, optional
         Maximum number of iterations. If None, 100; with mode="paper" there is no limit.
     tol : float, optional
@@ -149,11 +141,15 @@ class MSPC(GuidedMixin, BatchSeparation):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest.
+        Cluster of each training row, by size: 0 is the largest. With `classes_` its name.
+    classes_ : ndarray of shape (n_clusters,)
+        Names of the clusters; only where `fit` was given labels of rows.
+    broken_links_ : ndarray of shape (n_pairs, 2)
+        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     tree_ : SplitTree
         The splits, where there are more than two clusters or "auto" was asked for, found by
-        splitting again. Rows may have changed clusters since (`labels_`): those at the borders,
-        and more where a split went through a cluster.
+        splitting again; not where `fit` was given labels or links. Rows may have changed clusters
+        since (`labels_`): those at the borders, and more where a split went through a cluster.
     coef_ : ndarray of shape (1, n_features) or (n_clusters, n_features)
         Direction, scaled so that the clusters' means are 1 apart; of more than two clusters their
         discriminants. Only for kernel="linear", and not for multiway="pairwise", nor for more than
@@ -215,6 +211,14 @@ class MSPC(GuidedMixin, BatchSeparation):
     Probabilities are plug-in values of the same rows that chose the split, and optimistic: with
     as many features as rows any labels are separable. `volmar.metrics.separation_score` with
     ``cross_fit=True`` is the honest one.
+
+    *Labels and links.* With labels of some rows or links between rows (see `fit`), clusters are
+    found without them first, by `solver`, `multiway`, `scan` and `mode`. From there, or from the
+    labels as they spread along a graph of neighbours, whichever predicts held-out labels better,
+    the bound of two clusters ascends and discriminants of more alternate with labels, as without,
+    among the labels that are allowed; `reg_` stays. The fit ends after the first step
+    (`n_iter_` 1) where that predicts more of the held-out labels than where the steps settle.
+    Rows in blocks take labels, but no links: a sample with up to 10,000 labels comes first.
 
     *EIG.* The relaxed labels of Theorem 3 are the leading left singular vector q of the
     standardised rows, for every `reg`. The paper takes the sign of q or, in its experiments, of

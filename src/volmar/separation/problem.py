@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from volmar.base.validation import check_magnitude
 from volmar.rows import (
     DenseRows,
     Moments,
@@ -165,6 +166,17 @@ def planes_of(rows: SeparationRows, w: NDArray, threshold: Any, **more: Any) -> 
     """Return the planes of directions w of standardised rows."""
     z, features = rows.z, rows.feature_map
     return SeparatingPlanes(z.mean, z.coefficients(w), threshold, feature_map=features, **more)
+
+
+def check_features(X: Any) -> None:
+    """Refuse features of a kernel whose squares do not fit their dtype."""
+    try:
+        check_magnitude(X)
+    except ValueError as error:
+        raise ValueError(
+            f"the kernel's values are too large or too small for {X.dtype}. Scale X, use other "
+            "parameters of the kernel, or float64 rows."
+        ) from error
 
 
 def least_scores(scores: NDArray, pairs: NDArray, k: int) -> NDArray:
