@@ -5,12 +5,21 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from volmar import MSPC, KernelKMeans
+from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans
 from volmar.guidance.guide import Guide
 from volmar.models import load_model, save_model
 
 #: Every clusterer that takes what the user knows, with quick parameters.
-GUIDED = [KernelKMeans(gamma=0.05, random_state=0), MSPC(random_state=0)]
+GUIDED = [
+    KernelKMeans(gamma=0.05, random_state=0),
+    MSPC(random_state=0),
+    CPMMC(random_state=0),
+    CPMMC(multiway="recursive", random_state=0),
+    KernelCPMMC(gamma=0.05, random_state=0),
+    KernelCPMMC(gamma=0.05, multiway="recursive", random_state=0),
+    KernelCPMMC(method="nystroem", n_landmarks=50, gamma=0.05, random_state=0),
+    SKMMC(gamma=0.05, random_state=0),
+]
 
 
 def some_labels(y, n, seed=0):

@@ -226,7 +226,7 @@ class GuidedMixin:
         once = graph is not None and self._prefers_first(weights, free, graph, known, seed)
         best = self._best_guided(X, weights, free, starts, known, once=once)
         self._take_over(best)  # type: ignore[attr-defined]
-        placed = known.place(_columns(best._finite_scores(X), k))
+        placed = best._placed_rows(X, known)
         self._offsets = placed.offsets if placed.offsets.any() else None
         self._set_result(replace(best.result_, labels=placed.labels))  # type: ignore[attr-defined]
         _warn_of(placed, known, unit)
@@ -314,7 +314,7 @@ class GuidedMixin:
                 f"{type(self).__name__} found no {guide.k} clusters that agree with y, the links "
                 "and the sizes. Check them, or use another number of clusters."
             )
-        return min(fitted, key=lambda model: model.objective_)
+        return min(fitted, key=lambda model: model._start_loss(weights))
 
     def _guided_fit(
         self,
@@ -337,11 +337,23 @@ class GuidedMixin:
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
         model._guide, model._ends_first = guide, once
         model.n_features_in_ = X.shape[1]
+        model._begin_at(start, free)
         try:
             model._fit_once(X, weights)
         except EmptyClusterError:
             return None
         return model
+
+    def _begin_at(self, start: NDArray, free: Any) -> None:
+        """Take what a guided fit needs to know of its start, and of the fit without a guide."""
+
+    def _start_loss(self, weights: Any) -> float:  # noqa: ARG002 -- of objectives that do not compare
+        """Return what fits from different starts are compared by, the lowest is the best."""
+        return float(self.objective_)  # type: ignore[attr-defined]
+
+    def _placed_rows(self, X: Any, guide: Guide) -> Placement:
+        """Return the labels of the training rows by their scores."""
+        return guide.place(_columns(self._finite_scores(X), guide.k))  # type: ignore[attr-defined]
 
 
 def _columns(scores: NDArray, k: int) -> NDArray:

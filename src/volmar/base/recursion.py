@@ -227,7 +227,7 @@ class _Way:
                 node.reason = str(error)
                 return trial
         node.model = model
-        node.leading = _leading(model, rows.X, rows.weights)
+        node.leading = leading_features(model, rows.X, rows.weights)
         worth = node.probability
         if self.worth is not None:
             worth = self.worth(model, node.probability)
@@ -375,7 +375,7 @@ def grow_tree(
     _settle(tree)
     part_of = {id(leaf.node): leaf.part for leaf in leaves}
     grown = GrownTree(tree, parts, [part_of[id(node)] for node in tree.leaves()])
-    return grown, replace(_result(tree), n_left=len(left))
+    return grown, replace(tree_result(tree), n_left=len(left))
 
 
 def _settle(tree: SplitTree) -> None:
@@ -384,7 +384,8 @@ def _settle(tree: SplitTree) -> None:
         node.label, node.model, node.leading = label, None, ()
 
 
-def _result(tree: SplitTree) -> RecursiveResult:
+def tree_result(tree: SplitTree) -> RecursiveResult:
+    """Return what the splits of a tree sum up to, without labels."""
     splits = tree.splits()
     results = [node.model.result_ for node in splits]
     residuals: dict[str, float] = {}
@@ -405,8 +406,8 @@ def _result(tree: SplitTree) -> RecursiveResult:
     )
 
 
-def _leading(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple[int, float], ...]:
-    """Features of a linear split by coefficient times standard deviation, largest first."""
+def leading_features(model: Any, X: Any, weights: NDArray | None) -> tuple[tuple[int, float], ...]:
+    """Return the features of a linear split by coefficient times standard deviation."""
     coef = getattr(model, "coef_", None)
     if coef is None:
         return ()

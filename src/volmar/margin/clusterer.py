@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from volmar.margin.engine.unequal_sizes import (
     BALANCE,
     HALVES,
     SCREENING_C,
+    are_unequal,
     equal_weights,
     shares_of_sides,
 )
@@ -79,7 +81,10 @@ class MarginClusterer(Clusterer):
     cut_tol: float | None
     cccp_tol: float | None
     multiway: str = "recursive"
-    min_cluster_size: float | None = None
+    min_cluster_size: Any = None
+    max_cluster_size: Any = None
+    #: Whether the sides of the start of a guided fit may be unequal; None if their sizes decide.
+    _takes_start_sizes: bool | None = None
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
     # The paper is SKMMC: sec. 5.1 has C, cut_tol and cccp_tol, 5.3 balance.
@@ -149,13 +154,16 @@ class MarginClusterer(Clusterer):
             check_choice("init", self.init, ["auto", "k-means", "random"])
         if self._is_joint():
             check_joint(self)
-        elif self.min_cluster_size is not None:
+        elif np.ndim(self.min_cluster_size) == 0 and self._has_minimum_alone():
             raise ValueError(
                 f"min_cluster_size={shown(self.min_cluster_size)} is for more than two clusters "
                 "with multiway='joint'. Leave it out; balance limits the sizes of two clusters."
             )
         elif self._value_of("threshold") == "adaptive":
             self._check_bounded()
+
+    def _has_minimum_alone(self) -> bool:
+        return self.min_cluster_size is not None and self.max_cluster_size is None
 
     def _half_width(self) -> float:
         """Return b, how far from 0 the mean score may be."""
@@ -193,6 +201,15 @@ class MarginClusterer(Clusterer):
         is_adaptive = self._value_of("threshold") == "adaptive"
         return self._path(SCREENING_C, self._value_of("C") if is_adaptive else SCREENING_C)
 
+    def _paths(self, path: list[float]) -> list[list[float]]:
+        """Return the paths to C, of which the first that leads to a hyperplane counts.
+
+        At the first values of a path all starts lead to the same labels. A guided fit stays near
+        its start, and takes a path only where that has no margin at C.
+        """
+        is_near = self._guide is not None and isinstance(self.anneal, str)
+        return [[], path] if is_near and path else [path]
+
     def _most_steps(self) -> int:
         return int(self._value_of("max_iter"))
 
@@ -217,6 +234,7 @@ class MarginClusterer(Clusterer):
             tau=self._half_width(),
             threshold=threshold or self._value_of("threshold"),
             balance="relative" if self._is_relative() else "absolute",
+            guide=self._guide,
         )
 
     def _run(self, inputs: MarginInputs, seed: int) -> MarginResult:
@@ -240,18 +258,22 @@ class MarginClusterer(Clusterer):
             labels = joint_start(space, weights, k, seed, self.n_init)
         else:
             labels = given_start("init", self.init, space.full(0.0), k)
-        return cluster_jointly(
-            space,
-            weights,
-            labels,
-            k,
-            self.min_cluster_size,
-            C=float(self._value_of("C")),
-            path=self._path(FIRST_JOINT_C, self._value_of("C")),
-            tol=self.tol,
-            max_iter=self._most_steps(),
+        size = self.min_cluster_size
+        settings = {
+            "C": float(self._value_of("C")),
+            "tol": self.tol,
+            "max_iter": self._most_steps(),
             **self._joint_settings(seed),
-        )
+        }
+        if self._guide is not None:
+            settings["guide"] = self._guide
+        if np.ndim(size) > 0:
+            size = None  # limits of each cluster are the guide's
+        *first, last = self._paths(self._path(FIRST_JOINT_C, self._value_of("C")))
+        for path in first:
+            with suppress(ValueError):
+                return cluster_jointly(space, weights, labels, k, size, path=path, **settings)
+        return cluster_jointly(space, weights, labels, k, size, path=last, **settings)
 
     def _joint_settings(self, seed: int) -> dict[str, Any]:
         """Return what the descent of more than two clusters takes besides."""
@@ -293,7 +315,11 @@ class MarginClusterer(Clusterer):
         the hinge several times over, where more starts stick.
         """
         path = self._binary_path()
-        if not path or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss)):
+        if (
+            self._guide is not None
+            or not path
+            or (problem.threshold == "adaptive" and isinstance(problem.loss, HingeLoss))
+        ):
             return labels
         found = maximise_margin(
             self._margin_problem(space, "adaptive", HingeLoss(space.shares)),
@@ -306,16 +332,20 @@ class MarginClusterer(Clusterer):
 
     def _descend(self, problem: MarginProblem, labels: NDArray, seed: int) -> MarginResult:
         unit = self._unit()
-        path = [] if problem.threshold == "fixed" else self._binary_path()
-        return maximise_margin(
-            problem,
-            labels,
-            C=unit * float(self._value_of("C")),
-            path=[unit * C for C in path],
-            tol=self.tol,
-            max_iter=self._most_steps(),
-            sample=first_sample(problem, labels, seed),
-        )
+        sample = first_sample(problem, labels, seed)
+        for path in self._paths([] if problem.threshold == "fixed" else self._binary_path()):
+            result = maximise_margin(
+                problem,
+                labels,
+                C=unit * float(self._value_of("C")),
+                path=[unit * C for C in path],
+                tol=self.tol,
+                max_iter=self._most_steps(),
+                sample=sample,
+            )
+            if result.labels.size:
+                break
+        return result
 
     def _paper(self, problem: MarginProblem, labels: NDArray) -> MarginResult:
         return self._paper_loop(
@@ -377,6 +407,10 @@ class MarginClusterer(Clusterer):
         )
         if not isinstance(self.init, str):
             labels = given_start("init", self.init, space.full(0.0), 2)
+            if self._guide is not None:
+                takes = self._takes_start_sizes
+                is_unequal = are_unequal(labels, inputs.weights) if takes is None else takes
+                return Start(labels, search.takes_sizes and is_unequal)
             return search.given(labels, keeps_sizes=getattr(self, "_keeps_sizes", False))
         if self.mode == "paper":
             require_in_memory(

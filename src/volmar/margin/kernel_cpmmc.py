@@ -17,9 +17,12 @@ from volmar.margin.engine.descent import MarginResult
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.feature_space.representation import KernelRepresentation
+from volmar.margin.guided import GuidedMarginMixin
 
 
-class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClusterer):
+class KernelCPMMC(
+    GuidedMarginMixin, GammaWidth, KernelRepresentation, WeightedClusterer, MarginClusterer
+):
     r"""Maximum margin clustering with a kernel (Wu and Zhang, SKMMC, Algorithm 2).
 
     The problem of `CPMMC` in the feature space of a kernel, centred there:
@@ -101,10 +104,14 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         The paper's :math:`\epsilon` (eq. 15), 0.1 if not given. Only with mode="paper".
     multiway : {"joint", "recursive"}, default="joint"
         How more than two clusters are found: all at once, or by splitting in two again.
-    min_cluster_size : int or float, optional
+    min_cluster_size : int, float or array of shape (n_clusters,), optional
         Minimum cluster size, for n_clusters > 2 and multiway="joint": a count (or total weight) or
         a share of all rows, at most 1 / n_clusters. Half the size of the smallest cluster of the
-        start if not given. Without a minimum clusters would become empty.
+        start if not given. Without a minimum clusters would become empty. One for each cluster,
+        and one beside `max_cluster_size`, is a limit for any number of clusters.
+    max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Maximum cluster size: a count (or total weight), a share of all rows, or one for each
+        cluster (in the order of `classes_` where `fit` is given labels).
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -118,6 +125,10 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, by size: 0 is the largest.
+    classes_ : ndarray of shape (n_clusters,)
+        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+    broken_links_ : ndarray of shape (n_pairs, 2)
+        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     tree_ : SplitTree
         The splits, with multiway="recursive"; what belongs to one hyperplane is then found at
         ``tree_.splits()[i].model``, not here.
@@ -170,6 +181,13 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
     weight where that has the wider margin; see `CPMMC`. Under kernels with k(x, x) = 1 a clear
     gap decides (see `volmar.margin.engine.unequal_sizes`).
 
+    *Labels of some rows, links, sizes.* With any of them (see `fit`) the clusters are found
+    without them first; then the descent begins at these clusters, at labels that spread from the
+    given ones, or both. Every relabelling takes the labels with the lowest loss among those that
+    are allowed: a row with a given label has the hinge of this label on whichever side it is, as
+    in a support vector machine. `anneal="auto"` passes through no other values of C where the
+    start has a margin at C. The certificate is that of the labels, given ones included.
+
     References
     ----------
     J. Wu, X.-L. Zhang (2012), Sparse kernel maximum margin clustering, Neural Network World 22.
@@ -211,7 +229,8 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
         multiway: str = "joint",
-        min_cluster_size: float | None = None,
+        min_cluster_size: float | ArrayLike | None = None,
+        max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -238,6 +257,7 @@ class KernelCPMMC(GammaWidth, KernelRepresentation, WeightedClusterer, MarginClu
         self.cccp_tol = cccp_tol
         self.multiway = multiway
         self.min_cluster_size = min_cluster_size
+        self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state

@@ -24,6 +24,7 @@ from volmar.margin.feature_space.basis import BasisSpace, SpannedBasisSpace
 from volmar.margin.feature_space.basis_search import FAR
 from volmar.margin.feature_space.linear import span_of
 from volmar.margin.feature_space.printed_basis import PrintedBasisSpace
+from volmar.margin.guided import GuidedMarginMixin
 from volmar.rows import as_rows
 
 # Basis vectors where their number is not given.
@@ -32,7 +33,7 @@ MAX_BASIS = 50
 GAMMA_DIGITS = 12
 
 
-class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
+class SKMMC(GuidedMarginMixin, GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     r"""Sparse kernel maximum margin clustering (Wu and Zhang).
 
     The problem of `KernelCPMMC` under the Gaussian kernel
@@ -102,6 +103,9 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     cccp_tol : float, optional
         The paper's :math:`\epsilon` (eq. 15), 0.1 if not given; 0.3 for large data. Only with
         mode="paper".
+    max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Maximum cluster size: a count (or total weight), a share of all rows, or one for each
+        cluster (in the order of `classes_` where `fit` is given labels).
     alpha : float, default=0.05
         Level of the tests of n_clusters="auto" (not used otherwise): the probability of any split
         too many. From 0.001, for which tests take longer, to 0.5.
@@ -115,6 +119,10 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, by size: 0 is the largest.
+    classes_ : ndarray of shape (n_clusters,)
+        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+    broken_links_ : ndarray of shape (n_pairs, 2)
+        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     tree_ : SplitTree
         The splits, where there are more than two clusters; what belongs to one hyperplane is then
         found at ``tree_.splits()[i].model``, not here.
@@ -195,6 +203,13 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
     The answer is that in memory but for rounding, which the kernel matrix of vectors close to each
     other magnifies in either.
 
+    *Labels of some rows, links, sizes.* With any of them (see `fit`) the clusters are found
+    without them first; then the descent begins at these clusters, at labels that spread from the
+    given ones, or both. Every relabelling takes the labels with the lowest loss among those that
+    are allowed: a row with a given label has the hinge of this label on whichever side it is, as
+    in a support vector machine. `anneal="auto"` passes through no other values of C where the
+    start has a margin at C. The certificate is that of the labels, given ones included.
+
     References
     ----------
     J. Wu, X.-L. Zhang (2012), Sparse kernel maximum margin clustering, Neural Network World 22.
@@ -236,6 +251,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         mode: str = "default",
         cut_tol: float | None = None,
         cccp_tol: float | None = None,
+        max_cluster_size: float | ArrayLike | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -257,6 +273,7 @@ class SKMMC(GammaWidth, KernelMixin, WeightedClusterer, MarginClusterer):
         self.mode = mode
         self.cut_tol = cut_tol
         self.cccp_tol = cccp_tol
+        self.max_cluster_size = max_cluster_size
         self.alpha = alpha
         self.max_clusters = max_clusters
         self.random_state = random_state

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.guidance.guide import Guide
+from volmar.margin.engine.guided_labels import sides_allowed
 from volmar.margin.engine.losses import HingeLoss, Loss, Violated
 from volmar.margin.feature_space.space import VectorSpace
 from volmar.solvers import CuttingPlaneResult
@@ -72,6 +74,9 @@ class MarginProblem:
         Whether rho is a variable or 1.
     balance : {"relative", "absolute"}, default="relative"
         Whether tau bounds t / rho or t.
+    guide : Guide, optional
+        Which labels are allowed. The labels of scores are then the best of these: a row whose
+        label is given has the hinge of this label, on whichever side it is.
     """
 
     space: VectorSpace
@@ -79,6 +84,7 @@ class MarginProblem:
     tau: float = 0.0
     threshold: Literal["adaptive", "fixed"] = "adaptive"
     balance: Literal["relative", "absolute"] = "relative"
+    guide: Guide | None = None
 
     def objective(self, square: float, rho: float, slack: float, C: float) -> float:
         """Return J of ``|w|^2``, rho and the loss."""
@@ -112,11 +118,15 @@ class MarginProblem:
 
     # The rest, with `cut`, is what more than two clusters change.
 
-    def on(self, space: VectorSpace, chosen: NDArray) -> Self | None:  # noqa: ARG002 -- of sizes
+    def on(self, space: VectorSpace, chosen: NDArray) -> Self | None:
         """Return the problem of some of the rows; None for losses that are no means over rows."""
         if not isinstance(self.loss, HingeLoss):
             return None
-        return replace(self, space=space, loss=replace(self.loss, shares=space.shares))
+        loss = replace(self.loss, shares=space.shares)
+        return replace(self, space=space, loss=loss, guide=self._guide_on(chosen))
+
+    def _guide_on(self, chosen: NDArray) -> Guide | None:
+        return None if self.guide is None else self.guide.on(chosen)
 
     def start(self, labels: NDArray) -> NDArray:
         """Return start labels, positive or not, in the form of `labels`."""
@@ -138,7 +148,11 @@ class MarginProblem:
         """
         if found.t:
             f += f.dtype.type(found.t)
-        labels = self.labels(f)
+        if self.guide is None:
+            labels = self.labels(f)
+        else:
+            sides = sides_allowed(self.guide, f, found.rho, self.space.shares)
+            labels = self.start(sides)
         self.space.prefetch(lambda: look_ahead(f, labels))
         return Placed(f, found.t, labels)
 

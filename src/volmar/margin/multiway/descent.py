@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.guidance.guide import Guide
 from volmar.margin.engine.descent import MarginResult, maximise_margin
 from volmar.margin.engine.sample import first_sample
 from volmar.margin.feature_space.space import VectorSpace
@@ -128,6 +129,7 @@ def maximise_margins(
     seed: int | None = None,
     loss: Callable[[NDArray], Any] | None = None,
     unit: float = 1.0,
+    guide: Guide | None = None,
 ) -> MarginResult:
     """Find k clusters (at least 3) that their own widest margins cannot improve.
 
@@ -140,6 +142,8 @@ def maximise_margins(
 
     `loss` makes another loss than the hinge of the offsets, whose values are multiplied by `unit`.
     What its search may have missed, its `error`, is part of objective and gap.
+
+    With a `guide` all labels are those that it allows; `labels` must be among these.
     """
     rule = NearestMean.of(space, labels, k, min_share, size_shares)
     labels = rule.labels
@@ -153,6 +157,7 @@ def maximise_margins(
             min_share=min_share,
             size_shares=size_shares,
             min_m=1.0 / (unit * value),
+            guide=guide,
         )
         for value in [*sorted(value for value in path if value < C), C]
     ]

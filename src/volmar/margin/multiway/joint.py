@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volmar.base.validation import check_count, check_number
+from volmar.guidance.guide import Guide
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.start_search import SAMPLE
 from volmar.margin.engine.starts import k_way_start, principal_scores
@@ -49,7 +51,7 @@ def check_joint(model: Any) -> None:
     size = model.min_cluster_size
     if isinstance(size, Integral):
         check_count("min_cluster_size", size)
-    elif size is not None:
+    elif size is not None and np.ndim(size) == 0:  # of an array, the guide's limits
         check_number("min_cluster_size", size, low=0.0, high=1.0 / k, open_low=True)
     C = model._value_of("C")
     if C < 1.0:
@@ -73,13 +75,16 @@ def cluster_jointly(
     *,
     C: float,
     loss: Any = None,
+    guide: Guide | None = None,
     **settings: Any,
 ) -> MarginResult:
     """Return k clusters by `maximise_margins`, from labels whose clusters get the same weight.
 
     `min_cluster_size` is the minimum number of rows (or weight) of a cluster, or their share; None
     for half of the smallest cluster of the start. With a `loss` of its own all rows count alike
-    in it, and the weights are those of the mean alone.
+    in it, and the weights are those of the mean alone. Limits of a `guide` take the place of
+    `min_cluster_size`; where it has upper ones only, half of the smallest cluster of the start is
+    the lower one.
     """
     sizes = sums_by_label(labels, weights, k)
     if sizes.min() <= 0:
@@ -88,7 +93,9 @@ def cluster_jointly(
             f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
             "has too few different rows. Lower n_clusters."
         )
-    min_share = _min_share(min_cluster_size, sizes, weights)
+    if guide is not None and guide.high is not None and guide.low is None:
+        guide = replace(guide, low=np.full(k, MIN_SIZE * float(sizes.min())))
+    min_share = _min_share(min_cluster_size if guide is None else None, sizes, weights)
     balanced = space.reweighted(balanced_weights(labels, weights, sizes))
     if loss is not None:
         balanced.shares = None
@@ -100,6 +107,7 @@ def cluster_jointly(
         loss=loss,
         min_share=min_share,
         size_shares=space.shares,
+        guide=guide,
         **settings,
     )
     if result.normal is None:

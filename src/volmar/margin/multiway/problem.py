@@ -9,10 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from volmar.guidance.guide import Guide
+from volmar.margin.engine.guided_labels import clusters_allowed, has_limits
 from volmar.margin.engine.losses import Violated
 from volmar.margin.engine.problem import MarginCut, MarginProblem, Placed, Plane
 from volmar.margin.feature_space.space import VectorSpace
-from volmar.margin.multiway.cluster_sizes import sized_labels
+from volmar.margin.multiway.cluster_sizes import ROUNDING, shares_of_clusters, sized_labels
 from volmar.rows import row_wise
 from volmar.solvers import CuttingPlaneResult
 
@@ -125,6 +127,18 @@ def no_scores(y: NDArray, k: int, dtype: str) -> NDArray:
     return np.zeros((y.size, k), dtype=dtype)
 
 
+def _with_seeds(f: NDArray, seeds: NDArray) -> NDArray:
+    """Return scores by which rows with a given label stay with it, whatever the prices."""
+    (known,) = np.nonzero(seeds >= 0)
+    if known.size == 0:
+        return f
+    f, spread = f.copy(), np.ptp(f)
+    lowest, highest = f.min() - spread, f.max() + spread
+    f[known] = lowest
+    f[known, seeds[known]] = highest
+    return f
+
+
 @dataclass(frozen=True)
 class MultiwayMarginProblem(MarginProblem):
     r"""Labels of k clusters by the widest margin, none of which is smaller than a minimum size.
@@ -148,6 +162,8 @@ class MultiwayMarginProblem(MarginProblem):
     error that it is.
 
     `min_share` is s, at most 1/k, and `size_shares` are the rows' shares in it (1/n if not given).
+    With a `guide` the labels are those of the largest scores (or, with links, of the lowest hinge)
+    that it allows; its own limits of sizes, where it has any, take the place of `min_share`.
     `min_m` is the minimum m of the first cut: below 1/C, rho would grow without limit. tau,
     threshold and balance have their defaults: the problem has no other form.
     """
@@ -180,6 +196,7 @@ class MultiwayMarginProblem(MarginProblem):
             space=space,
             loss=replace(self.loss, shares=space.shares),  # type: ignore[type-var]
             size_shares=None if sizes is None else sizes / sizes.sum(),
+            guide=self._guide_on(chosen),
         )
 
     def start(self, labels: NDArray) -> NDArray:
@@ -202,6 +219,8 @@ class MultiwayMarginProblem(MarginProblem):
         """Return the scores with their offsets, those with the prices of the sizes, and labels."""
         offsets = (found.rho * self.offsets).astype(f.dtype)
         f += offsets
+        if self.guide is not None:
+            return self._placed_by(self.guide, f, found.rho, offsets)
 
         def ahead(labels: Any) -> None:
             self.loss.first(labels, f)
@@ -215,6 +234,25 @@ class MultiwayMarginProblem(MarginProblem):
         y, b = sized
         self.space.prefetch(lambda: ahead(y))
         return Placed(f, offsets + b, y, is_allowed=self.loss.first(y, f).m >= self.min_m)
+
+    def _placed_by(self, guide: Guide, f: NDArray, rho: float, offsets: NDArray) -> Placed:
+        """Return scores and the labels that a guide allows.
+
+        Where the guide limits sizes, its offsets take the place of the prices of `sized_labels`.
+        """
+        k = offsets.size
+        if has_limits(guide):
+            placed = guide.place(f)
+            y, b = placed.labels, placed.offsets.astype(f.dtype)
+            is_allowed = True
+        else:
+            sized = sized_labels(_with_seeds(f, guide.seeds), self.size_shares, self.min_share)
+            b = np.zeros(k, dtype=f.dtype) if sized is None else sized.prices
+            y = clusters_allowed(guide, f + b, rho, self.space.shares).labels
+            sizes = shares_of_clusters(y, k, self.size_shares)
+            is_allowed = bool(sizes.min() >= self.min_share * (1.0 - ROUNDING))
+        is_allowed = is_allowed and self.loss.first(y, f).m >= self.min_m
+        return Placed(f, offsets + b, y, is_allowed=is_allowed)
 
     def is_first(self, violated: Violated) -> bool:
         """Tell whether a cut is the first of its labels, too."""
