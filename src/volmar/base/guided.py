@@ -98,6 +98,7 @@ class GuidedMixin:
         -------
         self
         """
+        vars(self).pop("_offsets", None)  # of the last fit
         known = Knowledge(y, must_link, cannot_link, sample_weight)
         return self._fit(X, sample_weight, known)  # type: ignore[attr-defined]
 
@@ -346,6 +347,10 @@ class GuidedMixin:
 
     def _begin_at(self, start: NDArray, free: Any) -> None:
         """Take what a guided fit needs to know of its start, and of the fit without a guide."""
+
+    def _forget_start(self) -> None:
+        """Forget what belongs to a guided fit, and not to what it found."""
+        vars(self).pop("_guide", None)
 
     def _start_loss(self, weights: Any) -> float:  # noqa: ARG002 -- of objectives that do not compare
         """Return what fits from different starts are compared by, the lowest is the best."""

@@ -29,6 +29,14 @@ class SideGuide(Guide):
         return True
 
 
+class GuidedTree(NamedTuple):
+    """A tree, what it sums up to with its labels, and the weighted loss of its splits."""
+
+    tree: SplitTree
+    result: RecursiveResult
+    loss: float
+
+
 class _Open(NamedTuple):
     """A part to split: its rows, its clusters, and where its rows start, -1 for none of these."""
 
@@ -40,7 +48,7 @@ class _Open(NamedTuple):
 
 def grow_guided_tree(
     model: Any, X: Any, weights: Any, labels: NDArray, guide: Guide, *, init: Any
-) -> tuple[SplitTree, RecursiveResult]:
+) -> GuidedTree:
     """Split rows until each of the clusters that a guide knows is alone.
 
     A part with several clusters is split in two without the guide, which tells the clusters with
@@ -69,7 +77,7 @@ def grow_guided_tree(
     root = SplitNode(n, total, columns=np.arange(n) if pairwise else None)
     waiting = deque([_Open(root, np.arange(n), np.arange(guide.k), labels)])
     found = np.empty(n, dtype=np.int64)
-    n_splits = 0
+    n_splits, loss = 0, 0.0
     while waiting:
         part = waiting.popleft()
         if part.clusters.size == 1:
@@ -79,13 +87,15 @@ def grow_guided_tree(
         n_splits += 1
         part.node.rank = n_splits
         seed = int(seeds.integers(2**31 - 1))
-        waiting.extend(_split(model, part, X, weights, guide, init, seed))
+        of_split, children = _split(model, part, X, weights, guide, init, seed)
+        loss += of_split * part.node.weight / total
+        waiting.extend(children)
     tree = SplitTree(root)
     if not guide.has_names:
         order = cluster_order(found, weights, guide.k)
         tree.relabel(np.argsort(order))
         found = np.argsort(order)[found]
-    return tree, replace(tree_result(tree), labels=found)
+    return GuidedTree(tree, replace(tree_result(tree), labels=found), loss)
 
 
 def _is_seed(random_state: Any) -> bool:
@@ -94,8 +104,8 @@ def _is_seed(random_state: Any) -> bool:
 
 def _split(
     model: Any, part: _Open, X: Any, weights: Any, guide: Guide, init: Any, seed: int
-) -> list[_Open]:
-    """Return the two parts of a part, whose node becomes their parent."""
+) -> tuple[float, list[_Open]]:
+    """Return the loss of a split and its two parts, whose parent is the node of the part."""
     node, rows, clusters, start = part
     inside = _rows_of(X, rows, pairwise=model._is_pairwise())
     w = None if weights is None else weights[rows]
@@ -118,7 +128,8 @@ def _split(
     split._offsets = after.offsets if after.offsets.any() else None
     split.labels_ = after.labels
     split.init = init  # not an entry for each row
-    vars(split).pop("_guide")
+    loss = split._start_loss(w)
+    split._forget_start()
     node.model = split
     node.probability = model._split_probability(split, inside, w)
     node.leading = leading_features(split, inside, w)
@@ -133,7 +144,7 @@ def _split(
         child = SplitNode(int(np.count_nonzero(chosen)), weight, columns=columns)
         children.append(_Open(child, rows[chosen], own, first))
     node.children = tuple(child.node for child in children)
-    return children
+    return loss, children
 
 
 def grouped_clusters(

@@ -21,7 +21,7 @@ from volmar.margin.engine.losses import HingeLoss, Loss
 from volmar.margin.engine.nested import relabelling_outside
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.engine.sample import first_sample
-from volmar.margin.engine.start_search import Start, StartSearch
+from volmar.margin.engine.start_search import Origin, Start, StartSearch, Way
 from volmar.margin.engine.unequal_sizes import (
     BALANCE,
     HALVES,
@@ -83,8 +83,8 @@ class MarginClusterer(Clusterer):
     multiway: str = "recursive"
     min_cluster_size: Any = None
     max_cluster_size: Any = None
-    #: Whether the sides of the start of a guided fit may be unequal; None if their sizes decide.
-    _takes_start_sizes: bool | None = None
+    #: Where a guided fit begins.
+    _origin: Origin | None = None
     _hyperplane: Any
     _paper_loop: ClassVar[Callable[..., MarginResult]] = staticmethod(relabelling_outside)
     # The paper is SKMMC: sec. 5.1 has C, cut_tol and cccp_tol, 5.3 balance.
@@ -201,14 +201,19 @@ class MarginClusterer(Clusterer):
         is_adaptive = self._value_of("threshold") == "adaptive"
         return self._path(SCREENING_C, self._value_of("C") if is_adaptive else SCREENING_C)
 
-    def _paths(self, path: list[float]) -> list[list[float]]:
-        """Return the paths to C, of which the first that leads to a hyperplane counts.
+    def _ways(self, path: Callable[[float], list[float]]) -> list[Way]:
+        """Return the values of C, and the paths to them, of which the first with a margin counts.
 
         At the first values of a path all starts lead to the same labels. A guided fit stays near
         its start, and takes a path only where that has no margin at C.
         """
-        is_near = self._guide is not None and isinstance(self.anneal, str)
-        return [[], path] if is_near and path else [path]
+        C = float(self._value_of("C"))
+        usual = Way(C, path(C))
+        if self._guide is None or not isinstance(self.anneal, str):
+            return [usual]
+        first = None if self._origin is None else self._origin.C
+        own = [] if first is None else [Way(first, [])]
+        return [*own, Way(C, []), usual]
 
     def _most_steps(self) -> int:
         return int(self._value_of("max_iter"))
@@ -260,7 +265,6 @@ class MarginClusterer(Clusterer):
             labels = given_start("init", self.init, space.full(0.0), k)
         size = self.min_cluster_size
         settings = {
-            "C": float(self._value_of("C")),
             "tol": self.tol,
             "max_iter": self._most_steps(),
             **self._joint_settings(seed),
@@ -269,11 +273,17 @@ class MarginClusterer(Clusterer):
             settings["guide"] = self._guide
         if np.ndim(size) > 0:
             size = None  # limits of each cluster are the guide's
-        *first, last = self._paths(self._path(FIRST_JOINT_C, self._value_of("C")))
-        for path in first:
+
+        def descend(way: Way) -> MarginResult:
+            return cluster_jointly(space, weights, labels, k, size, **way._asdict(), **settings)
+
+        *first, last = self._ways(lambda C: self._path(FIRST_JOINT_C, C))
+        for way in first:
             with suppress(ValueError):
-                return cluster_jointly(space, weights, labels, k, size, path=path, **settings)
-        return cluster_jointly(space, weights, labels, k, size, path=last, **settings)
+                result = descend(way)
+                if result.status is not Status.DEGENERATE:
+                    return result
+        return descend(last)
 
     def _joint_settings(self, seed: int) -> dict[str, Any]:
         """Return what the descent of more than two clusters takes besides."""
@@ -331,19 +341,19 @@ class MarginClusterer(Clusterer):
         return found.labels if found.labels.size else labels
 
     def _descend(self, problem: MarginProblem, labels: NDArray, seed: int) -> MarginResult:
-        unit = self._unit()
-        sample = first_sample(problem, labels, seed)
-        for path in self._paths([] if problem.threshold == "fixed" else self._binary_path()):
+        unit, sample = self._unit(), first_sample(problem, labels, seed)
+        is_fixed = problem.threshold == "fixed"
+        for C, path in self._ways(lambda _: [] if is_fixed else self._binary_path()):
             result = maximise_margin(
                 problem,
                 labels,
-                C=unit * float(self._value_of("C")),
-                path=[unit * C for C in path],
+                C=unit * C,
+                path=[unit * value for value in path],
                 tol=self.tol,
                 max_iter=self._most_steps(),
                 sample=sample,
             )
-            if result.labels.size:
+            if result.labels.size and result.status is not Status.DEGENERATE:
                 break
         return result
 
@@ -408,7 +418,7 @@ class MarginClusterer(Clusterer):
         if not isinstance(self.init, str):
             labels = given_start("init", self.init, space.full(0.0), 2)
             if self._guide is not None:
-                takes = self._takes_start_sizes
+                takes = None if self._origin is None else self._origin.takes_sizes
                 is_unequal = are_unequal(labels, inputs.weights) if takes is None else takes
                 return Start(labels, search.takes_sizes and is_unequal)
             return search.given(labels, keeps_sizes=getattr(self, "_keeps_sizes", False))

@@ -33,6 +33,34 @@ class Start(NamedTuple):
     is_unequal: bool = False
 
 
+class Way(NamedTuple):
+    """A value of C, and those to pass through before it."""
+
+    C: float
+    path: list[float]
+
+
+class Origin(NamedTuple):
+    """What a guided fit knows of its start.
+
+    Attributes
+    ----------
+    init : str
+        Start of the fit without a guide.
+    takes_sizes : bool or None
+        Whether sides of the sizes of the start count as balanced; None if their sizes decide.
+    C : float or None
+        Weight of margin errors where the start is not the clusters without a guide.
+    gain : float
+        Factor of its margin where fits from several starts are compared.
+    """
+
+    init: Any
+    takes_sizes: bool | None
+    C: float | None
+    gain: float
+
+
 class _Sample(NamedTuple):
     """Rows on which starts are compared, with their weights and numbers (None for all rows)."""
 
