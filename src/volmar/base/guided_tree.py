@@ -119,6 +119,8 @@ def _split(
     if np.ptp(start_sides) == 0 and sides is not None:
         start_sides = sides
     two = guide_of_sides(guide, rows, clusters, is_second)
+    if free is None:
+        two = replace(two, low=None, high=None)  # no scores say which rows go first
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         split = model._guided_fit(inside, w, free, start_sides, two)

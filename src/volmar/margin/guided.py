@@ -36,23 +36,30 @@ class GuidedMarginMixin(GuidedMixin):
     C: Any
     gamma: Any
     mode: str
+    n_clusters: Any
     result_: Any
     tree_: Any
     _guide: Guide | None
     _origin: Origin | None
 
-    def _fit_guided(self, *args: Any) -> None:
+    @property
+    def _keeps_minimum(self) -> bool:
+        """Whether the method itself keeps a `min_cluster_size` that is one number."""
+        return self._is_joint()  # type: ignore[attr-defined]
+
+    def _fit_guided(self, *args: Any) -> Any:
         if self.mode == "paper":
             raise ValueError(
                 f"mode='paper' of {type(self).__name__} has no labels of rows, links or limits of "
                 "sizes. Use mode='default', or leave these out."
             )
         try:
-            super()._fit_guided(*args)
+            found = super()._fit_guided(*args)
         finally:
             self._forget_start()
         if hasattr(self, "tree_"):
             self.tree_.feature_names = getattr(self, "feature_names_in_", None)
+        return found
 
     def _guided_params(self, free: Any, /) -> dict[str, Any]:
         params = super()._guided_params(free)  # type: ignore[misc]
@@ -61,9 +68,9 @@ class GuidedMarginMixin(GuidedMixin):
             params["multiway"] = "recursive"
         return params
 
-    def _guided_fit(self, X: Any, weights: Any, free: Any, start: NDArray, guide: Guide) -> Any:
+    def _guided_fit(self, *args: Any, **options: Any) -> Any:
         try:
-            return super()._guided_fit(X, weights, free, start, guide)
+            return super()._guided_fit(*args, **options)
         except ValueError:  # no margin with these labels
             return None
 
