@@ -184,8 +184,9 @@ class CPMMC(GuidedMarginMixin, WeightedClusterer, MarginClusterer):
     without them first; then the descent begins at these clusters, at labels that spread from the
     given ones, or both. Every relabelling takes the labels with the lowest loss among those that
     are allowed: a row with a given label has the hinge of this label on whichever side it is, as
-    in a support vector machine. `anneal="auto"` passes through no other values of C where the
-    start has a margin at C. The certificate is that of the labels, given ones included.
+    in a support vector machine. ``anneal="auto"`` passes through no other values of C where the
+    start has a margin at C, and ``C=None`` is 10 where it is not the clusters found without. The
+    certificate is that of the labels, given ones included. ``mode="paper"`` takes none of these.
 
     References
     ----------
