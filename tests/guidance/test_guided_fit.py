@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans
+from volmar import CPMMC, MSPC, SKMMC, KernelCPMMC, KernelKMeans, SoftLabelMVC
 from volmar.guidance.guide import Guide
 from volmar.models import load_model, save_model
 
@@ -19,6 +19,7 @@ GUIDED = [
     KernelCPMMC(gamma=0.05, multiway="recursive", random_state=0),
     KernelCPMMC(method="nystroem", n_landmarks=50, gamma=0.05, random_state=0),
     SKMMC(gamma=0.05, random_state=0),
+    SoftLabelMVC(random_state=0),
 ]
 
 
@@ -67,6 +68,16 @@ def test_names_are_strings_or_integers(model, blobs):
     labels = model.set_params(n_clusters=3).fit(X, given).labels_
     assert model.classes_.tolist() == ["this", "new 1", "new 2"]
     assert set(labels) == {"this", "new 1", "new 2"}
+
+
+def test_fit_predict_takes_labels_and_links(model, blobs):
+    X, y = blobs
+    given = np.where(np.arange(150) < 20, y + 5, -1)
+    groups = np.where(np.arange(150) > 140, 0, -1)
+    model.set_params(n_clusters=3)
+    labels = model.fit_predict(X, given, must_link=groups)
+    np.testing.assert_array_equal(labels, clone(model).fit(X, given, must_link=groups).labels_)
+    np.testing.assert_array_equal(labels[:20], given[:20])
 
 
 def test_complete_labels_are_ignored(model, blobs):

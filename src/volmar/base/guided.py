@@ -36,7 +36,7 @@ from volmar.guidance.starts import (
 )
 from volmar.rows import is_in_memory
 
-__all__ = ["GuidedMixin"]
+__all__ = ["GuidedMixin", "GuidedUnweightedMixin"]
 
 # Pairs of rows that a warning names.
 NAMED = 5
@@ -101,6 +101,20 @@ class GuidedMixin:
         vars(self).pop("_offsets", None)  # of the last fit
         known = Knowledge(y, must_link, cannot_link, sample_weight)
         return self._fit(X, sample_weight, known)  # type: ignore[attr-defined]
+
+    def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray:
+        """Find the clusters of X, and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows, as `fit` takes them.
+        y : array of shape (n_samples,), optional
+            Labels of some rows, -1 for all others.
+        **kwargs : dict
+            Passed to `fit`: links, and sample_weight where the method has weights.
+        """
+        return self.fit(X, y, **kwargs).labels_
 
     def _fit_known(self, X: Any, weights: Any, known: Knowledge) -> bool:
         """Fit with what is known; False where nothing is."""
@@ -216,11 +230,13 @@ class GuidedMixin:
                 free = self._fit_free(X, weights, n_clusters=k)
                 starts = [free.labels_]
                 if names.size:
-                    start, graph = seeded_start(X, free.labels_, known.seeds, k, seed)
+                    W = self._similarities(X, free)
+                    start, graph = seeded_start(X, free.labels_, known.seeds, k, seed, W=W)
                     starts = [start]
             known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
-            start, graph = seeded_start(X, free.labels_, known.seeds, k, seed)
+            W = self._similarities(X, free)
+            start, graph = seeded_start(X, free.labels_, known.seeds, k, seed, W=W)
             starts = [start]
         else:
             starts = [free.labels_]
@@ -339,11 +355,25 @@ class GuidedMixin:
         model._guide, model._ends_first = guide, once
         model.n_features_in_ = X.shape[1]
         model._begin_at(start, free)
+        model._reuse(free)
         try:
             model._fit_once(X, weights)
         except EmptyClusterError:
             return None
         return model
+
+    # ------------------------------------------------------------------ for the subclass
+
+    def _similarities(self, X: Any, free: Any) -> Any:  # noqa: ARG002 -- for methods with a graph
+        """Return similarities of the rows along which labels spread; None for neighbours of X."""
+        return None
+
+    def _reuse(self, free: Any) -> None:
+        """Take what a fit without a guide has computed, and one with it would compute again."""
+
+    def _training_scores(self, X: Any) -> NDArray:
+        """Return scores of the training rows, by which they are placed at the end."""
+        return self._finite_scores(X)  # type: ignore[attr-defined]
 
     def _begin_at(self, start: NDArray, free: Any) -> None:
         """Take what a guided fit needs to know of its start, and of the fit without a guide."""
@@ -358,7 +388,43 @@ class GuidedMixin:
 
     def _placed_rows(self, X: Any, guide: Guide) -> Placement:
         """Return the labels of the training rows by their scores."""
-        return guide.place(_columns(self._finite_scores(X), guide.k))  # type: ignore[attr-defined]
+        return guide.place(_columns(self._training_scores(X), guide.k))
+
+
+class GuidedUnweightedMixin(GuidedMixin):
+    """`GuidedMixin` of a clusterer without weights of rows."""
+
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+    ) -> Self:
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+            Rows, dense or CSR; with affinity="precomputed" similarities of all pairs of rows.
+        y : array of shape (n_samples,), optional
+            Labels of some rows, integers or strings, with -1 (or None) for all others. These rows
+            keep their labels, and clusters have their names (`classes_`). A `y` without any -1 is
+            ignored, as by all clusterers of scikit-learn.
+        must_link : array of shape (n_samples,), optional
+            Group ids; rows with the same id are put in one cluster. -1 for rows in no group.
+        cannot_link : array of shape (n_pairs, 2), optional
+            Pairs of row numbers that are put in different clusters, where that is possible;
+            `broken_links_` are those that are not.
+
+        Returns
+        -------
+        self
+        """
+        vars(self).pop("_offsets", None)  # of the last fit
+        known = Knowledge(y, must_link, cannot_link)
+        return self._fit(X, None, known)  # type: ignore[attr-defined]
 
 
 def _columns(scores: NDArray, k: int) -> NDArray:

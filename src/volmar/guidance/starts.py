@@ -76,17 +76,19 @@ def leaf_labels(labels: NDArray, seeds: NDArray, n_classes: int) -> tuple[NDArra
     return np.where(known, seeds, numbers[labels]), n_classes + free.size
 
 
-def spread_labels(X: Any, seeds: NDArray, n_classes: int, seed: int = 0) -> NDArray:
-    """Return labels that spread from the seeds along a graph of nearest neighbours."""
-    return SpreadGraph(X, seeds >= 0, seed).labels(seeds, n_classes)
+def spread_labels(
+    X: Any, seeds: NDArray, n_classes: int, seed: int = 0, *, W: Any = None
+) -> NDArray:
+    """Return labels that spread from the seeds along a graph; see `SpreadGraph`."""
+    return SpreadGraph(X, seeds >= 0, seed, W=W).labels(seeds, n_classes)
 
 
 class SpreadGraph:
-    """A graph of nearest neighbours, along which labels spread.
+    """A graph along which labels spread: given, or of nearest neighbours.
 
     The step is that of label spreading: a row takes most of its label from its neighbours, the
-    rest from its own seed. Of many rows a sample, with all seeds in it, is the graph; the others
-    have the label of their nearest row in it.
+    rest from its own seed. A sample has all seeds in it, and the other rows have the label of their
+    nearest row in it, as do those that no label reaches.
 
     Parameters
     ----------
@@ -96,21 +98,28 @@ class SpreadGraph:
         Rows that may be seeds.
     seed : int
         Draws the sample.
+    W : array or CSR matrix of shape (n, n), optional
+        Similarities of the rows. If not given, the graph is that of nearest neighbours of X, of a
+        sample where the rows are many.
     """
 
-    def __init__(self, X: Any, known: NDArray, seed: int = 0):
+    def __init__(self, X: Any, known: NDArray, seed: int = 0, *, W: Any = None):
         n = known.size
         self.X = X
         self.chosen = np.arange(n)
-        if n > GRAPH_ROWS:
+        if n > GRAPH_ROWS and W is None:
             drawn = drawn_rows(n, None, GRAPH_ROWS, np.random.default_rng(seed))
             self.chosen = np.union1d(drawn, np.flatnonzero(known))
         self.rows = X[self.chosen]
-        n_neighbors = min(NEIGHBORS, self.chosen.size - 1)
-        graph = NearestNeighbors(n_neighbors=n_neighbors).fit(self.rows).kneighbors_graph()
-        W = graph.maximum(graph.T)
-        scale = sparse.diags_array(1.0 / np.sqrt(np.asarray(W.sum(axis=1)).ravel()))
-        self.W = (scale @ W @ scale).tocsr()
+        if W is None:
+            n_neighbors = min(NEIGHBORS, self.chosen.size - 1)
+            graph = NearestNeighbors(n_neighbors=n_neighbors).fit(self.rows).kneighbors_graph()
+            W = graph.maximum(graph.T)
+        degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
+        roots = np.zeros(degrees.size)  # isolated nodes stay as they are
+        np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > np.finfo(np.float32).tiny)
+        scale = sparse.diags_array(roots)
+        self.W = scale @ W @ scale  # dense where W is
 
     def labels(self, seeds: NDArray, n_classes: int) -> NDArray:
         """Return the labels of all rows; classes count alike, however many seeds they have."""
@@ -147,22 +156,25 @@ class SeededStart(NamedTuple):
     graph: SpreadGraph | None
 
 
-def seeded_start(X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0) -> SeededStart:
+def seeded_start(
+    X: Any, free: NDArray, seeds: NDArray, k: int, seed: int = 0, *, W: Any = None
+) -> SeededStart:
     """Return labels to start from: those of a free fit with aligned numbers, or of the seeds.
 
     Held-out seeds decide. The labels that spread from the other seeds are taken where they predict
     held-out ones significantly better than chance, so that labels that say nothing do no harm, and
-    predict more of them than the free clusters, numbered by the others.
+    predict more of them than the free clusters, numbered by the others. Labels spread along the
+    similarities W where these are given.
     """
     n_classes = int(seeds.max()) + 1
-    graph = SpreadGraph(X, seeds >= 0, seed)
+    graph = SpreadGraph(X, seeds >= 0, seed, W=W)
     own_in_sample = graph.labels_in_sample(seeds[graph.chosen], n_classes)
     aligned = aligned_labels(free, seeds, k, (graph.chosen, own_in_sample))
     if not _are_trusted(*_held_out(graph, free, seeds, k, seed)):
         return SeededStart(aligned, None)
     if k == n_classes:
         return SeededStart(graph.labels(seeds, n_classes), graph)
-    own = _split_clusters(X, aligned, seeds, k, seed)
+    own = _split_clusters(X, aligned, seeds, k, seed, W)
     return SeededStart(aligned if own is None else own, None)
 
 
@@ -182,7 +194,9 @@ def beats_chance(known: NDArray, predicted: NDArray, level: float) -> bool:
     return bool(binomtest(n_right, known.size, chance, alternative="greater").pvalue <= level)
 
 
-def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int) -> NDArray | None:
+def _split_clusters(
+    X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int, W: Any
+) -> NDArray | None:
     """Return labels with each cluster divided among the classes of its seeds; None if not k."""
     labels = aligned.copy()
     n_classes = int(seeds.max()) + 1
@@ -197,7 +211,8 @@ def _split_clusters(X: Any, aligned: NDArray, seeds: NDArray, k: int, seed: int)
             continue
         few = np.searchsorted(inside, seeds[rows])
         few[seeds[rows] < 0] = -1
-        labels[rows] = inside[spread_labels(X[rows], few, inside.size, seed)]
+        inner = None if W is None else W[rows][:, rows]
+        labels[rows] = inside[spread_labels(X[rows], few, inside.size, seed, W=inner)]
     labels[seeds >= 0] = seeds[seeds >= 0]
     new = np.unique(labels[labels >= n_classes])
     if n_classes + new.size != k:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,6 +201,7 @@ def alternate(
     *,
     tol: float = 1e-10,
     max_iter: int = 100,
+    allowed: Callable[[NDArray], NDArray] | None = None,
 ) -> SoftResponses:
     r"""Minimise in turn over h for given y and over y = sign(h) for given h.
 
@@ -208,13 +210,20 @@ def alternate(
     (it is a strict local minimum, which is why a small reg says nothing about labels); for large
     reg h turns to the eigenvectors of Q (JMLR section 4). `eigenvalues` are at least the three
     smallest of Q; `field` of the result is h itself.
+
+    `allowed`, where not all labels are, returns those with the largest y'h of the allowed ones, y
+    among them. The objective is then :math:`-2y'h + \gamma h'Qh`, which falls for the same reason,
+    and the residuals are those of h for the last y.
     """
+    solved = problem
     history: list[float] = []
     status = Status.MAX_ITER
     for _ in range(max_iter):
         best = minimise_given_labels(problem, y, eigenvalues, tol=tol)
-        history.append(problem.objective(best.h))
-        labels = signs(best.h)
+        if allowed is not None:
+            solved = replace(problem, sides=y)
+        history.append(solved.objective(best.h))
+        labels = signs(best.h) if allowed is None else allowed(best.h)
         if np.array_equal(labels, y):
             status = Status.CONVERGED
             break
@@ -224,7 +233,7 @@ def alternate(
         y = labels
     return SoftResponses(
         objective=history[-1],
-        residuals=problem.certificate(best.h).residuals,
+        residuals=solved.certificate(best.h).residuals,
         status=status,
         n_iter=len(history),
         history=tuple(history),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -230,15 +232,21 @@ class OneAgainstRest:
 # ------------------------------------------------------------------ refinement
 
 
-def reassigned(x: NDArray, labels: NDArray) -> tuple[NDArray, int]:
+def reassigned(
+    x: NDArray, labels: NDArray, place: Callable[[NDArray], NDArray] | None = None
+) -> tuple[NDArray, int]:
     """Return the column of each row's largest entry, and how many columns had to be held.
 
     Where no row would be left to a cluster its rows stay: they lose nothing by it, and the
     agreement of `refine_jointly` rises with any part of the moves. That may take the last row from
     another, whose rows then stay too.
+
+    `place`, where not all labels are allowed, returns the allowed ones with the largest sum of
+    entries. Linked rows stay together, and rows that are apart stay apart: of a cluster that would
+    be left all rows stay, and none came to it.
     """
     k = x.shape[1]
-    new = np.argmax(x, axis=1)
+    new = np.argmax(x, axis=1) if place is None else place(x)
     held = np.zeros(k, dtype=bool)
     while True:
         empty = np.bincount(new, minlength=k) == 0
@@ -248,7 +256,13 @@ def reassigned(x: NDArray, labels: NDArray) -> tuple[NDArray, int]:
         new = np.where(empty[labels], labels, new)
 
 
-def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20) -> Refined:
+def refine_jointly(
+    step: OneAgainstRest,
+    labels: NDArray,
+    *,
+    max_iter: int = 20,
+    place: Callable[[NDArray], NDArray] | None = None,
+) -> Refined:
     r"""Move every row to the cluster whose field is largest there, until the labels settle.
 
     Fields are compared at the same roughness, :math:`x_j'Qx_j = 1`. The agreement
@@ -265,14 +279,24 @@ def refine_jointly(step: OneAgainstRest, labels: NDArray, *, max_iter: int = 20)
     known.) An active balance above 0 allows fields by how well they agree with their own labels,
     and the first inequality may fail: fields that do not raise the agreement, for that reason or
     by the accuracy of the solves, are not taken but end the run.
+
+    With `place` (see `reassigned`) all this holds for the largest sum over the allowed labels, of
+    which the first are one.
     """
-    return repeat_step(step, labels, reassigned, max_iter)
+    return repeat_step(step, labels, partial(reassigned, place=place), max_iter)
 
 
 def cluster_jointly(
-    problem: MultiwayProblem, step: OneAgainstRest, *, max_iter: int = 20, seed: int = 0
+    problem: MultiwayProblem,
+    step: OneAgainstRest,
+    *,
+    max_iter: int = 20,
+    seed: int = 0,
+    place: Callable[[NDArray], NDArray] | None = None,
 ) -> MultiwayVolumeResult:
     """Start from the eigenvectors or from given labels, refine, and certify.
+
+    The gap is that of any labels; where only some are allowed (`place`), the bound stays valid.
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
     cluster had to be kept from losing all rows.
@@ -280,7 +304,7 @@ def cluster_jointly(
     start, n_missed = problem.init, 0
     if start is None:
         start, n_missed = spectral_start(problem, seed=seed)
-    best = refine_jointly(step, start, max_iter=max_iter)
+    best = refine_jointly(step, start, max_iter=max_iter, place=place)
     history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
     if problem.is_degenerate or n_missed or best.n_held:

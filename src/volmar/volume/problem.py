@@ -39,11 +39,15 @@ class VolumeProblem:
         :math:`\gamma`.
     balance : float
         b.
+    sides : ndarray of shape (n,), optional
+        Labels y of the rows, -1 and 1, where they are given and not the signs of h: the objective
+        then has ``-2 y'h`` in place of ``-2 |h|_1``.
     """
 
     operator: SPDOperator
     reg: float
     balance: float
+    sides: NDArray | None = None
 
     @property
     def n(self) -> int:
@@ -52,7 +56,13 @@ class VolumeProblem:
 
     def objective(self, h: NDArray) -> float:
         """Objective of the soft responses h, which are taken as they are."""
-        return float(-2 * np.abs(h).sum() + self.reg * (h @ self.operator.matvec(h)))
+        return float(-2 * self._volume(h) + self.reg * (h @ self.operator.matvec(h)))
+
+    def _volume(self, h: NDArray) -> float:
+        return np.abs(h).sum() if self.sides is None else self.sides @ h
+
+    def _sides_of(self, h: NDArray) -> NDArray:
+        return signs(h) if self.sides is None else self.sides
 
     def multipliers(self, h: NDArray) -> tuple[float, float]:
         """Least-squares multipliers (eta, kappa) of the norm and of the balance constraint.
@@ -61,7 +71,7 @@ class VolumeProblem:
         negative at ``1'h = -b`` and zero in between. (Both papers print the signs of mu and nu
         the other way round.)
         """
-        gradient = self.reg * self.operator.matvec(h) - signs(h)
+        gradient = self.reg * self.operator.matvec(h) - self._sides_of(h)
         return self._multipliers(h, gradient)
 
     def _multipliers(self, h: NDArray, gradient: NDArray) -> tuple[float, float]:
@@ -81,16 +91,17 @@ class VolumeProblem:
     def certificate(self, h: NDArray) -> Certificate:
         """Compute objective and residuals of h from Q itself.
 
-        "stationarity" is the norm of ``reg Q h - eta h - sign(h) + kappa 1``, half the gradient of
-        the Lagrangian, over the larger norm of its first and third term; "norm" how far the norm
-        of h is from 1; "balance" by how much ``|1'h|`` is above its bound.
+        "stationarity" is the norm of ``reg Q h - eta h - sign(h) + kappa 1`` (y for sign(h) where
+        labels y are given), half the gradient of the Lagrangian, over the larger norm of its first
+        and third term; "norm" how far the norm of h is from 1; "balance" by how much ``|1'h|`` is
+        above its bound.
         """
         image = self.reg * self.operator.matvec(h)
-        gradient = image - signs(h)
+        gradient = image - self._sides_of(h)
         eta, kappa = self._multipliers(h, gradient)
         scale = max(np.sqrt(self.n), float(np.linalg.norm(image)))
         return Certificate(
-            float(h @ image - 2 * np.abs(h).sum()),
+            float(h @ image - 2 * self._volume(h)),
             {
                 "stationarity": float(np.linalg.norm(gradient - eta * h + kappa) / scale),
                 "norm": abs(float(np.linalg.norm(h)) - 1.0),

@@ -171,12 +171,22 @@ def _is_settled(new: NDArray, labels: NDArray) -> bool:
     return bool(np.sum(new != labels) <= SETTLED * labels.size)
 
 
-def refine(step: FirstStep, y: NDArray, *, max_iter: int = 20) -> Refined:
+def refine(
+    step: FirstStep,
+    y: NDArray,
+    *,
+    max_iter: int = 20,
+    allowed: Callable[[NDArray], NDArray] | None = None,
+) -> Refined:
     r"""Repeat y <- sign(x(y)), with x(y) the field of `FirstStep`, until the labels settle.
 
     Roughness never rises: scaled to y'x, x(y) is feasible for the labels y+ = sign(x(y)) as well,
     since y+'x = |x|_1 >= y'x loosens both constraints, so that the best field of y+ is at least as
     smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
     positive semi-definite :math:`\tilde K = Q^{-1} - Q^{-1}11'Q^{-1} / 1'Q^{-1}1`.
+
+    `allowed`, where not all labels are, returns those with the largest y+'x of the allowed ones.
+    If y is one of them, y+'x >= y'x still.
     """
-    return repeat_step(step, y, lambda x, _: (signs(x), 0), max_iter)
+    read = signs if allowed is None else allowed
+    return repeat_step(step, y, lambda x, _: (read(x), 0), max_iter)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from volmar._checks import shown
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
+from volmar.base.guided import GuidedUnweightedMixin
 from volmar.base.recursion import PartRows, RecursiveResult
-from volmar.base.validation import (
-    check_choice,
-    check_count,
-    check_number,
-    check_start_labels,
-)
+from volmar.base.validation import check_start_labels
 from volmar.base.warn import warn_user
 from volmar.graphs.graph import Graph, build_graph
-from volmar.operators import EigenPairs, SPDOperator
+from volmar.metrics import normalized_cut
+from volmar.operators import SPDOperator
 from volmar.volume.multiway import (
     MultiwayProblem,
     MultiwayVolumeResult,
@@ -30,16 +26,12 @@ from volmar.volume.multiway import (
 )
 from volmar.volume.paper_mode import AISTATS_BALANCE, ILL_DEFINED, break_words, paper_graph
 from volmar.volume.problem import VolumeProblem
+from volmar.volume.soft_label_parameters import check_definite, check_guided, check_parameters
 from volmar.volume.starts import SMALL, candidates, given_start, is_tied, n_pairs_needed
 from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
 
 __all__ = ["SoftLabelMVC", "VolumeResult"]
 
-MODES = ("default", "paper", "aistats")
-MATRICES = ("laplacian", "kernel")
-MULTIWAY = ("joint", "recursive")
-# Parameters of two clusters that say nothing about more at once, with their defaults.
-TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
 # Accuracy of eigenvectors: a start that is refined needs rough ones only, because the refinement
 # moves what they got wrong.
 EXACT_TOL = 1e-6
@@ -50,7 +42,7 @@ MULTIWAY_TOL = 1e-4
 MULTIWAY_RTOL = 1e-4
 
 
-class SoftLabelMVC(Clusterer):
+class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
     r"""Soft-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
     Finds soft responses h, one number a row, that are large in absolute value and smooth on the
@@ -143,13 +135,21 @@ class SoftLabelMVC(Clusterer):
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Maximum cluster size: a number of rows, a fraction of them, or one for each cluster (in the
+        order of `classes_` where `fit` is given labels). Only with mode="default".
     random_state : int, RandomState or None, default=None
         Seed of k-means at the start of more than two clusters. Two are found without chance.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training row, by size: 0 is the largest, and h is positive in 1.
+        Cluster of each training row, by size: 0 is the largest, and h is positive in 1. By name
+        where `fit` was given labels of rows, of which the first class is 0.
+    classes_ : ndarray of shape (n_clusters,)
+        Names of the clusters, which `labels_` holds; only where `fit` was given labels of rows.
+    broken_links_ : ndarray of shape (n_pairs, 2)
+        Pairs of `cannot_link` in one cluster; only where `fit` was given any.
     h_ : ndarray of shape (n_samples,) or (n_samples, n_clusters)
         Soft responses, of norm 1. At a small `reg` all of a cluster are nearly the same. For more
         than two clusters the columns of `field_`, scaled to norm 1.
@@ -188,7 +188,8 @@ class SoftLabelMVC(Clusterer):
         a small `reg` every labelling is a local minimum, so that no bound would mean anything.
     problem_ : VolumeProblem
         Q, `reg` and the balance; only of two clusters. ``result_.check(problem_)`` computes the
-        residuals again.
+        residuals again. After a fit with labels, links or sizes it is the problem for the labels
+        that were found, with ``-2 y'h`` in place of ``-2 |h|_1``.
     tree_ : SplitTree
         The splits, with ``multiway="recursive"`` and more than two clusters; `h_`, `field_`,
         `eigenvalues_`, `balance_` and `n_moved_` are then those of its nodes' models.
@@ -222,6 +223,13 @@ class SoftLabelMVC(Clusterer):
     a balance above 0 it breaks off at once from eq. 9, and converges from ``init`` = v, the
     eigenvector of Q that is wanted: v1 for the centred kernel matrices of k-means and for
     SMIC, whose first eigenvector is not trivial.
+
+    *Labels, links and sizes* (`fit` with `y`, `must_link`, `cannot_link`; `max_cluster_size`) say
+    which labels are allowed. Fields are those of allowed labels, and every step takes the allowed
+    labels that agree most with them, so that roughness still never rises. The start is that of the
+    method itself or labels that spread from `y` along the graph: held-out labels decide, then the
+    normalised cut. More than two clusters with ``multiway="recursive"`` or n_clusters="auto" are
+    then refined at once, and `tree_` is absent. The papers' modes take nothing of this.
 
     `decision_function` extends the field (or fields) to new rows harmonically: the mean over the
     training rows, weighted by similarity. `labels_` belong to the training graph; `predict` sees a
@@ -262,6 +270,8 @@ class SoftLabelMVC(Clusterer):
 
     _fitted: Any
     _is_tied: bool | None
+    #: Problem of a fit to the same rows, from other labels.
+    _known: TwoWayProblem | MultiwayProblem | None = None
 
     def __init__(
         self,
@@ -282,6 +292,7 @@ class SoftLabelMVC(Clusterer):
         max_iter: int | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        max_cluster_size: float | ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -300,6 +311,7 @@ class SoftLabelMVC(Clusterer):
         self.max_iter = max_iter
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.max_cluster_size = max_cluster_size
         self.random_state = random_state
 
     @property
@@ -334,57 +346,41 @@ class SoftLabelMVC(Clusterer):
         return np.asarray(self._fitted.graph.row_weights(X) @ self.field_)
 
     def _check_parameters(self) -> None:
-        check_choice("mode", self.mode, MODES)
-        check_choice("multiway", self.multiway, MULTIWAY)
-        if isinstance(self.Q, str):
-            check_choice("Q", self.Q, MATRICES)
-        check_number("reg", self.reg, low=0.0, open_low=True)
-        check_number("tol", self.tol, low=0.0, open_low=True)
-        if self.balance is not None:
-            check_number("balance", self.balance, low=0.0)
-        for name in ("n_candidates", "max_iter"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        if isinstance(self.init, str):
-            check_choice("init", self.init, ["auto"])
-        elif self.n_candidates is not None:
-            raise ValueError(
-                f"n_candidates={self.n_candidates} has no effect with an init of your own, which "
-                "is the one start. Leave one of them out."
-            )
-        if self.eta0 is not None:
-            check_number("eta0", self.eta0)
-            if self.mode == "default":
-                raise ValueError(
-                    f"eta0={shown(self.eta0)} has no meaning with mode='default', which computes "
-                    "the multiplier. Leave it out, or use mode='paper'."
-                )
-        if isinstance(self.n_clusters, Integral) and int(self.n_clusters) > 2:
-            self._check_multiway()
+        check_parameters(self)
 
-    def _check_multiway(self) -> None:
-        given = f"n_clusters={shown(self.n_clusters)} and multiway={self.multiway!r}"
-        if self._is_recursive():
-            if not isinstance(self.Q, str) and not callable(self.Q):
-                raise ValueError(
-                    f"Q must be a name or a function of the similarities with {given}: a matrix "
-                    "of all rows does not fit their parts. Give a function, or use "
-                    "multiway='joint'."
-                )
-            return
-        if self.mode != "default":
-            raise ValueError(
-                f"mode={self.mode!r} has no rule for more than two clusters at once, got {given}. "
-                "Use mode='default', or multiway='recursive'."
-            )
-        for name, default in TWO_WAY.items():
-            if getattr(self, name) != default:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} has no effect with {given}. Leave it out, or "
-                    "use multiway='recursive'."
-                )
+    def _fit_guided(self, *args: Any, **kwargs: Any) -> None:
+        check_guided(self)
+        super()._fit_guided(*args, **kwargs)
+
+    def _similarities(self, X: Any, free: Any) -> Any:
+        if isinstance(free.result_, (VolumeResult, MultiwayVolumeResult)):
+            return free._fitted.graph.W
+        return X if self._is_pairwise() else None
+
+    def _reuse(self, free: Any) -> None:
+        known = getattr(free, "_fitted", None)
+        kind = TwoWayProblem if self.n_clusters == 2 else MultiwayProblem
+        if isinstance(known, kind) and getattr(known, "n_clusters", 2) == self.n_clusters:
+            self._known = known
+
+    def _guided_objective(self) -> float:
+        """Return the normalised cut: at a small reg the objective measures balance alone."""
+        return normalized_cut(self._fitted.graph.W, self.labels_)
+
+    def _training_scores(self, X: Any) -> NDArray:
+        if not isinstance(self.result_, (VolumeResult, MultiwayVolumeResult)):
+            return super()._training_scores(X)
+        if isinstance(self.result_, MultiwayVolumeResult) and self.result_.n_held:
+            return np.eye(self.n_clusters)[self.labels_]  # the fields would leave clusters empty
+        return self.field_
 
     def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
+        if self._known is not None:
+            known, n = self._known, X.shape[0]
+            del self._known
+            if isinstance(known, TwoWayProblem):
+                return replace(known, init=given_start(self.init, n, two_sided=True))
+            return replace(known, init=check_start_labels("init", self.init, n, self.n_clusters))
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
         if self.mode == "default":
             affinity = "density_scaling" if self.affinity is None else self.affinity
@@ -404,7 +400,7 @@ class SoftLabelMVC(Clusterer):
         # One more than clusters where LAPACK computes it anyway.
         pairs = operator.smallest_eigenpairs(min(n, k + (n < SMALL)), tol=MULTIWAY_TOL)
         if not is_laplacian:
-            self._check_definite(operator, pairs)
+            check_definite(operator, pairs, is_named=isinstance(self.Q, str))
         balance = 0.0 if self.balance is None else float(self.balance)
         init = None if isinstance(self.init, str) else check_start_labels("init", self.init, n, k)
         shift = 1.0 / n if is_laplacian else None
@@ -424,24 +420,12 @@ class SoftLabelMVC(Clusterer):
         n_pairs = n_pairs_needed(operator.n, n_candidates, with_next=self.mode != "default")
         pairs = operator.smallest_eigenpairs(n_pairs, tol=ROUGH_TOL if is_refined else EXACT_TOL)
         if trivial is None:
-            self._check_definite(operator, pairs)
+            check_definite(operator, pairs, is_named=isinstance(self.Q, str))
         starts = candidates(pairs, trivial=trivial, n_candidates=n_candidates)
         init = None
         if not isinstance(self.init, str):
             init = given_start(self.init, operator.n, two_sided=self.mode == "default")
         return TwoWayProblem(graph, problem, pairs, starts, trivial is not None, init)
-
-    def _check_definite(self, operator: SPDOperator, pairs: EigenPairs) -> None:
-        scale = max(map(abs, operator.bounds))
-        if pairs.values[0] > 1e-13 * scale:
-            return
-        remedy = "Add a multiple of the identity to it."
-        if isinstance(self.Q, str):
-            remedy = "Divide the similarities by their largest, so that none is above 1."
-        raise ValueError(
-            f"Q must be positive definite, its smallest eigenvalue is {pairs.values[0]:.3g}. "
-            f"{remedy}"
-        )
 
     def _operator(self, graph: Graph) -> tuple[SPDOperator, NDArray | None]:
         """Q, and its trivial eigenvector where that is known."""
@@ -452,13 +436,25 @@ class SoftLabelMVC(Clusterer):
     def _run(
         self, problem: TwoWayProblem | MultiwayProblem, seed: int
     ) -> VolumeResult | MultiwayVolumeResult:
+        guide = self._guide
         if isinstance(problem, MultiwayProblem):
             step = OneAgainstRest(
                 problem.operator, problem.n_clusters, problem.balance, rtol=MULTIWAY_RTOL
             )
-            return cluster_jointly(problem, step, max_iter=self.max_iter or MAX_REFINE, seed=seed)
+            return cluster_jointly(
+                problem,
+                step,
+                max_iter=self.max_iter or MAX_REFINE,
+                seed=seed,
+                place=None if guide is None else lambda x: guide.place(x).labels,
+            )
         return cluster_in_two(
-            problem, mode=self.mode, tol=self.tol, max_iter=self.max_iter, eta0=self.eta0
+            problem,
+            mode=self.mode,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            eta0=self.eta0,
+            allowed=None if guide is None else lambda x: 2.0 * guide.place_sides(x).labels - 1.0,
         )
 
     def _fit_from(self, part: PartRows, sides: NDArray) -> None:
@@ -467,6 +463,9 @@ class SoftLabelMVC(Clusterer):
     def _publish(
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
     ) -> None:
+        if self._guide is not None and isinstance(problem, TwoWayProblem):
+            sides = 2.0 * result.labels - 1.0
+            problem = replace(problem, problem=replace(problem.problem, sides=sides))
         self._fitted = problem
         self._is_tied = None
         self.h_ = result.h

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,19 +108,23 @@ def cluster_in_two(
     tol: float,
     max_iter: int | None,
     eta0: float | None = None,
+    allowed: Callable[[NDArray], NDArray] | None = None,
 ) -> VolumeResult:
     """Solve from every candidate, and name the sides of the best.
 
     `mode` is "default", "paper" or "aistats". `tol` is the stopping threshold of the papers'
     algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps. `eta0`
-    is the multiplier that the papers' algorithm starts from, if not theirs.
+    is the multiplier that the papers' algorithm starts from, if not theirs. `allowed`, of the
+    default mode, returns the allowed labels (-1 and 1) with the largest y'x, where not all are
+    allowed.
     """
+    read = signs if allowed is None else allowed
     if mode == "default":
-        chosen, found = _repeated(given, tol, max_iter)
+        chosen, found = _repeated(given, tol, max_iter, allowed)
     else:
         chosen, found = _paper(given, tol, max_iter or MAX_SQP, eta0, aistats=mode == "aistats")
     start, vectors = given.soft_starts[chosen], given.starts.vectors
-    labels = signs(found.h)
+    labels = read(found.h)
     n_moved = int(np.sum(signs(start) != labels))
     status = Status.DEGENERATE if found.status.ok and given.is_degenerate else found.status
     fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(SoftResponses)}
@@ -162,19 +167,26 @@ def _paper(
     return min(enumerate(found), key=lambda pair: pair[1].objective)
 
 
-def _repeated(given: TwoWayProblem, tol: float, max_iter: int | None) -> tuple[int, SoftResponses]:
+def _repeated(
+    given: TwoWayProblem,
+    tol: float,
+    max_iter: int | None,
+    allowed: Callable[[NDArray], NDArray] | None,
+) -> tuple[int, SoftResponses]:
     """First step and its repetition from every candidate, then h for the best labels."""
     problem = given.problem
     step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL)
     refined = [
-        refine(step, signs(start), max_iter=max_iter or MAX_REFINE) for start in given.soft_starts
+        refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
+        for start in given.soft_starts
     ]
     chosen = 0
     if len(refined) > 1:
         chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
-    found = alternate(problem, best.labels, given.pairs.values, tol=tol)
-    moved = not np.array_equal(signs(found.h), best.labels)
+    found = alternate(problem, best.labels, given.pairs.values, tol=tol, allowed=allowed)
+    read = signs if allowed is None else allowed
+    moved = not np.array_equal(read(found.h), best.labels)
     return chosen, dataclasses.replace(
         found,
         field=found.h if moved else best.fields.x,

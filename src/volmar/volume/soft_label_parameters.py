@@ -1,0 +1,94 @@
+"""Checks of the parameters of `SoftLabelMVC`."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from volmar._checks import shown
+from volmar.base.validation import check_choice, check_count, check_number
+from volmar.operators import EigenPairs, SPDOperator
+
+__all__ = ["check_definite", "check_guided", "check_parameters"]
+
+MODES = ("default", "paper", "aistats")
+MATRICES = ("laplacian", "kernel")
+MULTIWAY = ("joint", "recursive")
+# Parameters of two clusters that say nothing about more at once, with their defaults.
+TWO_WAY = {"reg": 1e-2, "n_candidates": None, "tol": 1e-6}
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters that no data could make right."""
+    check_choice("mode", model.mode, MODES)
+    check_choice("multiway", model.multiway, MULTIWAY)
+    if isinstance(model.Q, str):
+        check_choice("Q", model.Q, MATRICES)
+    check_number("reg", model.reg, low=0.0, open_low=True)
+    check_number("tol", model.tol, low=0.0, open_low=True)
+    if model.balance is not None:
+        check_number("balance", model.balance, low=0.0)
+    for name in ("n_candidates", "max_iter"):
+        if getattr(model, name) is not None:
+            check_count(name, getattr(model, name))
+    if isinstance(model.init, str):
+        check_choice("init", model.init, ["auto"])
+    elif model.n_candidates is not None:
+        raise ValueError(
+            f"n_candidates={model.n_candidates} has no effect with an init of your own, which "
+            "is the one start. Leave one of them out."
+        )
+    if model.eta0 is not None:
+        check_number("eta0", model.eta0)
+        if model.mode == "default":
+            raise ValueError(
+                f"eta0={shown(model.eta0)} has no meaning with mode='default', which computes "
+                "the multiplier. Leave it out, or use mode='paper'."
+            )
+    if isinstance(model.n_clusters, Integral) and int(model.n_clusters) > 2:
+        _check_multiway(model)
+
+
+def _check_multiway(model: Any) -> None:
+    given = f"n_clusters={shown(model.n_clusters)} and multiway={model.multiway!r}"
+    if model._is_recursive():
+        if not isinstance(model.Q, str) and not callable(model.Q):
+            raise ValueError(
+                f"Q must be a name or a function of the similarities with {given}: a matrix "
+                "of all rows does not fit their parts. Give a function, or use "
+                "multiway='joint'."
+            )
+        return
+    if model.mode != "default":
+        raise ValueError(
+            f"mode={model.mode!r} has no rule for more than two clusters at once, got {given}. "
+            "Use mode='default', or multiway='recursive'."
+        )
+    for name, default in TWO_WAY.items():
+        if getattr(model, name) != default:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} has no effect with {given}. Leave it out, or "
+                "use multiway='recursive'."
+            )
+
+
+def check_guided(model: Any) -> None:
+    """Refuse labels, links and sizes where the algorithm has no place for them."""
+    if model.mode != "default":
+        raise ValueError(
+            f"mode={model.mode!r} is the paper's algorithm, which takes no labels of rows (y), "
+            "links or sizes. Use mode='default', or leave them out."
+        )
+
+
+def check_definite(operator: SPDOperator, pairs: EigenPairs, *, is_named: bool) -> None:
+    """Refuse a matrix Q that is not positive definite."""
+    scale = max(map(abs, operator.bounds))
+    if pairs.values[0] > 1e-13 * scale:
+        return
+    remedy = "Add a multiple of the identity to it."
+    if is_named:
+        remedy = "Divide the similarities by their largest, so that none is above 1."
+    raise ValueError(
+        f"Q must be positive definite, its smallest eigenvalue is {pairs.values[0]:.3g}. {remedy}"
+    )

@@ -1,0 +1,201 @@
+"""Maximum volume clustering with labels of some rows, and links between rows."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.datasets import make_blobs
+
+from volmar import SoftLabelMVC
+from volmar.datasets import make_two_moons
+from volmar.guidance.guide import Guide
+from volmar.guidance.starts import FROM_NEIGHBORS, spread_labels
+from volmar.operators import as_operator
+from volmar.volume.alternation import alternate
+from volmar.volume.multiway import OneAgainstRest, reassigned, refine_jointly
+from volmar.volume.problem import VolumeProblem
+from volmar.volume.refinement import FirstStep, refine
+
+
+def small_problem(seed, n=9):
+    """Return a dense Q, a guide with two seeds and a pair of linked rows, and allowed labels."""
+    A = np.random.default_rng(seed).standard_normal((n, n))
+    Q = A @ A.T / n + 0.05 * np.eye(n)
+    seeds = np.full(n, -1)
+    seeds[[0, 1]] = 0, 1
+    units = np.r_[np.arange(n - 1), 3]
+    return Q, Guide(2, seeds, units)
+
+
+def allowed_labels(guide, k):
+    for labels in product(range(k), repeat=guide.seeds.size):
+        c = np.array(labels)
+        known = guide.seeds >= 0
+        if (c[known] == guide.seeds[known]).all() and c[3] == c[-1]:
+            yield c
+
+
+def sides_of(guide):
+    return lambda x: 2.0 * guide.place_sides(x).labels - 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_refined_labels_are_the_best_allowed_for_their_field(seed):
+    Q, guide = small_problem(seed)
+    y = 2.0 * guide.place_sides(np.random.default_rng(seed).standard_normal(9)).labels - 1.0
+    step = FirstStep(as_operator(Q), 1 / 9)
+    found = refine(step, y, allowed=sides_of(guide))
+    assert found.settled
+    assert (np.diff(found.merits) >= -1e-12).all()
+    best = max((2.0 * c - 1.0) @ found.fields.x for c in allowed_labels(guide, 2))
+    assert found.labels @ found.fields.x == pytest.approx(best)
+
+
+@pytest.mark.parametrize("reg", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_alternation_is_optimal_for_labels_and_for_responses(seed, reg):
+    """By all allowed labels for the responses, and by projected gradient steps for the labels."""
+    Q, guide = small_problem(seed)
+    problem = VolumeProblem(as_operator(Q), reg, 1 / 9)
+    y = 2.0 * guide.place_sides(np.random.default_rng(seed).standard_normal(9)).labels - 1.0
+    found = alternate(problem, y, np.linalg.eigvalsh(Q), allowed=sides_of(guide))
+    assert found.status.ok
+    assert (np.diff(found.history) <= 1e-9).all()
+    labels = sides_of(guide)(found.h)
+    best = max((2.0 * c - 1.0) @ found.h for c in allowed_labels(guide, 2))
+    assert labels @ found.h == pytest.approx(best)
+    value = -2 * labels @ found.h + reg * found.h @ Q @ found.h
+    assert found.objective == pytest.approx(value)
+    assert max(found.residuals.values()) < 1e-7
+    rng = np.random.default_rng(0)
+    near = found.h + 0.02 * rng.standard_normal((500, 9))
+    near -= near.mean(axis=1, keepdims=True) - found.h.mean()  # keeps the sum, then the norm
+    centred = near - found.h.mean()
+    radius = np.sqrt(1 - 9 * found.h.mean() ** 2)
+    near = found.h.mean() + centred * (radius / np.linalg.norm(centred, axis=1))[:, None]
+    others = -2 * near @ labels + reg * np.einsum("ij,jk,ik->i", near, Q, near)
+    assert others.min() >= value - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_joint_refinement_is_the_best_allowed_for_its_fields(seed):
+    Q, guide = small_problem(seed, n=7)
+    guide = Guide(3, guide.seeds, guide.units)
+    start = guide.place(np.eye(3)[np.arange(7) % 3]).labels
+    step = OneAgainstRest(as_operator(Q), 3, 0.0)
+    found = refine_jointly(step, start, place=lambda x: guide.place(x).labels)
+    assert (np.diff(found.merits) >= -1e-12).all()
+    x, rows = found.fields.x, np.arange(7)
+    if not found.n_held:
+        best = max(x[rows, c].sum() for c in allowed_labels(guide, 3))
+        assert x[rows, found.labels].sum() == pytest.approx(best)
+    np.testing.assert_array_equal(found.labels[[0, 1]], [0, 1])
+    assert found.labels[3] == found.labels[6]
+
+
+def test_a_cluster_that_would_be_left_keeps_its_linked_rows():
+    units = np.array([0, 1, 1, 2, 3])
+    guide = Guide(3, np.full(5, -1), units)
+    old = np.array([0, 2, 2, 1, 1])
+    x = np.eye(3)[[0, 0, 0, 1, 1]]
+    new, n_held = reassigned(x, old, place=lambda x: guide.place(x).labels)
+    np.testing.assert_array_equal(new, [0, 2, 2, 1, 1])
+    assert n_held == 1
+
+
+def test_the_certificate_is_that_of_the_labels_found():
+    X, y = make_two_moons(200, random_state=0)
+    given = np.full(200, -1)
+    given[:30] = y[:30]
+    given[0] = 1 - y[0]  # inside the other moon
+    model = SoftLabelMVC().fit(X, given)
+    assert np.mean(model.labels_[30:] == y[30:]) == 1.0
+    np.testing.assert_array_equal(model.labels_[:30], given[:30])
+    sides = model.problem_.sides
+    np.testing.assert_array_equal(sides, 2.0 * model.labels_ - 1.0)
+    checked = model.result_.check(model.problem_)
+    assert checked.is_stationary(1e-6)
+    Qh = model.problem_.operator.matvec(model.h_)
+    value = -2 * sides @ model.h_ + model.reg * model.h_ @ Qh
+    assert model.objective_ == pytest.approx(value)
+
+
+@pytest.mark.parametrize("first", [0, 199])
+def test_the_certificate_holds_for_either_numbering(first):
+    X, _ = make_blobs([60, 140], 2, random_state=1)
+    groups = np.full(200, -1)
+    groups[[first, 100]] = 1
+    model = SoftLabelMVC().fit(X, must_link=groups)
+    assert model.result_.check(model.problem_).is_stationary(1e-6)
+    assert model.labels_[first] == model.labels_[100]
+
+
+@pytest.mark.parametrize("multiway", ["joint", "recursive"])
+def test_seeds_choose_among_the_clusters_of_four_blobs(multiway):
+    """Three clusters of four blobs: the seeds say which two are one."""
+    centers = [[0, 0], [0, 6], [9, 0], [9, 6]]
+    X, blob = make_blobs(240, centers=centers, random_state=0)
+    model = SoftLabelMVC(3, multiway=multiway, random_state=0)
+    y = np.array([2, 2, 5, 7])[blob]
+    given = np.where(np.random.default_rng(0).random(240) < 0.1, y, -1)
+    labels = model.fit(X, given).labels_
+    assert np.mean(labels == y) == 1.0
+    assert not hasattr(model, "tree_")
+
+
+@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
+def test_labels_spread_along_a_precomputed_graph(as_matrix):
+    """A ring of forty nodes says nothing of where to cut it; seeds do."""
+    n = 40
+    W = np.zeros((n, n))
+    W[np.arange(n), (np.arange(n) + 1) % n] = 1.0
+    W += W.T
+    for turn in (0, 7, 13):  # one of them disagrees with any cut without seeds
+        y = np.roll(np.arange(n) < n // 2, turn).astype(int)
+        given = np.where(np.arange(n) % 3 == 0, y, -1)
+        model = SoftLabelMVC(affinity="precomputed").fit(as_matrix(W), given)
+        assert np.sum(model.labels_ != y) <= 2
+
+
+def test_the_spread_is_that_of_the_linear_system():
+    rng = np.random.default_rng(3)
+    A = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
+    W = A + A.T
+    W[59, :] = W[:, 59] = 0.0  # an isolated node
+    seeds = np.full(60, -1)
+    seeds[:6] = 0, 0, 0, 1, 1, 2
+    d = np.maximum(W.sum(axis=1), 1e-9)
+    S = W / np.sqrt(np.outer(d, d))
+    start = np.zeros((60, 3))
+    start[np.arange(6), seeds[:6]] = 1 / np.array([3, 3, 3, 2, 2, 1])
+    exact = np.linalg.solve(np.eye(60) - FROM_NEIGHBORS * S, start)
+    expected = np.argmax(exact, axis=1)
+    expected[:6] = seeds[:6]
+    for matrix in (W, sparse.csr_array(W)):
+        found = spread_labels(rng.standard_normal((60, 2)), seeds, 3, W=matrix)
+        clear = np.ptp(np.sort(exact, axis=1)[:, 1:], axis=1) > 0.05 * exact.max(axis=1)
+        assert clear[:59].mean() > 0.7
+        np.testing.assert_array_equal(found[:59][clear[:59]], expected[:59][clear[:59]])
+
+
+@pytest.mark.parametrize("mode", ["paper", "aistats"])
+def test_the_papers_modes_refuse_labels(mode):
+    X, y = make_two_moons(40, random_state=0)
+    given = np.where(np.arange(40) < 4, y, -1)
+    with pytest.raises(ValueError, match=f"mode='{mode}'.*Use mode='default'"):
+        SoftLabelMVC(mode=mode).fit(X, given)
+    SoftLabelMVC(mode=mode).fit(X, y)  # true classes, which are ignored
+
+
+def test_routing_knows_links_and_no_weights():
+    model = SoftLabelMVC()
+    with config_context(enable_metadata_routing=True):
+        request = model.set_fit_request(must_link=True, cannot_link=False)
+        assert request.get_metadata_routing().fit.requests == {
+            "must_link": True,
+            "cannot_link": False,
+        }
+        with pytest.raises(TypeError, match="sample_weight"):
+            model.set_fit_request(sample_weight=True)
