@@ -11,12 +11,13 @@ from sklearn.datasets import make_blobs
 from volmar import SoftLabelMVC
 from volmar.datasets import make_two_moons
 from volmar.guidance.guide import Guide
-from volmar.guidance.starts import FROM_NEIGHBORS, spread_labels
+from volmar.guidance.starts import FROM_NEIGHBORS, aligned_labels, spread_labels
 from volmar.operators import as_operator
 from volmar.volume.alternation import alternate
+from volmar.volume.guided import seed_weights
 from volmar.volume.multiway import OneAgainstRest, reassigned, refine_jointly
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.refinement import FirstStep, refine
+from volmar.volume.refinement import Allowed, FirstStep, refine
 
 
 def small_problem(seed, n=9):
@@ -38,14 +39,44 @@ def allowed_labels(guide, k):
 
 
 def sides_of(guide):
-    return lambda x: 2.0 * guide.place_sides(x).labels - 1.0
+    return Allowed(lambda x: 2.0 * guide.place_sides(x).labels - 1.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_refined_labels_are_the_best_allowed_for_their_field(seed):
+def smoothest(Q, v, balance_row, total, value):
+    """Return the x of min x'Qx s.t. v'x = value, balance_row'x = total, by its KKT system."""
+    A = np.vstack([v, balance_row])
+    K = np.block([[2 * Q, A.T], [A, np.zeros((2, 2))]])
+    return np.linalg.solve(K, np.r_[np.zeros(len(v)), value, total])[: len(v)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weighted_fields_solve_their_problems(seed):
     Q, guide = small_problem(seed)
+    weights = seed_weights(guide.seeds)
+    np.testing.assert_allclose(weights, np.r_[4.5, 4.5, np.ones(7)])
+    y = np.where(np.random.default_rng(seed).random(9) < 0.4, 1.0, -1.0)
+    found = FirstStep(as_operator(Q), 0.0, weights=weights)(y)
+    exact = smoothest(Q, weights * y, np.ones(9), 0.0, 3.0)
+    np.testing.assert_allclose(found.x, exact, atol=1e-7)
+    assert found.roughness == pytest.approx(exact @ Q @ exact)
+    assert found.residual(as_operator(Q)) < 1e-7
+    labels = np.arange(9) % 3
+    fields = OneAgainstRest(as_operator(Q), 3, 0.0, weights=weights)(labels)
+    for j in range(3):
+        sides = np.where(labels == j, 1.0, -1.0)
+        exact = smoothest(Q, weights * sides, weights, 0.0, 3.0)
+        exact /= np.sqrt(exact @ Q @ exact)
+        np.testing.assert_allclose(fields.x[:, j], exact, atol=1e-7)
+    assert fields.residual(as_operator(Q)) < 1e-7
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_refined_labels_are_the_best_allowed_for_their_field(seed, weighted):
+    Q, guide = small_problem(seed)
+    weights = seed_weights(guide.seeds) if weighted else None
     y = 2.0 * guide.place_sides(np.random.default_rng(seed).standard_normal(9)).labels - 1.0
-    step = FirstStep(as_operator(Q), 1 / 9)
+    step = FirstStep(as_operator(Q), 1 / 9, weights=weights)
     found = refine(step, y, allowed=sides_of(guide))
     assert found.settled
     assert (np.diff(found.merits) >= -1e-12).all()
@@ -63,7 +94,7 @@ def test_alternation_is_optimal_for_labels_and_for_responses(seed, reg):
     found = alternate(problem, y, np.linalg.eigvalsh(Q), allowed=sides_of(guide))
     assert found.status.ok
     assert (np.diff(found.history) <= 1e-9).all()
-    labels = sides_of(guide)(found.h)
+    labels = sides_of(guide).place(found.h)
     best = max((2.0 * c - 1.0) @ found.h for c in allowed_labels(guide, 2))
     assert labels @ found.h == pytest.approx(best)
     value = -2 * labels @ found.h + reg * found.h @ Q @ found.h
@@ -79,13 +110,15 @@ def test_alternation_is_optimal_for_labels_and_for_responses(seed, reg):
     assert others.min() >= value - 1e-9
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_joint_refinement_is_the_best_allowed_for_its_fields(seed):
+def test_joint_refinement_is_the_best_allowed_for_its_fields(seed, weighted):
     Q, guide = small_problem(seed, n=7)
     guide = Guide(3, guide.seeds, guide.units)
     start = guide.place(np.eye(3)[np.arange(7) % 3]).labels
-    step = OneAgainstRest(as_operator(Q), 3, 0.0)
-    found = refine_jointly(step, start, place=lambda x: guide.place(x).labels)
+    weights = seed_weights(guide.seeds) if weighted else None
+    step = OneAgainstRest(as_operator(Q), 3, 0.0, weights=weights)
+    found = refine_jointly(step, start, allowed=Allowed(lambda x: guide.place(x).labels))
     assert (np.diff(found.merits) >= -1e-12).all()
     x, rows = found.fields.x, np.arange(7)
     if not found.n_held:
@@ -100,7 +133,7 @@ def test_a_cluster_that_would_be_left_keeps_its_linked_rows():
     guide = Guide(3, np.full(5, -1), units)
     old = np.array([0, 2, 2, 1, 1])
     x = np.eye(3)[[0, 0, 0, 1, 1]]
-    new, n_held = reassigned(x, old, place=lambda x: guide.place(x).labels)
+    new, n_held = reassigned(x, old, allowed=Allowed(lambda x: guide.place(x).labels))
     np.testing.assert_array_equal(new, [0, 2, 2, 1, 1])
     assert n_held == 1
 
@@ -178,6 +211,27 @@ def test_the_spread_is_that_of_the_linear_system():
         clear = np.ptp(np.sort(exact, axis=1)[:, 1:], axis=1) > 0.05 * exact.max(axis=1)
         assert clear[:59].mean() > 0.7
         np.testing.assert_array_equal(found[:59][clear[:59]], expected[:59][clear[:59]])
+
+
+def test_seeds_of_one_cluster_are_named_by_what_is_near_them():
+    free = np.array([0, 0, 0, 0, 1, 1, 1])
+    seeds = np.array([0, 1, -1, -1, -1, -1, -1])  # both in cluster 0
+    near = np.array([0, 1, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, near), 1 - free)
+    seeds[2] = 0  # seeds count more than what is near them
+    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, near), free)
+
+
+def test_consistent_seeds_move_the_border():
+    """Two blobs apart from left to right, and classes from top to bottom."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 2))
+    X[:, 0] += np.where(X[:, 0] > 0, 0.2, -0.2)
+    y = (X[:, 1] > 0).astype(int)
+    given = np.where(rng.random(300) < 0.2, y, -1)
+    free = SoftLabelMVC().fit(X).labels_
+    assert 0.3 < np.mean(free == y) < 0.7
+    assert np.mean(SoftLabelMVC().fit(X, given).labels_ == y) > 0.9
 
 
 @pytest.mark.parametrize("mode", ["paper", "aistats"])

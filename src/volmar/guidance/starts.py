@@ -87,7 +87,7 @@ class SpreadGraph:
     """A graph along which labels spread: given, or of nearest neighbours.
 
     The step is that of label spreading: a row takes most of its label from its neighbours, the
-    rest from its own seed. A sample has all seeds in it, and the other rows have the label of their
+    rest from its own seed. A sample has all seeds in it, and other rows have the label of their
     nearest row in it, as do those that no label reaches.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from volmar.solvers import Status
 from volmar.volume.problem import VolumeProblem, signs
+from volmar.volume.refinement import Allowed
 from volmar.volume.sqp import SoftResponses
 
 MAX_NEWTON = 100
@@ -201,7 +201,7 @@ def alternate(
     *,
     tol: float = 1e-10,
     max_iter: int = 100,
-    allowed: Callable[[NDArray], NDArray] | None = None,
+    allowed: Allowed | None = None,
 ) -> SoftResponses:
     r"""Minimise in turn over h for given y and over y = sign(h) for given h.
 
@@ -211,8 +211,8 @@ def alternate(
     reg h turns to the eigenvectors of Q (JMLR section 4). `eigenvalues` are at least the three
     smallest of Q; `field` of the result is h itself.
 
-    `allowed`, where not all labels are, returns those with the largest y'h of the allowed ones, y
-    among them. The objective is then :math:`-2y'h + \gamma h'Qh`, which falls for the same reason,
+    Where not all labels are `allowed`, y is the allowed one with the largest y'h. The objective is
+    then :math:`-2y'h + \gamma h'Qh`, which falls for the same reason,
     and the residuals are those of h for the last y.
     """
     solved = problem
@@ -223,7 +223,7 @@ def alternate(
         if allowed is not None:
             solved = replace(problem, sides=y)
         history.append(solved.objective(best.h))
-        labels = signs(best.h) if allowed is None else allowed(best.h)
+        labels = signs(best.h) if allowed is None else allowed.place(best.h)
         if np.array_equal(labels, y):
             status = Status.CONVERGED
             break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -19,7 +18,7 @@ from volmar.metrics import normalized_cut
 from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Result, Status
 from volmar.volume.problem import SINGULAR
-from volmar.volume.refinement import InverseImages, Refined, repeat_step
+from volmar.volume.refinement import Allowed, InverseImages, Refined, repeat_step
 from volmar.volume.starts import is_tied
 
 N_INIT = 10
@@ -187,24 +186,38 @@ class OneAgainstRest:
 
     with a and :math:`\kappa` from a 2 x 2 system. (In terms of :math:`y_j`, nearly -1 for a small
     cluster among many, that system would be nearly singular.) The images :math:`Q^{-1} z_j` of
-    all clusters are one block solve, new labels one for what has changed.
+    all clusters are one block solve, new labels one for what has changed. With `weights` w of the
+    labels both constraints are weighted: :math:`\sum_i w_i y_{ij} x_i = \sqrt n` and
+    :math:`|w'x| \le b`, and w takes the place of 1 (and :math:`w_i z_{ij}` of :math:`z_{ij}`).
     """
 
     def __init__(
-        self, operator: SPDOperator, n_clusters: int, balance: float, *, rtol: float = 1e-8
+        self,
+        operator: SPDOperator,
+        n_clusters: int,
+        balance: float,
+        *,
+        rtol: float = 1e-8,
+        weights: NDArray | None = None,
     ):
         self.n_clusters = n_clusters
         self.balance = balance
-        self._images = InverseImages(operator, rtol)
+        self.weights = weights
+        self._images = InverseImages(operator, rtol, weights)
 
     def __call__(self, labels: NDArray) -> Fields:
         """Return the smoothest fields of the labels 0 to k - 1, none of them unused."""
         n = labels.size
         root = float(np.sqrt(n))
         Z = (labels[:, None] == np.arange(self.n_clusters)).astype(np.float64)
+        w = self.weights
+        if w is not None:
+            Z *= w[:, None]
         images, image = self._images(Z), self._images.of_ones
         zz, z1 = np.einsum("ij,ij->j", Z, images), image @ Z
         sums, total = images.sum(axis=0), float(image.sum())
+        if w is not None:
+            sums, total = w @ images, float(w @ image)
         # Q^-1 y = 2 Q^-1 z - Q^-1 1, along which y'x = sqrt(n) is met with kappa = a / 2.
         a = 2 * root / (4 * zz - 2 * z1 - 2 * sums + total)
         kappa = a / 2
@@ -225,28 +238,26 @@ class OneAgainstRest:
         scale = np.sqrt(roughness)
         x = images * (a / scale)
         x -= image[:, None] * (kappa / scale)
-        right = Z * (a / scale) - kappa / scale
+        right = Z * (a / scale) - (1.0 if w is None else w[:, None]) * (kappa / scale)
         return Fields(x, float((root / scale).sum()), roughness, right)
 
 
 # ------------------------------------------------------------------ refinement
 
 
-def reassigned(
-    x: NDArray, labels: NDArray, place: Callable[[NDArray], NDArray] | None = None
-) -> tuple[NDArray, int]:
+def reassigned(x: NDArray, labels: NDArray, allowed: Allowed | None = None) -> tuple[NDArray, int]:
     """Return the column of each row's largest entry, and how many columns had to be held.
 
     Where no row would be left to a cluster its rows stay: they lose nothing by it, and the
     agreement of `refine_jointly` rises with any part of the moves. That may take the last row from
     another, whose rows then stay too.
 
-    `place`, where not all labels are allowed, returns the allowed ones with the largest sum of
-    entries. Linked rows stay together, and rows that are apart stay apart: of a cluster that would
-    be left all rows stay, and none came to it.
+    Where not all labels are `allowed`, those with the largest sum of entries are taken.
+    Linked rows then stay together, and rows that are apart stay apart: all rows of a cluster that
+    would be left stay, and none came to it.
     """
     k = x.shape[1]
-    new = np.argmax(x, axis=1) if place is None else place(x)
+    new = np.argmax(x, axis=1) if allowed is None else allowed.place(x)
     held = np.zeros(k, dtype=bool)
     while True:
         empty = np.bincount(new, minlength=k) == 0
@@ -261,7 +272,7 @@ def refine_jointly(
     labels: NDArray,
     *,
     max_iter: int = 20,
-    place: Callable[[NDArray], NDArray] | None = None,
+    allowed: Allowed | None = None,
 ) -> Refined:
     r"""Move every row to the cluster whose field is largest there, until the labels settle.
 
@@ -280,10 +291,10 @@ def refine_jointly(
     and the first inequality may fail: fields that do not raise the agreement, for that reason or
     by the accuracy of the solves, are not taken but end the run.
 
-    With `place` (see `reassigned`) all this holds for the largest sum over the allowed labels, of
-    which the first are one.
+    Where not all labels are `allowed`, all this holds for the largest sum over those, if the first
+    are among them.
     """
-    return repeat_step(step, labels, partial(reassigned, place=place), max_iter)
+    return repeat_step(step, labels, partial(reassigned, allowed=allowed), max_iter)
 
 
 def cluster_jointly(
@@ -292,11 +303,11 @@ def cluster_jointly(
     *,
     max_iter: int = 20,
     seed: int = 0,
-    place: Callable[[NDArray], NDArray] | None = None,
+    allowed: Allowed | None = None,
 ) -> MultiwayVolumeResult:
     """Start from the eigenvectors or from given labels, refine, and certify.
 
-    The gap is that of any labels; where only some are allowed (`place`), the bound stays valid.
+    The gap is that of any labels; where only some are `allowed`, the bound stays valid.
 
     Status DEGENERATE where the graph does not determine the clusters at the start, or where a
     cluster had to be kept from losing all rows.
@@ -304,7 +315,7 @@ def cluster_jointly(
     start, n_missed = problem.init, 0
     if start is None:
         start, n_missed = spectral_start(problem, seed=seed)
-    best = refine_jointly(step, start, max_iter=max_iter, place=place)
+    best = refine_jointly(step, start, max_iter=max_iter, allowed=allowed)
     history = tuple(normalized_cut(problem.graph.W, labels) for labels in best.visited)
     status = Status.CONVERGED if best.settled or max_iter == 1 else Status.MAX_ITER
     if problem.is_degenerate or n_missed or best.n_held:

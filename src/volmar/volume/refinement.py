@@ -38,21 +38,36 @@ class SmoothField:
         )
 
 
+@dataclass(frozen=True)
+class Allowed:
+    """Which labels are allowed, where not all are.
+
+    `place` takes fields to the allowed labels that agree most with them: of one field x, shape
+    (n,), the signs y with the largest y'x, of k fields the clusters with the largest sum of
+    entries. `weights`: how much the label of a row counts in the fields. Only rows of which one
+    label is allowed may have another weight than 1, so that `place` needs no weights.
+    """
+
+    place: Callable[[NDArray], NDArray]
+    weights: NDArray | None = None
+
+
 class InverseImages:
     """Images Q^-1 B of labels B, a column or several, that change little from one to the next.
 
     By linearity they are those of the last labels and of what has changed, so that few changes
-    cost few iterations.
+    cost few iterations. `ones` may hold weights instead.
     """
 
-    def __init__(self, operator: SPDOperator, rtol: float):
+    def __init__(self, operator: SPDOperator, rtol: float, ones: NDArray | None = None):
         self.operator, self.rtol = operator, rtol
+        self._ones = np.ones(operator.n) if ones is None else ones
         self._last: tuple[NDArray, NDArray] | None = None
 
     @cached_property
     def of_ones(self) -> NDArray:
         """Q^-1 1."""
-        return self._solve(np.ones(self.operator.n), self.rtol)
+        return self._solve(self._ones, self.rtol)
 
     def _solve(self, B: NDArray, rtol: float) -> NDArray:
         return self.operator.solve(0.0, B, rtol=rtol).x
@@ -82,15 +97,26 @@ class FirstStep:
     .. math:: \min_x x'Qx \quad \text{s.t.} \quad y'x = \sqrt n, \; |1'x| \le b,
 
     solved by :math:`x = a Q^{-1} y - \kappa Q^{-1} 1`. Later steps of the algorithm only rescale
-    magnitudes. New labels cost one solve for what has changed.
+    magnitudes. New labels cost one solve for what has changed. With `weights` w of the labels the
+    first constraint is :math:`\sum_i w_i y_i x_i = \sqrt n`.
     """
 
-    def __init__(self, operator: SPDOperator, balance: float, *, rtol: float = 1e-8):
+    def __init__(
+        self,
+        operator: SPDOperator,
+        balance: float,
+        *,
+        rtol: float = 1e-8,
+        weights: NDArray | None = None,
+    ):
         self.balance = balance
+        self.weights = weights
         self._images = InverseImages(operator, rtol)
 
     def __call__(self, y: NDArray) -> SmoothField:
         """Return the smoothest field that agrees with the labels y (-1 and 1)."""
+        if self.weights is not None:
+            y = self.weights * y
         Z1, Zy = self._images.of_ones, self._images(y[:, None])[:, 0]
         root = np.sqrt(y.size)
         # Q^-1 is symmetric and y'Z1 = 1'Zy, but for the accuracy of the solves: with both of them
@@ -176,7 +202,7 @@ def refine(
     y: NDArray,
     *,
     max_iter: int = 20,
-    allowed: Callable[[NDArray], NDArray] | None = None,
+    allowed: Allowed | None = None,
 ) -> Refined:
     r"""Repeat y <- sign(x(y)), with x(y) the field of `FirstStep`, until the labels settle.
 
@@ -185,8 +211,8 @@ def refine(
     smooth. At b = 0 this is the maximisation of :math:`y'\tilde K y` over the cube with the
     positive semi-definite :math:`\tilde K = Q^{-1} - Q^{-1}11'Q^{-1} / 1'Q^{-1}1`.
 
-    `allowed`, where not all labels are, returns those with the largest y+'x of the allowed ones.
-    If y is one of them, y+'x >= y'x still.
+    Where not all labels are `allowed`, y+ is the allowed one with the largest y+'x, so that
+    y+'x >= y'x still holds if y is allowed.
     """
-    read = signs if allowed is None else allowed
+    read = signs if allowed is None else allowed.place
     return repeat_step(step, y, lambda x, _: (read(x), 0), max_iter)

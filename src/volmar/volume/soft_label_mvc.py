@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer, Status
 from volmar.base.clusterer import OneCluster
-from volmar.base.guided import GuidedUnweightedMixin
 from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.validation import check_start_labels
 from volmar.base.warn import warn_user
 from volmar.graphs.graph import Graph, build_graph
-from volmar.metrics import normalized_cut
 from volmar.operators import SPDOperator
+from volmar.volume.guided import GuidedVolume
 from volmar.volume.multiway import (
     MultiwayProblem,
     MultiwayVolumeResult,
@@ -26,7 +24,7 @@ from volmar.volume.multiway import (
 )
 from volmar.volume.paper_mode import AISTATS_BALANCE, ILL_DEFINED, break_words, paper_graph
 from volmar.volume.problem import VolumeProblem
-from volmar.volume.soft_label_parameters import check_definite, check_guided, check_parameters
+from volmar.volume.soft_label_parameters import check_definite, check_parameters
 from volmar.volume.starts import SMALL, candidates, given_start, is_tied, n_pairs_needed
 from volmar.volume.two_way import MAX_REFINE, TwoWayProblem, VolumeResult, cluster_in_two
 
@@ -42,7 +40,7 @@ MULTIWAY_TOL = 1e-4
 MULTIWAY_RTOL = 1e-4
 
 
-class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
+class SoftLabelMVC(GuidedVolume, Clusterer):
     r"""Soft-label maximum volume clustering (Niu, Dai, Shang and Sugiyama 2011, 2013).
 
     Finds soft responses h, one number a row, that are large in absolute value and smooth on the
@@ -227,8 +225,9 @@ class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
     *Labels, links and sizes* (`fit` with `y`, `must_link`, `cannot_link`; `max_cluster_size`) say
     which labels are allowed. Fields are those of allowed labels, and every step takes the allowed
     labels that agree most with them, so that roughness still never rises. The start is that of the
-    method itself or labels that spread from `y` along the graph: held-out labels decide, then the
-    normalised cut. More than two clusters with ``multiway="recursive"`` or n_clusters="auto" are
+    method itself, or labels that spread from `y` along the graph where held-out labels speak for
+    these. From the latter the given labels count as much in the fields as all others together,
+    each class alike. More than two clusters with ``multiway="recursive"`` or n_clusters="auto" are
     then refined at once, and `tree_` is absent. The papers' modes take nothing of this.
 
     `decision_function` extends the field (or fields) to new rows harmonically: the mean over the
@@ -270,8 +269,6 @@ class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
 
     _fitted: Any
     _is_tied: bool | None
-    #: Problem of a fit to the same rows, from other labels.
-    _known: TwoWayProblem | MultiwayProblem | None = None
 
     def __init__(
         self,
@@ -348,39 +345,9 @@ class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _fit_guided(self, *args: Any, **kwargs: Any) -> None:
-        check_guided(self)
-        super()._fit_guided(*args, **kwargs)
-
-    def _similarities(self, X: Any, free: Any) -> Any:
-        if isinstance(free.result_, (VolumeResult, MultiwayVolumeResult)):
-            return free._fitted.graph.W
-        return X if self._is_pairwise() else None
-
-    def _reuse(self, free: Any) -> None:
-        known = getattr(free, "_fitted", None)
-        kind = TwoWayProblem if self.n_clusters == 2 else MultiwayProblem
-        if isinstance(known, kind) and getattr(known, "n_clusters", 2) == self.n_clusters:
-            self._known = known
-
-    def _guided_objective(self) -> float:
-        """Return the normalised cut: at a small reg the objective measures balance alone."""
-        return normalized_cut(self._fitted.graph.W, self.labels_)
-
-    def _training_scores(self, X: Any) -> NDArray:
-        if not isinstance(self.result_, (VolumeResult, MultiwayVolumeResult)):
-            return super()._training_scores(X)
-        if isinstance(self.result_, MultiwayVolumeResult) and self.result_.n_held:
-            return np.eye(self.n_clusters)[self.labels_]  # the fields would leave clusters empty
-        return self.field_
-
     def _problem(self, X: Any, weights: NDArray | None) -> TwoWayProblem | MultiwayProblem:  # noqa: ARG002 -- no weights here
         if self._known is not None:
-            known, n = self._known, X.shape[0]
-            del self._known
-            if isinstance(known, TwoWayProblem):
-                return replace(known, init=given_start(self.init, n, two_sided=True))
-            return replace(known, init=check_start_labels("init", self.init, n, self.n_clusters))
+            return self._known_problem()
         given = {"sigma": self.sigma, "n_neighbors": self.n_neighbors}
         if self.mode == "default":
             affinity = "density_scaling" if self.affinity is None else self.affinity
@@ -436,25 +403,24 @@ class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
     def _run(
         self, problem: TwoWayProblem | MultiwayProblem, seed: int
     ) -> VolumeResult | MultiwayVolumeResult:
-        guide = self._guide
+        allowed = self._allowed()
         if isinstance(problem, MultiwayProblem):
             step = OneAgainstRest(
-                problem.operator, problem.n_clusters, problem.balance, rtol=MULTIWAY_RTOL
+                problem.operator,
+                problem.n_clusters,
+                problem.balance,
+                rtol=MULTIWAY_RTOL,
+                weights=None if allowed is None else allowed.weights,
             )
-            return cluster_jointly(
-                problem,
-                step,
-                max_iter=self.max_iter or MAX_REFINE,
-                seed=seed,
-                place=None if guide is None else lambda x: guide.place(x).labels,
-            )
+            most = self.max_iter or MAX_REFINE
+            return cluster_jointly(problem, step, max_iter=most, seed=seed, allowed=allowed)
         return cluster_in_two(
             problem,
             mode=self.mode,
             tol=self.tol,
             max_iter=self.max_iter,
             eta0=self.eta0,
-            allowed=None if guide is None else lambda x: 2.0 * guide.place_sides(x).labels - 1.0,
+            allowed=allowed,
         )
 
     def _fit_from(self, part: PartRows, sides: NDArray) -> None:
@@ -463,10 +429,7 @@ class SoftLabelMVC(GuidedUnweightedMixin, Clusterer):
     def _publish(
         self, problem: TwoWayProblem | MultiwayProblem, result: VolumeResult | MultiwayVolumeResult
     ) -> None:
-        if self._guide is not None and isinstance(problem, TwoWayProblem):
-            sides = 2.0 * result.labels - 1.0
-            problem = replace(problem, problem=replace(problem.problem, sides=sides))
-        self._fitted = problem
+        self._fitted = self._problem_of_labels(problem, result.labels)
         self._is_tied = None
         self.h_ = result.h
         self.field_ = result.field

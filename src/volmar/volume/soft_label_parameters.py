@@ -9,7 +9,7 @@ from volmar._checks import shown
 from volmar.base.validation import check_choice, check_count, check_number
 from volmar.operators import EigenPairs, SPDOperator
 
-__all__ = ["check_definite", "check_guided", "check_parameters"]
+__all__ = ["check_definite", "check_parameters"]
 
 MODES = ("default", "paper", "aistats")
 MATRICES = ("laplacian", "kernel")
@@ -70,15 +70,6 @@ def _check_multiway(model: Any) -> None:
                 f"{name}={getattr(model, name)!r} has no effect with {given}. Leave it out, or "
                 "use multiway='recursive'."
             )
-
-
-def check_guided(model: Any) -> None:
-    """Refuse labels, links and sizes where the algorithm has no place for them."""
-    if model.mode != "default":
-        raise ValueError(
-            f"mode={model.mode!r} is the paper's algorithm, which takes no labels of rows (y), "
-            "links or sizes. Use mode='default', or leave them out."
-        )
 
 
 def check_definite(operator: SPDOperator, pairs: EigenPairs, *, is_named: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ from volmar.operators import EigenPairs, SPDOperator
 from volmar.solvers import Status
 from volmar.volume.alternation import alternate
 from volmar.volume.problem import VolumeProblem, signs
-from volmar.volume.refinement import FirstStep, refine
+from volmar.volume.refinement import Allowed, FirstStep, refine
 from volmar.volume.sqp import SoftResponses, is_above, sqp
 from volmar.volume.starts import Candidates
 
@@ -108,17 +107,16 @@ def cluster_in_two(
     tol: float,
     max_iter: int | None,
     eta0: float | None = None,
-    allowed: Callable[[NDArray], NDArray] | None = None,
+    allowed: Allowed | None = None,
 ) -> VolumeResult:
     """Solve from every candidate, and name the sides of the best.
 
     `mode` is "default", "paper" or "aistats". `tol` is the stopping threshold of the papers'
     algorithm, else the accuracy of the norm of h; `max_iter` defaults to 100 and 20 steps. `eta0`
-    is the multiplier that the papers' algorithm starts from, if not theirs. `allowed`, of the
-    default mode, returns the allowed labels (-1 and 1) with the largest y'x, where not all are
-    allowed.
+    is the multiplier that the papers' algorithm starts from, if not theirs. `allowed` are
+    the labels that are, for the default mode, where not all are.
     """
-    read = signs if allowed is None else allowed
+    read = signs if allowed is None else allowed.place
     if mode == "default":
         chosen, found = _repeated(given, tol, max_iter, allowed)
     else:
@@ -171,11 +169,12 @@ def _repeated(
     given: TwoWayProblem,
     tol: float,
     max_iter: int | None,
-    allowed: Callable[[NDArray], NDArray] | None,
+    allowed: Allowed | None,
 ) -> tuple[int, SoftResponses]:
     """First step and its repetition from every candidate, then h for the best labels."""
     problem = given.problem
-    step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL)
+    weights = None if allowed is None else allowed.weights
+    step = FirstStep(problem.operator, problem.balance, rtol=FIELD_RTOL, weights=weights)
     refined = [
         refine(step, signs(start), max_iter=max_iter or MAX_REFINE, allowed=allowed)
         for start in given.soft_starts
@@ -185,7 +184,7 @@ def _repeated(
         chosen = int(np.argmin([_natural_objective(problem, one.labels) for one in refined]))
     best = refined[chosen]
     found = alternate(problem, best.labels, given.pairs.values, tol=tol, allowed=allowed)
-    read = signs if allowed is None else allowed
+    read = signs if allowed is None else allowed.place
     moved = not np.array_equal(read(found.h), best.labels)
     return chosen, dataclasses.replace(
         found,

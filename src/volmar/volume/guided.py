@@ -1,0 +1,123 @@
+"""Soft-label maximum volume clustering with labels of some rows, links between rows, sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base.guided import GuidedUnweightedMixin
+from volmar.base.validation import check_start_labels
+from volmar.guidance.guide import Guide
+from volmar.volume.multiway import MultiwayProblem, MultiwayVolumeResult
+from volmar.volume.refinement import Allowed
+from volmar.volume.starts import given_start
+from volmar.volume.two_way import TwoWayProblem, VolumeResult
+
+__all__ = ["GuidedVolume", "seed_weights"]
+
+JOINT = (VolumeResult, MultiwayVolumeResult)
+
+
+def seed_weights(seeds: NDArray) -> NDArray:
+    """Return weights of rows, 1 but for seeds, which count as much as all rows together.
+
+    Classes count alike, however many seeds they have, as they do in `spread_labels`. A seed never
+    counts less than another row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from volmar.volume.guided import seed_weights
+    >>> seed_weights(np.array([0, -1, -1, 1, 1, -1, -1, -1]))
+    array([4., 1., 1., 2., 2., 1., 1., 1.])
+    """
+    known = seeds >= 0
+    weights = np.ones(seeds.size)
+    if known.any():
+        counts = np.bincount(seeds[known])
+        share = seeds.size / np.count_nonzero(counts)
+        weights[known] = np.maximum(share / counts[seeds[known]], 1.0)
+    return weights
+
+
+def _is_same_start(free: NDArray, start: NDArray, guide: Guide) -> bool:
+    """Whether a start is the clusters of a fit without a guide, under any names."""
+    shared = np.zeros((int(free.max()) + 1, guide.k))
+    unknown = guide.seeds < 0
+    np.add.at(shared, (free[unknown], start[unknown]), 1)
+    renamed = np.argmax(shared, axis=1)[free]
+    return np.array_equal(guide.place(np.eye(guide.k)[renamed]).labels, start)
+
+
+class GuidedVolume(GuidedUnweightedMixin):
+    """What `SoftLabelMVC` does under a guide; it stands before `Clusterer`."""
+
+    #: Problem of a fit to the same rows, without a guide.
+    _known: TwoWayProblem | MultiwayProblem | None = None
+    #: Whether the start is not that of a fit without a guide.
+    _starts_elsewhere = False
+
+    _fitted: Any
+    _guide: Any
+    field_: NDArray
+    labels_: NDArray
+    mode: str
+    result_: Any
+
+    def _fit_guided(self, *args: Any, **kwargs: Any) -> None:
+        if self.mode != "default":
+            raise ValueError(
+                f"mode={self.mode!r} is the paper's algorithm, which takes no labels of rows (y), "
+                "links or sizes. Use mode='default', or leave them out."
+            )
+        super()._fit_guided(*args, **kwargs)
+
+    def _similarities(self, X: Any, free: Any) -> Any:
+        if isinstance(free.result_, JOINT):
+            return free._fitted.graph.W
+        return X if self._is_pairwise() else None  # type: ignore[attr-defined]
+
+    def _reuse(self, free: Any) -> None:
+        """Take the graph and the eigenpairs, and see whether the start is another."""
+        known, k = getattr(free, "_fitted", None), self.n_clusters
+        kind = TwoWayProblem if k == 2 else MultiwayProblem
+        if isinstance(known, kind) and getattr(known, "n_clusters", 2) == k:
+            self._known = known
+        if self._guide.is_seeded:
+            self._starts_elsewhere = not _is_same_start(free.labels_, self.init, self._guide)
+
+    def _known_problem(self) -> TwoWayProblem | MultiwayProblem:
+        known, n = self._known, self._guide.seeds.size
+        assert known is not None
+        del self._known
+        if isinstance(known, MultiwayProblem):
+            return replace(known, init=check_start_labels("init", self.init, n, self.n_clusters))
+        return replace(known, init=given_start(self.init, n, two_sided=True))
+
+    def _allowed(self) -> Allowed | None:
+        """Return the labels that the guide allows; None without one."""
+        guide = self._guide
+        if guide is None:
+            return None
+        weights = seed_weights(guide.seeds) if self._starts_elsewhere else None
+        if guide.k == 2:
+            return Allowed(lambda x: 2.0 * guide.place_sides(x).labels - 1.0, weights)
+        return Allowed(lambda x: guide.place(x).labels, weights)
+
+    def _problem_of_labels(
+        self, problem: TwoWayProblem | MultiwayProblem, labels: NDArray
+    ) -> TwoWayProblem | MultiwayProblem:
+        """Return the problem that was solved: of two clusters under a guide for given labels."""
+        if self._guide is None or isinstance(problem, MultiwayProblem):
+            return problem
+        return replace(problem, problem=replace(problem.problem, sides=2.0 * labels - 1.0))
+
+    def _training_scores(self, X: Any) -> NDArray:
+        if not isinstance(self.result_, JOINT):
+            return super()._training_scores(X)
+        if isinstance(self.result_, MultiwayVolumeResult) and self.result_.n_held:
+            return np.eye(self.n_clusters)[self.labels_]  # the fields would leave clusters empty
+        return self.field_
