@@ -42,8 +42,10 @@ OURS = ("MSPC", "MSPC (mpm)", "CPMMC")
 
 def run(*, full: bool) -> Table:
     n_pairs = 20 if full else 8
-    pairs, skipped = _all_sets(MULTI_CLASS, lambda X, y: _pairs(X, y, n_pairs))
-    generic, also = _all_sets(TWO_CLASS, lambda X, y: [_task(X, y, np.random.default_rng(0))])
+    pairs, skipped = _all_sets(MULTI_CLASS, lambda X, y: class_pairs(X, y, n_pairs))
+    generic, also = _all_sets(
+        TWO_CLASS, lambda X, y: [sampled_task(X, y, np.random.default_rng(0))]
+    )
     table, best = _table(pairs)
     if skipped + also:
         names = ", ".join(skipped + also)
@@ -70,15 +72,15 @@ def _all_sets(names, tasks_of):
     return results, skipped
 
 
-def _pairs(X, y, n_pairs):
+def class_pairs(X, y, n_pairs):
     rng = np.random.default_rng(0)
     every = list(combinations(np.unique(y), 2))
     for i in np.sort(rng.permutation(len(every))[:n_pairs]):
         rows = np.isin(y, every[i])
-        yield _task(X[rows], y[rows], rng)
+        yield sampled_task(X[rows], y[rows], rng)
 
 
-def _task(X, y, rng):
+def sampled_task(X, y, rng):
     rows = rng.permutation(len(y))[:MOST_ROWS]
     X = X[rows].astype(np.float64)
     return StandardScaler().fit_transform(X[:, np.ptp(X, axis=0) > 0]), y[rows]

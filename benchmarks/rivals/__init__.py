@@ -1,10 +1,12 @@
 """One adapter a rival: a name, whether it is installed, and labels for X.
 
 Rivals of `ALL` are given the number of clusters, those of `FINDING_THE_NUMBER` find it.
+Those of `SEEDED` are given classes of some rows.
 """
 
 from benchmarks.rivals import (
     dip_means,
+    fast_hdbscan,
     g_means,
     gap_statistic,
     gaussian_mixture,
@@ -13,9 +15,12 @@ from benchmarks.rivals import (
     isosplit,
     kmeans,
     kmeans_silhouette,
+    label_spreading,
     mixture_bic,
     pg_means,
     projected_dip_means,
+    seeded_kmeans,
+    self_training,
     spectral_clustering,
 )
 
@@ -31,3 +36,4 @@ FINDING_THE_NUMBER = (
     mixture_bic,
     kmeans_silhouette,
 )
+SEEDED = (label_spreading, self_training, seeded_kmeans, fast_hdbscan)

@@ -39,6 +39,20 @@ def test_rivals_return_labels():
         assert set(rival.fit_predict(X, 2, 0)) == {0, 1}
 
 
+def test_rivals_with_seeds_return_classes():
+    rivals = importlib.import_module("benchmarks.rivals")
+    seeds = importlib.import_module("benchmarks.bench_seeds")
+    X = np.vstack([np.zeros((20, 2)), np.ones((20, 2))])
+    X += np.random.default_rng(0).normal(0, 0.05, X.shape)
+    y = np.repeat([1, 0], 20)
+    given = seeds.draw_seeds(y, 4, 0)
+    assert np.count_nonzero(given >= 0) == 4
+    np.testing.assert_array_equal(given[given >= 0], y[given >= 0])
+    for rival in rivals.SEEDED[:3]:
+        assert rival.available()
+        np.testing.assert_array_equal(rival.fit_predict_seeded(X, given, 2, 0), y)
+
+
 def test_contenders_run_in_turns():
     timing = importlib.import_module("benchmarks.timing")
     order = []
