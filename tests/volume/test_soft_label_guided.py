@@ -222,6 +222,20 @@ def test_seeds_of_one_cluster_are_named_by_what_is_near_them():
     np.testing.assert_array_equal(aligned_labels(free, seeds, 2, near), free)
 
 
+def test_a_cluster_without_seeds_is_not_joined_to_a_class():
+    """Of three clusters one holds the seeds of two classes: splitting it would make four."""
+    centers = [[0, 0], [12, 0], [0, 12]]
+    X, blob = make_blobs([80, 60, 40], centers=centers, random_state=0)
+    inner = (X[:, 1] > 0).astype(int)
+    rows = np.flatnonzero(blob == 0)[:30]
+    given = np.full(180, -1)
+    given[rows] = inner[rows]
+    labels = SoftLabelMVC(3, random_state=0).fit(X, given).labels_
+    for other in (1, 2):
+        assert np.unique(labels[blob == other]).size == 1
+    assert np.unique(labels[(blob > 0)]).size == 2
+
+
 def test_consistent_seeds_move_the_border():
     """Two blobs apart from left to right, and classes from top to bottom."""
     rng = np.random.default_rng(0)

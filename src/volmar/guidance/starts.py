@@ -205,6 +205,7 @@ def _split_clusters(
         inside = np.unique(seeds[rows])
         inside = inside[inside >= 0]
         if inside.size == 0:
+            labels[rows] = n_classes + cluster  # the seeds of its class, if any, are elsewhere
             continue
         if inside.size == 1:
             labels[rows] = inside[0]
