@@ -13,6 +13,8 @@ class of a few rows helps, most of all that of rows which the clusterer is least
 #
 # The clusters of 1,797 handwritten digits, and the share of rows that are in the wrong one.
 
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -52,7 +54,7 @@ def errors_by(choose):
     given = np.full(y.size, -1)
     model = SoftLabelMVC(10, random_state=0).fit(X)
     errors = [free]
-    for before, count in zip(COUNTS, COUNTS[1:], strict=False):
+    for before, count in pairwise(COUNTS):
         rows = choose(model, given, count - before)
         given[rows] = y[rows]
         model.fit(X, given)
@@ -64,7 +66,7 @@ def errors_by(choose):
 def at_random(seed):
     """Return a rule that draws rows without a label."""
     rng = np.random.default_rng(seed)
-    return lambda model, given, n: rng.choice(np.flatnonzero(given == -1), n, replace=False)
+    return lambda _, given, n: rng.choice(np.flatnonzero(given == -1), n, replace=False)
 
 
 COUNTS = [0, 5, 10, 20, 40]
