@@ -12,6 +12,7 @@ from volmar import SoftLabelMVC
 from volmar.datasets import make_two_moons
 from volmar.guidance.guide import Guide
 from volmar.guidance.starts import FROM_NEIGHBORS, aligned_labels, spread_labels
+from volmar.models import load_model, save_model
 from volmar.operators import as_operator
 from volmar.volume.alternation import alternate
 from volmar.volume.guided import seed_weights
@@ -255,6 +256,20 @@ def test_the_papers_modes_refuse_labels(mode):
     with pytest.raises(ValueError, match=f"mode='{mode}'.*Use mode='default'"):
         SoftLabelMVC(mode=mode).fit(X, given)
     SoftLabelMVC(mode=mode).fit(X, y)  # true classes, which are ignored
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_model_with_names_is_saved(k, tmp_path):
+    X, blob = make_blobs(120, centers=3, random_state=0)
+    given = np.full(120, None)
+    given[:20] = np.array(["left", "right", "top"])[np.minimum(blob, k - 1)[:20]]
+    model = SoftLabelMVC(k, random_state=0).fit(X, given)
+    save_model(tmp_path / "m.volmar", model)
+    loaded = load_model(tmp_path / "m.volmar").model
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    np.testing.assert_array_equal(loaded.labels_, model.labels_)
+    if k == 2:
+        assert loaded.result_.check(loaded.problem_).is_stationary(1e-6)
 
 
 def test_routing_knows_links_and_no_weights():

@@ -194,6 +194,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "TwoWayProblem": (
         "graph.W: float n n",
         "problem.operator.n: int is:n",
+        "problem.sides: float? n",
         "pairs.vectors: float? n *",
         "init: float? n",
     ),

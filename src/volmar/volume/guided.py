@@ -62,8 +62,8 @@ class GuidedVolume(GuidedUnweightedMixin):
 
     _fitted: Any
     _guide: Any
-    field_: NDArray
-    labels_: NDArray
+    field_: Any
+    labels_: Any
     mode: str
     result_: Any
 
@@ -102,7 +102,8 @@ class GuidedVolume(GuidedUnweightedMixin):
         guide = self._guide
         if guide is None:
             return None
-        weights = seed_weights(guide.seeds) if self._starts_elsewhere else None
+        elsewhere = vars(self).pop("_starts_elsewhere", False)  # of this fit, not of the model
+        weights = seed_weights(guide.seeds) if elsewhere else None
         if guide.k == 2:
             return Allowed(lambda x: 2.0 * guide.place_sides(x).labels - 1.0, weights)
         return Allowed(lambda x: guide.place(x).labels, weights)
