@@ -10,7 +10,8 @@ NAME   ?=
 # What make quick runs: the cheap tests of every room, less than 90 seconds on two cores.
 CHEAP  := $(addprefix tests/, \
   base/test_base.py baselines/test_kernel_kmeans.py benchmarks/test_benchmarks.py cli/test_cli.py cli/test_cli_score.py datasets \
-  diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py fuzz/test_fuzz_contract.py graphs margin/test_cpmmc.py \
+  diagnostics/test_describe_clusters.py evidence/test_dither.py evidence/test_splits.py fuzz/test_fuzz_contract.py graphs \
+  guidance/test_conflicts.py guidance/test_sizes.py margin/test_cpmmc.py \
   margin/test_margin_engine.py metrics/test_metrics.py models/test_models.py operators/test_operators.py plots \
   report/test_report_file.py report/test_report_words.py rows/test_rows.py separation/test_minimax_probability_machine.py \
   separation/test_mspc.py solvers/test_cutting_plane_qp.py solvers/test_minimax_probability.py \

@@ -12,7 +12,7 @@ __all__ = ["Limits", "dual_value", "smooth_offsets"]
 
 # Temperatures, those without progress after which the search ends, Newton steps at each, and
 # halvings of a step.
-LEVELS, PATIENCE, STEPS, HALVINGS = 30, 2, 6, 12
+LEVELS, PATIENCE, STEPS, HALVINGS = 15, 2, 6, 8
 # A temperature spans this many times the rows that are too many or too few.
 SPANNED = 6.0
 # Rows of the sample with which a search without a start begins.
@@ -58,8 +58,9 @@ def smooth_offsets(
     r"""Return offsets whose largest scores bring nearly the asked-for weights.
 
     Newton's method on :func:`dual_value` with the maximum over clusters replaced by
-    :math:`\tau \log \sum_c \exp(\cdot / \tau)` and the kink at 0 by a parabola of that width. The
-    temperature falls until few rows are left to be moved. Of many rows a sample is solved first.
+    :math:`\tau \log \sum_c \exp(\cdot / \tau)`. Offsets of clusters between their limits are 0,
+    and a step ends there for those whose sign it would change. The temperature falls until few
+    rows are left to be moved. Of many rows a sample is solved first.
     """
     stride = gains.shape[0] // SAMPLED
     if start is None and stride > 1:
@@ -72,18 +73,17 @@ def smooth_offsets(
     total, row = float(weights.sum()), float(weights.max())
     tau, patience = np.inf, PATIENCE
     for _ in range(LEVELS):
-        if imbalance <= row * gains.shape[1] / 4:
+        if imbalance <= row * gains.shape[1] / 2:
             break
         tau = min(tau / 3.0, _band(gains, offsets, SPANNED * imbalance / total))
         if not tau > 0:
             break
-        offsets = _newton(gains, weights, limits, offsets, tau)
-        # An offset within the parabola is that of a cluster between its limits.
-        found = np.where(np.abs(offsets) < tau, 0.0, offsets)
-        now = _imbalance(gains, weights, limits, found)
-        patience = PATIENCE if now < imbalance else patience - 1
+        offsets = _newton(_Smoothed(gains, weights, limits, tau), offsets)
+        now = _imbalance(gains, weights, limits, offsets)
         if now < imbalance:
-            best, imbalance = found, now
+            best, imbalance, patience = offsets, now, PATIENCE
+        elif SPANNED * imbalance < total:  # above it the temperature is that of all rows
+            patience -= 1
         if patience == 0:
             break
     return best
@@ -102,60 +102,97 @@ def _band(gains: NDArray, offsets: NDArray, share: float) -> float:
     return float(np.quantile(two[:, 1] - two[:, 0], min(share, 1.0)))
 
 
-def _newton(
-    gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArray, tau: float
-) -> NDArray:
-    k = gains.shape[1]
-    value, P, load = _smoothed(gains, weights, limits, offsets, tau)
-    first = None
+class _Smoothed(NamedTuple):
+    """The dual at a temperature.
+
+    Shares of clusters are in float32: their errors are small beside those of the temperature.
+    """
+
+    gains: NDArray
+    weights: NDArray
+    limits: Limits
+    tau: float
+
+    def at(self, offsets: NDArray) -> _Point:
+        scores = self.gains + offsets
+        top = scores.max(axis=1)
+        scores -= top[:, None]
+        scores /= self.tau
+        shares = np.exp(scores.astype(np.float32))
+        sums = shares.sum(axis=1)
+        shares /= sums[:, None]
+        value = float(self.weights @ (top + self.tau * np.log(sums.astype(np.float64))))
+        low, high = self.limits
+        value -= float(np.where(offsets < 0, high * offsets, low * offsets).sum())
+        loads = (self.weights.astype(np.float32) @ shares).astype(np.float64)
+        # Of equalities the gradient is orthogonal to a change of all offsets alike.
+        loads *= self.weights.sum() / loads.sum()
+        return _Point(offsets, value, shares, loads)
+
+    def gradient(self, point: _Point) -> NDArray:
+        """Return the gradient; at an offset of 0 that of the side to which the dual falls."""
+        low, high = self.limits
+        over, under = point.loads - high, point.loads - low
+        at_zero = np.where(over > 0, over, np.minimum(under, 0.0))
+        gradient = np.where(point.offsets < 0, over, np.where(point.offsets > 0, under, at_zero))
+        return np.where(low == high, over, gradient)
+
+    def hessian(self, point: _Point) -> NDArray:
+        """Return the Hessian, whose rows have the sum 0: a Laplacian, also after rounding."""
+        shared = point.shares.T @ (self.weights.astype(np.float32)[:, None] * point.shares)
+        shared = shared.astype(np.float64)
+        np.fill_diagonal(shared, 0.0)
+        return (np.diag(shared.sum(axis=1)) - shared) / self.tau
+
+
+class _Point(NamedTuple):
+    """The value of a smoothed dual, the shares of clusters in rows, and their weights."""
+
+    offsets: NDArray
+    value: float
+    shares: NDArray
+    loads: NDArray
+
+
+def _newton(dual: _Smoothed, offsets: NDArray) -> NDArray:
+    """Return offsets of a lower dual by projected Newton steps."""
+    total = float(dual.weights.sum())
+    point, first = dual.at(offsets), None
     for _ in range(STEPS):
-        gradient = load - _called_for(limits, offsets, tau)
+        gradient = dual.gradient(point)
         size = float(np.abs(gradient).sum())
         first = size if first is None else first
-        if size <= 0.02 * first or size <= 1e-12 * weights.sum():
+        if size <= 1e-6 * total or size < 0.02 * first:
             break
-        inside = (np.abs(offsets) < tau) * (limits.high - limits.low) / (2 * tau)
-        H = (np.diag(load) - P.T @ (weights[:, None] * P)) / tau + np.diag(inside)
-        # Offsets that all change alike change nothing where all limits are equalities.
-        ridge = 1e-9 * max(float(np.trace(H)) / k, weights.sum() / tau * 1e-12)
+        free = np.flatnonzero((point.offsets != 0) | (gradient != 0))
+        H = dual.hessian(point)[np.ix_(free, free)]
+        # Offsets that all change alike may change nothing.
+        ridge = 1e-9 * max(float(np.trace(H)) / free.size, 1e-9 * total / dual.tau)
         try:
-            step = cho_solve(cho_factor(H + ridge * (np.eye(k) + 1.0)), -gradient)
+            step = cho_solve(cho_factor(H + ridge * np.eye(free.size)), -gradient[free])
         except LinAlgError:
             break
-        step *= min(1.0, 30.0 * tau / max(float(np.abs(step).max()), 1e-300))
-        slope = float(gradient @ step)
-        length = 1.0
-        for _ in range(HALVINGS):
-            trial = offsets + length * step
-            new = _smoothed(gains, weights, limits, trial, tau)
-            if new[0] <= value + 1e-4 * length * slope:
-                break
-            length /= 2.0
-        else:
+        step *= min(1.0, 30.0 * dual.tau / max(float(np.abs(step).max()), 1e-300))
+        new = _searched(dual, point, gradient, free, step)
+        if new is None:
             break
-        offsets, (value, P, load) = trial, new
-    return offsets
+        point = new
+    return point.offsets
 
 
-def _smoothed(
-    gains: NDArray, weights: NDArray, limits: Limits, offsets: NDArray, tau: float
-) -> tuple[float, NDArray, NDArray]:
-    """Return the smoothed dual, the shares of the clusters in each row, and their weights."""
-    scores = gains + offsets
-    top = scores.max(axis=1)
-    P = np.exp((scores - top[:, None]) / tau)
-    sums = P.sum(axis=1)
-    P /= sums[:, None]
-    value = float(weights @ (top + tau * np.log(sums)))
-    # The integral of what is called for, from 0.
-    low, high = limits
-    near = np.clip(offsets, -tau, tau)
-    inside = (low + high) / 2 * near - (high - low) * near**2 / (4 * tau)
-    beyond = np.where(offsets < 0, high, low) * (offsets - near)
-    return value - float((inside + beyond).sum()), P, weights @ P
-
-
-def _called_for(limits: Limits, offsets: NDArray, tau: float) -> NDArray:
-    """Return the weights that offsets call for, linear between the limits within tau of 0."""
-    low, high = limits
-    return (low + high) / 2 - (high - low) / 2 * np.clip(offsets / tau, -1.0, 1.0)
+def _searched(
+    dual: _Smoothed, point: _Point, gradient: NDArray, free: NDArray, step: NDArray
+) -> _Point | None:
+    """Return the first of shorter and shorter steps at which the dual falls."""
+    low, high = dual.limits
+    length = 1.0
+    for _ in range(HALVINGS):
+        trial = point.offsets.copy()
+        trial[free] += length * step
+        side = np.where(point.offsets != 0, np.sign(point.offsets), -np.sign(gradient))
+        trial[(np.sign(trial) != side) & (low < high)] = 0.0
+        new = dual.at(trial)
+        if new.value <= point.value + 1e-4 * float(gradient @ (trial - point.offsets)):
+            return new
+        length /= 2.0
+    return None

@@ -66,6 +66,18 @@ def transport(
         offsets = np.zeros(gains.shape[1])
         bound = float(weights @ gains[np.arange(labels.size), labels])
         return Transport(labels, offsets, bound, np.empty(0, dtype=np.int64))
+    # Limits that leave no room are equalities, and their offsets have any sign.
+    is_full = limits.high.sum() <= total * (1 + 1e-12)
+    is_least = limits.low.sum() >= total * (1 - 1e-12)
+    if is_full or is_least:
+        exact = limits.high if is_full else limits.low
+        found = _solved(gains, weights, Limits(exact, exact), start)
+        offsets = found.offsets - (found.offsets.max() if is_full else found.offsets.min())
+        return found._replace(offsets=offsets)
+    return _solved(gains, weights, limits, start)
+
+
+def _solved(gains: NDArray, weights: NDArray, limits: Limits, start: NDArray | None) -> Transport:
     offsets = smooth_offsets(gains, weights, limits, start)
     near = _near_borders(gains, weights, limits, offsets)
     while True:

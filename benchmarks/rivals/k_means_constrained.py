@@ -1,0 +1,36 @@
+"""k-means with limits of sizes of the package k-means-constrained, where it can be imported.
+
+Its step of labels is a minimum cost flow of Google's OR-Tools, for integer costs.
+"""
+
+from importlib.util import find_spec
+
+NAME = "k-means-constrained"
+
+
+def reason_it_is_missing() -> str:
+    """Return why the package cannot be used, "" where it can."""
+    if find_spec("k_means_constrained") is None:
+        return "the package k-means-constrained is not installed"
+    try:
+        import k_means_constrained  # noqa: F401
+    except ImportError as error:
+        return f"the package k-means-constrained cannot be imported ({error})"
+    return ""
+
+
+def fit_predict(X, centers, size_min, size_max, max_iter=300):
+    """Return labels of Lloyd's iteration from given centers."""
+    from k_means_constrained import KMeansConstrained
+
+    model = KMeansConstrained(
+        centers.shape[0],
+        size_min=size_min,
+        size_max=size_max,
+        init=centers,
+        n_init=1,
+        max_iter=max_iter,
+        tol=0.0,
+        n_jobs=1,
+    )
+    return model.fit_predict(X)
