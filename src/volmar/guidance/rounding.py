@@ -14,7 +14,7 @@ __all__ = ["round_units"]
 
 # Units of a cluster that are tried in swaps, moves that only add to the gains, and the size of
 # problems that an integer program solves where moves and swaps do not, with its nodes.
-SWAPPED, IMPROVED, MOST_VARIABLES, NODES = 300, 100, 4000, 2000
+SWAPPED, IMPROVED, MOST_VARIABLES, NODES = 300, 100, 100, 300
 
 
 def round_units(
