@@ -133,9 +133,9 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
-    max_cluster_size : int, float or array of shape (n_clusters,), optional
-        Maximum cluster size: a number of rows, a fraction of them, or one for each cluster (in the
-        order of `classes_` where `fit` is given labels). Only with mode="default".
+    min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
+        Minimum and maximum cluster size: a number of rows, a fraction of them, or one for each
+        cluster (in the order of `classes_` where `fit` is given labels). Only with mode="default".
     random_state : int, RandomState or None, default=None
         Seed of k-means at the start of more than two clusters. Two are found without chance.
 
@@ -289,6 +289,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         max_iter: int | None = None,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -308,6 +309,7 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self.max_iter = max_iter
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
         self.random_state = random_state
 
