@@ -85,7 +85,6 @@ GOOD = {
     "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
     "method": ("'auto'", "'exact'", "'nystroem'"),
-    "max_cluster_size": ("None", "0.9", "n"),
     "min_cluster_size": ("None", "1", "2", "0.1", "0.5"),
     "mode": ("'default'", "'paper'", "'aistats'"),
     "multiway": ("'joint'", "'recursive'", "'pairwise'"),

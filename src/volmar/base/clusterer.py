@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -31,8 +31,9 @@ from volmar.base.blocks import (
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
 from volmar.base.knowledge import Knowledge
-from volmar.base.novelty import NoveltyMixin
-from volmar.base.outcome import finite_scores, fresh_fit, quiet
+from volmar.base.prediction import NoveltyMixin
+from volmar.base.one_cluster import OneCluster
+from volmar.base.outcome import fresh_fit
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
     confirmed_split,
@@ -52,7 +53,7 @@ from volmar.guidance.seeds import Seeds
 from volmar.metrics import separation_along
 from volmar.rows import Parts, RowSource, as_rows, constant_vector, is_dask, is_in_memory
 from volmar.rows.parts import pool_rows
-from volmar.solvers import Result, Status
+from volmar.solvers import Status
 
 # Probability with which a coin tells two sides apart; splits below it are still ranked by theirs.
 CHANCE, RANKS = 0.5, 1e-3
@@ -400,45 +401,6 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             # A fit may move rows after the splits.
             self.tree_.sizes = tuple(np.bincount(self.labels_).tolist())
 
-    @one_thread()
-    @explain_memory
-    def decision_function(self, X: Any) -> NDArray:
-        """Score rows by the clusters found by `fit`; the class says what a score is.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            New rows, or similarities to the training rows where those were precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_clusters)
-            Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
-            dask array in the same blocks where X is one; a Series or DataFrame with its index
-            where X is a dask DataFrame.
-        """
-        if is_dask(X):
-            check_is_fitted(self, "result_")
-            return lazily(self, "decision_function", X)
-        return self._finite_scores(self._validate(X, reset=False))
-
-    def _finite_scores(self, rows: Any) -> NDArray:
-        """Return the scores of validated rows."""
-        if isinstance(self.result_, OneCluster):
-            return np.zeros(rows.shape[0])
-        with quiet():
-            is_tree = isinstance(self.result_, RecursiveResult)
-            scores = self.tree_.scores(rows) if is_tree else self._scores(rows)
-        return self._with_offsets(finite_scores(scores, rows, self))
-
-    def _with_offsets(self, scores: NDArray) -> NDArray:
-        """Return scores with the offsets of the clusters' sizes."""
-        if self._offsets is None:
-            return scores
-        if scores.ndim == 1:
-            return scores + scores.dtype.type(self._offsets[1] - self._offsets[0])
-        return scores + self._offsets.astype(scores.dtype)
-
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
         """Find the clusters of X, and return the cluster of each row.
 
@@ -522,13 +484,6 @@ class WeightedClusterer(Clusterer):
         self
         """
         return self._fit(X, sample_weight)
-
-
-@dataclass(frozen=True, repr=False)
-class OneCluster(Result):
-    """All rows together: nothing to cut, nothing to gain."""
-
-    labels: NDArray = field(default_factory=lambda: np.empty(0))
 
 
 def two_column_scores(scores: NDArray) -> NDArray:

@@ -52,8 +52,6 @@ class GuidedMixin:
     A clusterer with `_has_first_step` ends after its first step where `_ends_first` is set.
     """
 
-    #: Whether the method itself keeps a `min_cluster_size` that is one number.
-    _keeps_minimum: ClassVar[bool] = False
     #: Whether the first step of a fit under a guide can be its last.
     _has_first_step: ClassVar[bool] = False
     _ends_first: bool = False
@@ -163,6 +161,11 @@ class GuidedMixin:
         elif known is not None and is_dask_series(known.y):
             predicted = lazily(self, "predict", X)
             self.labels_ = predicted.where(known.y == -1, known.y)
+
+    @property
+    def _keeps_minimum(self) -> bool:
+        """Whether the method itself keeps a `min_cluster_size` that is one number."""
+        return False
 
     def _is_limited(self) -> bool:
         """Whether the sizes of clusters have limits that the method itself does not keep."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volmar.base import WeightedClusterer
 from volmar.margin.clusterer import MarginClusterer, MarginInputs

@@ -99,7 +99,7 @@ CLASSES: dict[str, str] = {
     "MinimaxProbabilityResult/1": "volmar.solvers.minimax_probability",
     "MultiwaySeparationResult/1": "volmar.separation.relabelling",
     "MultiwayVolumeResult/1": "volmar.volume.multiway",
-    "OneCluster/1": "volmar.base.clusterer",
+    "OneCluster/1": "volmar.base.one_cluster",
     "RecursiveResult/1": "volmar.base.recursion",
     "Result/1": "volmar.solvers.result",
     "SDPMMCResult/1": "volmar.margin.sdp_mmc",

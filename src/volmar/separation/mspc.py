@@ -335,6 +335,10 @@ class MSPC(GuidedMixin, BatchSeparation):
                 "it starts from k-means, which takes rows in memory",
             )
 
+    @property
+    def _keeps_minimum(self) -> bool:
+        return True
+
     def _n_starts(self) -> int:
         return 1  # the race is inside a run
 

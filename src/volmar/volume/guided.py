@@ -67,13 +67,13 @@ class GuidedVolume(GuidedUnweightedMixin):
     mode: str
     result_: Any
 
-    def _fit_guided(self, *args: Any, **kwargs: Any) -> None:
+    def _fit_guided(self, *args: Any, **kwargs: Any) -> bool:
         if self.mode != "default":
             raise ValueError(
                 f"mode={self.mode!r} is the paper's algorithm, which takes no labels of rows (y), "
                 "links or sizes. Use mode='default', or leave them out."
             )
-        super()._fit_guided(*args, **kwargs)
+        return super()._fit_guided(*args, **kwargs)
 
     def _similarities(self, X: Any, free: Any) -> Any:
         if isinstance(free.result_, JOINT):

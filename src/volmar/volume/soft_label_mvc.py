@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from volmar.base import Clusterer, Status
-from volmar.base.clusterer import OneCluster
+from volmar.base.one_cluster import OneCluster
 from volmar.base.recursion import PartRows, RecursiveResult
 from volmar.base.validation import check_start_labels
 from volmar.base.warn import warn_user

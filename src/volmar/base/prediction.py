@@ -14,6 +14,9 @@ from volmar._checks import check_number, check_random_state, shown
 from volmar._memory import explain_memory
 from volmar._threads import one_thread
 from volmar.base.blocks import lazily
+from volmar.base.one_cluster import OneCluster
+from volmar.base.outcome import finite_scores, quiet
+from volmar.base.recursion import RecursiveResult
 from volmar.base.warn import warn_user
 from volmar.evidence import ClusterNovelty, calibrate_novelty
 from volmar.rows import draw_from_collection, is_dask
@@ -29,8 +32,49 @@ class NoveltyMixin:
 
     classes_: Any
     novelty_: ClusterNovelty
+    tree_: Any
+    _offsets: Any
     random_state: Any
     result_: Any
+
+    @one_thread()
+    @explain_memory
+    def decision_function(self, X: Any) -> NDArray:
+        """Score rows by the clusters found by `fit`; the class says what a score is.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            New rows, or similarities to the training rows where those were precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_clusters)
+            Two clusters: positive for cluster 1. More: the largest of a row is its cluster. A lazy
+            dask array in the same blocks where X is one; a Series or DataFrame with its index
+            where X is a dask DataFrame.
+        """
+        if is_dask(X):
+            check_is_fitted(self, "result_")
+            return lazily(self, "decision_function", X)
+        return self._finite_scores(self._validate(X, reset=False))
+
+    def _finite_scores(self, rows: Any) -> NDArray:
+        """Return the scores of validated rows."""
+        if isinstance(self.result_, OneCluster):
+            return np.zeros(rows.shape[0])
+        with quiet():
+            is_tree = isinstance(self.result_, RecursiveResult)
+            scores = self.tree_.scores(rows) if is_tree else self._scores(rows)
+        return self._with_offsets(finite_scores(scores, rows, self))
+
+    def _with_offsets(self, scores: NDArray) -> NDArray:
+        """Return scores with the offsets of the clusters' sizes."""
+        if self._offsets is None:
+            return scores
+        if scores.ndim == 1:
+            return scores + scores.dtype.type(self._offsets[1] - self._offsets[0])
+        return scores + self._offsets.astype(scores.dtype)
 
     def predict(self, X: Any, reject: float | None = None) -> NDArray:
         """Assign rows to the clusters found by `fit`.
@@ -150,6 +194,9 @@ class NoveltyMixin:
         return self.novelty_
 
     def _n_labels(self) -> int:
+        raise NotImplementedError
+
+    def _scores(self, X: Any) -> NDArray:
         raise NotImplementedError
 
     def _is_pairwise(self) -> bool:
