@@ -31,9 +31,9 @@ from volmar.base.blocks import (
 from volmar.base.callbacks import CallbackSupportMixin, fit_steps, with_callbacks
 from volmar.base.distinct import fit_distinct
 from volmar.base.knowledge import Knowledge
-from volmar.base.prediction import NoveltyMixin
 from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import fresh_fit
+from volmar.base.prediction import NoveltyMixin
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
 from volmar.base.splitting import (
     confirmed_split,

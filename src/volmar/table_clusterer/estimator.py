@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,13 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from volmar._checks import check_random_state
 from volmar.base import Clusterer
-from volmar.base.blocks import RefusedBlocksError
 from volmar.guidance.seeds import names_of_clusters
 from volmar.report.evidence import evidence_of
 from volmar.report.outcome import Evidence
 from volmar.report.stages import Progress, StageTimes
 from volmar.table_clusterer.confidence import confidence_of, score_slopes, warn_of_empty
 from volmar.table_clusterer.drift import TableDrift
+from volmar.table_clusterer.fitting import (
+    fit_to_blocks,
+    fit_to_rows,
+    is_guided,
+    number_found,
+)
 from volmar.table_clusterer.known import KnownColumns, known_columns
 from volmar.table_clusterer.names import new_clusterer
 from volmar.table_clusterer.rejection import TableRejection, spread
@@ -290,16 +294,17 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
             with times.stage("looking for groups") as tell:
                 is_in_blocks = False
                 if blocks is not None:
-                    is_in_blocks = _fit_blocks(model, blocks.dithered(seed), tell)
+                    is_in_blocks = fit_to_blocks(model, blocks.dithered(seed), tell)
                 if not is_in_blocks:
-                    _fit(model, X, tell, **guide)
+                    fit_to_rows(model, X, tell, **guide)
                 # What is known holds for the rows of the fit.
-                is_own = (X is rows.X or bool(guide)) and not is_in_blocks
+                is_own = (X is rows.X or is_guided(model, guide)) and not is_in_blocks
                 labels = model.labels_ if is_own else model.predict(rows.X)
                 if not is_own and blocks is None:
                     warn_of_empty(model, labels)
             with times.stage("testing") as tell:
-                asked = int(labels.max()) + 1 if known.names else wanted
+                n_found = number_found(model, labels, wanted)
+                asked = wanted if hasattr(model, "tree_") else n_found
                 evidence = evidence_of(
                     model, X, labels, n_clusters=asked, random_state=seed, progress=tell
                 )
@@ -308,15 +313,9 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         if blocks is not None:
             self.is_fitted_to_blocks_ = is_in_blocks
         self.evidence_: list[Evidence] = evidence
+        self.n_clusters_ = n_found
         if known.names:
-            self.n_clusters_ = len(model.classes_)
-            self.cluster_names_ = names_of_clusters(
-                np.array(known.names), self.n_clusters_
-            ).tolist()
-        elif guide and isinstance(wanted, str):
-            self.n_clusters_ = int(labels.max()) + 1
-        else:
-            self.n_clusters_ = model.tree_.n_leaves if isinstance(wanted, str) else int(wanted)
+            self.cluster_names_ = names_of_clusters(np.array(known.names), n_found).tolist()
         self.notes_ = list(rows.notes)
         said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
         self.warnings_ = list(dict.fromkeys(said))
@@ -493,26 +492,3 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn which input is taken."""
         return table_tags(super().__sklearn_tags__(), self.missing)
-
-
-def _fit_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
-    """Fit a clusterer to a dask array; tell whether it takes one."""
-    if not isinstance(model, Clusterer):
-        return False
-    try:
-        _fit(model, X, tell)
-    except RefusedBlocksError:
-        return False
-    return True
-
-
-def _fit(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
-    """Fit a clusterer; ours reports the share of the rows that is settled."""
-    if not isinstance(model, Clusterer):
-        model.fit(X)
-        return
-    model._tell = tell
-    try:
-        model.fit(X, **known)
-    finally:
-        del model._tell

@@ -1,0 +1,51 @@
+"""Fits of the clusterer of a table, and how many clusters they have found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volmar.base import Clusterer
+from volmar.base.blocks import RefusedBlocksError
+
+__all__ = ["fit_to_blocks", "fit_to_rows", "is_guided", "number_found"]
+
+
+def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
+    """Fit a clusterer to a dask array; tell whether it takes one."""
+    if not isinstance(model, Clusterer):
+        return False
+    try:
+        fit_to_rows(model, X, tell)
+    except RefusedBlocksError:
+        return False
+    return True
+
+
+def fit_to_rows(model: Any, X: Any, tell: Callable[[int, int], None], **known: NDArray) -> None:
+    """Fit a clusterer; ours reports the share of the rows that is settled."""
+    if not isinstance(model, Clusterer):
+        model.fit(X)
+        return
+    model._tell = tell
+    try:
+        model.fit(X, **known)
+    finally:
+        del model._tell
+
+
+def is_guided(model: Any, known: dict[str, NDArray]) -> bool:
+    """Whether labels, links or limits of sizes hold for the rows of the fit."""
+    return bool(known) or getattr(model, "max_cluster_size", None) is not None
+
+
+def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
+    """Return the number of clusters that were found, or asked for."""
+    if hasattr(model, "classes_") and isinstance(model, Clusterer):
+        return len(model.classes_)
+    if not isinstance(wanted, str):
+        return int(wanted)
+    return model.tree_.n_leaves if hasattr(model, "tree_") else int(np.max(labels)) + 1
