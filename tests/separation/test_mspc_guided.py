@@ -229,7 +229,7 @@ def test_a_saved_model_has_the_names(square, tmp_path):
     for k in (4, 5):
         model = MSPC(k, random_state=0).fit(X, y)
         save_model(tmp_path / f"{k}.volmar", model)
-        loaded = load_model(tmp_path / f"{k}.volmar")
+        loaded = load_model(tmp_path / f"{k}.volmar").model
         np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
         np.testing.assert_array_equal(loaded.classes_, model.classes_)
 

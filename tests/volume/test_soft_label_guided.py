@@ -218,9 +218,9 @@ def test_seeds_of_one_cluster_are_named_by_what_is_near_them():
     free = np.array([0, 0, 0, 0, 1, 1, 1])
     seeds = np.array([0, 1, -1, -1, -1, -1, -1])  # both in cluster 0
     near = np.array([0, 1, 1, 1, 0, 0, 0])
-    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, near), 1 - free)
+    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, (np.arange(7), near)), 1 - free)
     seeds[2] = 0  # seeds count more than what is near them
-    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, near), free)
+    np.testing.assert_array_equal(aligned_labels(free, seeds, 2, (np.arange(7), near)), free)
 
 
 def test_a_cluster_without_seeds_is_not_joined_to_a_class():

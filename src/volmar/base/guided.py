@@ -355,7 +355,9 @@ class GuidedMixin:
             return None
         params = self._guided_params(free)  # type: ignore[attr-defined]
         model = self._without_limits().set_params(n_clusters=guide.k, init=labels, **params)
-        model._guide, model._ends_first = guide, once
+        model._guide = guide
+        if once:
+            model._ends_first = True
         model.n_features_in_ = X.shape[1]
         model._begin_at(start, free)
         model._reuse(free)
@@ -383,7 +385,8 @@ class GuidedMixin:
 
     def _forget_start(self) -> None:
         """Forget what belongs to a guided fit, and not to what it found."""
-        vars(self).pop("_guide", None)
+        for name in ("_guide", "_ends_first"):
+            vars(self).pop(name, None)
 
     def _start_loss(self, weights: Any) -> float:  # noqa: ARG002 -- of objectives that do not compare
         """Return what fits from different starts are compared by, the lowest is the best."""

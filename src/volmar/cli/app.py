@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,22 @@ from volmar._files import printable
 from volmar._memory import explained_memory
 from volmar._version import __version__
 from volmar.cli.as_options import as_options
+from volmar.cli.options import (
+    FLAG,
+    Columns,
+    Drop,
+    Force,
+    Id,
+    Kinds,
+    Missing,
+    MissingOption,
+    Number,
+    RawIds,
+    Scale,
+    ScaleOption,
+    Seed,
+    Source,
+)
 from volmar.cli.signals import exit_code
 
 # What typer raises for an option that it cannot take: the base of what it shows in public.
@@ -82,55 +97,6 @@ app = typer.Typer(
 
 # What users can fix; anything else is a bug, and shows its traceback.
 WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, MemoryError)
-
-
-Scale = StrEnum("Scale", ["none", "standard", "minmax", "auto"])
-Missing = StrEnum("Missing", ["error", "drop", "impute", "indicator"])
-
-# Flags take no value, and the help should not look as if they did.
-FLAG = " "
-
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help="CSV, TSV, Parquet, Excel, JSON, NPY, NPZ or svmlight file, a folder of Parquet or "
-        "CSV files, or a built-in name (digits-3v8).",
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--columns", help="Column to use; repeat, or separate by commas."),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option("--drop", help="Column to leave out; repeat, or separate by commas."),
-]
-Id = Annotated[str | None, typer.Option("--id", help="Column that names the rows.")]
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="NAME=KIND",
-        help="Kind of a column: numeric, ordinal, categorical, boolean, date, text, id or "
-        "ignore; repeatable.",
-    ),
-]
-ScaleOption = Annotated[Scale, typer.Option("--scale", help="How columns are scaled.")]
-MissingOption = Annotated[Missing, typer.Option("--missing", help="How to handle missing values.")]
-Force = Annotated[bool, typer.Option("--force", metavar=FLAG, help="Overwrite files.")]
-RawIds = Annotated[
-    bool,
-    typer.Option(
-        "--raw-ids",
-        metavar=FLAG,
-        help="Write ids and texts that a spreadsheet would run as formulas without an apostrophe.",
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed.")]
-Number = Annotated[
-    str, typer.Option("--n-clusters", "-k", help="Number of clusters, or auto to test for it.")
-]
 
 
 def _print_version(wanted: bool) -> None:

@@ -407,7 +407,10 @@ class MSPC(GuidedMixin, BatchSeparation):
             found = guided_clusters(rows, self._guide, self.init, momentum=momentum, **steps)
             return replace(found, status=Status.CONVERGED) if self._ends_first else found
         if self.n_clusters > 2:
-            return self._run_pairs(rows, seed)
+            from volmar.separation.pairwise_machines import machines_from_start
+
+            size = self.min_cluster_size
+            return machines_from_start(rows, self.n_clusters, seed, self._solver(), size)
         return self._solver().solve(rows, seed, hurdle=self._hurdle)
 
     def _finish(self, rows: SeparationRows, result: Any, weights: Any) -> None:
@@ -447,30 +450,6 @@ class MSPC(GuidedMixin, BatchSeparation):
             self.coef_ = coefficients[None, :]
             offset = coefficients @ z.mean + result.threshold / found.unit
             self.intercept_ = np.array([-offset])
-
-    # ------------------------------------------------------------------ more than two, by pairs
-
-    def _run_pairs(self, rows: SeparationRows, seed: int) -> MultiwaySeparationResult:
-        """Start from k-means or given labels, and let the machines of all pairs settle."""
-        k, z, solver = self.n_clusters, rows.z, self._solver()
-        labels = solver.start_labels(rows, k, seed)
-        found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
-        if found < k:
-            raise ValueError(
-                f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
-                "has too few different rows. Lower n_clusters."
-            )
-        from volmar.separation.pairwise_machines import pairwise_machines
-
-        result = pairwise_machines(
-            z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
-        )
-        if not result.history:
-            raise ValueError(
-                f"the start leaves a cluster below min_cluster_size={self.min_cluster_size}. "
-                "Lower it, lower n_clusters, or give other labels as init."
-            )
-        return result
 
     # ------------------------------------------------------------------ fitted
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from volmar.rows import Standardized
 from volmar.separation.mpm import ROUGH, machine, regular_moments
-from volmar.separation.problem import least_scores
+from volmar.separation.problem import SeparationRows, least_scores
 from volmar.separation.relabelling import (
     MultiwaySeparationResult,
     Step,
     relabel_until_settled,
 )
+from volmar.separation.two_way import TwoWaySolver
 
 
 def pairwise_machines(
@@ -60,3 +61,26 @@ def _machines(
         offsets.append(found.intercept(parts[one][0]) / unit)
         probabilities.append(found.probability)
     return np.column_stack(directions), np.array(offsets), float(np.mean(probabilities))
+
+
+def machines_from_start(
+    rows: SeparationRows, k: int, seed: int, solver: TwoWaySolver, min_cluster_size: Any
+) -> MultiwaySeparationResult:
+    """Start from k-means or given labels, and let the machines of all pairs settle."""
+    z = rows.z
+    labels = solver.start_labels(rows, k, seed)
+    found = np.count_nonzero(np.bincount(labels, z.rows.weights, minlength=k))
+    if found < k:
+        raise ValueError(
+            f"the start has rows of positive weight in {found} of n_clusters={k} clusters: X "
+            "has too few different rows. Lower n_clusters."
+        )
+    result = pairwise_machines(
+        z, labels, k, solver.usual_reg, min_weight=rows.min_weight, **solver.steps
+    )
+    if not result.history:
+        raise ValueError(
+            f"the start leaves a cluster below min_cluster_size={min_cluster_size}. "
+            "Lower it, lower n_clusters, or give other labels as init."
+        )
+    return result
