@@ -13,7 +13,7 @@ import volmar
 ESTIMATORS = [name for name in volmar.__all__ if name != "__version__"]
 
 SNIPPET = """\
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from volmar import CPMMC, MSPC, MinimaxProbabilityMachine
 X = np.zeros((10, 2))
 model = MSPC("auto").fit(X)
 assert_type(model, MSPC)
-assert_type(model.labels_, np.typing.NDArray[np.int64])
-assert_type(model.predict(X), np.typing.NDArray[np.int64])
-assert_type(CPMMC(3, C=2.0, alpha=0.1).fit_predict(X), np.typing.NDArray[np.int64])
+print(model.labels_ + 1)  # numbers, or names where labels of rows were given
+assert_type(model.predict(X), np.typing.NDArray[Any])
+assert_type(CPMMC(3, C=2.0, alpha=0.1).fit_predict(X), np.typing.NDArray[Any])
 weighted = CPMMC(max_clusters=4).fit(X, sample_weight=np.ones(10))
 print(weighted.decision_function(X), weighted.tree_.n_leaves)
 MinimaxProbabilityMachine(kernel="rbf").fit(X, [0] * 5 + [1] * 5).predict(X)

@@ -24,6 +24,7 @@ from volmar.table_clusterer.fitting import (
     fit_to_blocks,
     fit_to_rows,
     is_guided,
+    names_note,
     number_found,
 )
 from volmar.table_clusterer.known import KnownColumns, known_columns
@@ -316,7 +317,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.n_clusters_ = n_found
         if known.names:
             self.cluster_names_ = names_of_clusters(np.array(known.names), n_found).tolist()
-        self.notes_ = list(rows.notes)
+        self.notes_ = [*rows.notes, *names_note(self)]
         said = [*rows.warnings, *(str(one.message).splitlines()[0] for one in caught)]
         self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds

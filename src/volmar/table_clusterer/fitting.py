@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volmar.base import Clusterer
 from volmar.base.blocks import RefusedBlocksError
 
-__all__ = ["fit_to_blocks", "fit_to_rows", "is_guided", "number_found"]
+__all__ = ["fit_to_blocks", "fit_to_rows", "is_guided", "names_note", "number_found"]
 
 
 def fit_to_blocks(model: Any, X: Any, tell: Callable[[int, int], None]) -> bool:
@@ -49,3 +49,10 @@ def number_found(model: Any, labels: NDArray, wanted: int | str) -> int:
     if not isinstance(wanted, str):
         return int(wanted)
     return model.tree_.n_leaves if hasattr(model, "tree_") else int(np.max(labels)) + 1
+
+
+def names_note(clusterer: Any) -> list[str]:
+    """Return what the clusters are called, for reports that number them."""
+    names = getattr(clusterer, "cluster_names_", ())
+    listed = ", ".join(f"{number} is {name!r}" for number, name in enumerate(names))
+    return [f"clusters have the names in column {clusterer.seeds!r}: {listed}"] if names else []
