@@ -97,6 +97,7 @@ def _suggestions(outcome: Outcome) -> LabelSuggestions | None:
             outcome.scores,
             outcome.clusterer,
             N_SUGGESTED,
+            y=outcome.seeds,
             fit_rows=outcome.fit_rows,
             random_state=outcome.seed,
         )

@@ -189,6 +189,8 @@ class Outcome:
         Calibrated p-values of rows in the clusters, by `volmar.evidence.calibrate_novelty`.
     suggestions : LabelSuggestions, optional
         Rows to label first, by `volmar.diagnostics.label_suggestions`.
+    seeds : ndarray of shape (n,), optional
+        Labels that rows were given, -1 for all others; these are not suggested.
     """
 
     title: str = "Clusters"
@@ -230,6 +232,7 @@ class Outcome:
     joins: LabelTestResult | None = None
     novelty: ClusterNovelty | None = None
     suggestions: LabelSuggestions | None = None
+    seeds: NDArray | None = None
 
     def __post_init__(self) -> None:
         n, d = self.X.shape
@@ -326,6 +329,7 @@ class Outcome:
             joins=None,
             novelty=None,
             suggestions=None,
+            seeds=None,
         )
 
     @property

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["TableClusterer"]
 
 # Held by a fitted estimator for `describe` and `report`, and not by a copy of it in a file.
-_OF_THE_DATA = ("_table", "_prepared")
+_OF_THE_DATA = ("_table", "_prepared", "_seeds")
 
 
 class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
@@ -322,6 +322,7 @@ class TableClusterer(TableRejection, ClusterMixin, TableDrift, TableReports):
         self.warnings_ = list(dict.fromkeys(said))
         self.seconds_ = times.seconds
         self._table, self._prepared, self._fit_seed = table, rows, seed
+        self._seeds = guide.get("y")
         self._fit_work = times.work["looking for groups"]
         self._label(np.asarray(labels))
         self.drift_summary_ = self._summary(rows, np.asarray(labels), table)

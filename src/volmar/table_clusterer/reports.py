@@ -287,6 +287,7 @@ class TableReports(BaseEstimator):
             ids=rows.ids,
             id_name=rows.id_name,
             labels=labels,
+            seeds=getattr(self, "_seeds", None) if data is None else None,
             scores=self._scores_of(rows.X),
             model=self.model_ if is_split else None,
             clusterer=self._new_clusterer(self._fit_seed, self.n_clusters_),
