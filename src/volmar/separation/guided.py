@@ -67,11 +67,14 @@ def _guided_discriminants(
     momentum: float,  # noqa: ARG001 -- of hyperplanes
     steps: dict[str, Any],
 ) -> MultiwaySeparationResult:
+    last = np.zeros(guide.k)
+
     def relabel(
         source: RowSource, directions: NDArray, offsets: NDArray, before: Any
     ) -> ClusterSums:
-        labels = guide.place(source.scores(directions) + offsets).labels
-        return cluster_sums(source, labels, guide.k, before)
+        placed = guide.place(source.scores(directions) + offsets, last)
+        last[:] = placed.offsets  # near those of the next step
+        return cluster_sums(source, placed.labels, guide.k, before)
 
     return refine_from(
         rows.z, rows.regularized, start, relabel, min_weight=floors, keeps_best=True, **steps
