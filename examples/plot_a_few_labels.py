@@ -78,6 +78,6 @@ for count, one, other in zip(COUNTS, suggested, drawn, strict=True):
 fig, ax = plt.subplots(figsize=(5.4, 3.4), layout="constrained")
 ax.plot(COUNTS, suggested, "o-", label="suggested rows")
 ax.plot(COUNTS, drawn, "s--", label="rows at random")
-ax.set(xlabel="labelled rows", ylabel="error on all other rows", ylim=(0, None))
+ax.set(xlabel="labelled rows", ylabel="error on all other rows", ylim=(0, 1.2 * free))
 ax.legend()
 plt.show()
