@@ -18,7 +18,6 @@ from volmar.margin.engine.guided_labels import clusters_allowed, sides_allowed
 from volmar.margin.engine.losses import HingeLoss
 from volmar.margin.engine.problem import MarginProblem
 from volmar.margin.engine.sample import first_sample
-from volmar.margin.engine.unequal_sizes import margin_between, margin_of_labels
 from volmar.margin.feature_space.kernel import KernelSpace
 from volmar.margin.feature_space.linear import LinearSpace
 from volmar.margin.multiway.descent import NearestMean, balanced_weights, maximise_margins
@@ -180,16 +179,6 @@ def test_a_sample_of_many_rows_has_its_part_of_the_guide(monkeypatch, rng):
     assert found.gap <= 0.01 * abs(found.objective)
 
 
-def test_the_margin_of_labels_is_that_between_sides(rng):
-    X, y = two_groups(rng)
-    weights = rng.uniform(0.5, 2.0, y.size)
-    problem = MarginProblem(LinearSpace(X, weights), HingeLoss(weights / weights.sum()))
-    found = maximise_margin(problem, y, C=2.0)
-    for C in (1.0, 2.0, 10.0):
-        expected = margin_between(found, weights, C)
-        assert margin_of_labels(found, weights, C) == pytest.approx(expected, rel=1e-9)
-
-
 # ---------------------------------------------------------------------- estimators
 
 
@@ -213,7 +202,7 @@ def test_a_fit_without_labels_remembers_nothing_of_one_with_them(model):
     model = clone(model).set_params(n_clusters=3)
     free = clone(model).fit(X)
     model.fit(X, given)
-    assert not {"_guide", "_origin", "_tree_loss"} & vars(model).keys()
+    assert not {"_guide", "_origin"} & vars(model).keys()
     again = model.fit(X)
     assert vars(again).keys() == vars(free).keys()
     np.testing.assert_array_equal(again.decision_function(X), free.decision_function(X))

@@ -156,7 +156,7 @@ def test_prices_in_blocks_are_those_in_memory(monkeypatch, floor, weighted):
     shift = np.array([3.0, 0.0, 0.0, -1.0])
     near = sized_labels(as_rows(X).scores(W) + shift, p, floor)
     far = sized_labels(as_rows(table).scores(W) + shift, there if weighted else None, floor)
-    np.testing.assert_allclose(far.prices, near.prices, atol=1e-9)
+    np.testing.assert_allclose(far.offsets, near.offsets, atol=1e-9)
     np.testing.assert_array_equal(far.labels.to_dask().compute(), near.labels)
     assert shares_of_clusters(near.labels, K, p).min() >= floor * (1 - 1e-9)
 

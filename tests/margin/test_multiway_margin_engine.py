@@ -36,8 +36,8 @@ def size_prices(f, shares, floor):
     sized = sized_labels(f, shares, floor)
     if sized is None:
         return None
-    np.testing.assert_array_equal(sized.labels, np.argmax(f + sized.prices, axis=1))
-    return sized.prices
+    np.testing.assert_array_equal(sized.labels, np.argmax(f + sized.offsets, axis=1))
+    return sized.offsets
 
 
 def labellings(n, k, p, floor):

@@ -207,6 +207,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
     def _fit(
         self, X: Any, sample_weight: ArrayLike | None = None, known: Knowledge | None = None
     ) -> Self:
+        vars(self).pop("_offsets", None)  # of the last fit
         with fresh_fit(self, X), warm_start(self, X, sample_weight):
             self._fit_rows(X, sample_weight, known)
             if is_dask_frame(X):

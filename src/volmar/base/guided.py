@@ -46,7 +46,7 @@ class GuidedMixin:
     """A clusterer that takes labels of some rows, links between rows and limits of sizes.
 
     It stands before `Clusterer`. A fit without any of them is that of the clusterer, bit by bit.
-    With them the clusterer is fitted without first, and then once from each of a few starts, with
+    With them the clusterer is fitted without first, and then once more from chosen labels, with
     `_guide` set: its `_fit_once` begins at the labels in `init` and, wherever it labels rows by
     scores, takes the labels of `_guide.place`. It leaves the numbers of clusters as they are.
     A clusterer with `_has_first_step` ends after its first step where `_ends_first` is set.
@@ -96,7 +96,6 @@ class GuidedMixin:
         -------
         self
         """
-        vars(self).pop("_offsets", None)  # of the last fit
         known = Knowledge(y, must_link, cannot_link, sample_weight)
         return self._fit(X, sample_weight, known)  # type: ignore[attr-defined]
 
@@ -221,34 +220,37 @@ class GuidedMixin:
             names_of_clusters(names, k)  # refuses more classes than clusters
             known = self._limited(replace(known, k=k), names, unit)
         free = self._fit_free(X, weights)
+        start = free.labels_
         if k is None:
-            k = int(free.labels_.max()) + 1
-            starts = [free.labels_]
+            k = int(start.max()) + 1
             if names.size:
-                own, k = leaf_labels(free.labels_, known.seeds, names.size)
-                starts = [own]
+                start, k = leaf_labels(start, known.seeds, names.size)
             needed = n_clusters_needed(self._sizes()[1], _total(known) * unit)
             if needed > k:
                 k = needed
                 free = self._fit_free(X, weights, n_clusters=k)
-                starts = [free.labels_]
+                start = free.labels_
                 if names.size:
                     W = self._similarities(X, free)
-                    start, graph = seeded_start(X, free.labels_, known.seeds, k, seed, W=W)
-                    starts = [start]
+                    start, graph = seeded_start(X, start, known.seeds, k, seed, W=W)
             known = self._limited(replace(known, k=k), names, unit)
         elif names.size:
             W = self._similarities(X, free)
-            start, graph = seeded_start(X, free.labels_, known.seeds, k, seed, W=W)
-            starts = [start]
-        else:
-            starts = [free.labels_]
+            start, graph = seeded_start(X, start, known.seeds, k, seed, W=W)
         once = graph is not None and self._prefers_first(weights, free, graph, known, seed)
-        best = self._best_guided(X, weights, free, starts, known, once=once)
-        self._take_over(best)  # type: ignore[attr-defined]
-        placed = best._placed_rows(X, known)
-        self._offsets = placed.offsets if placed.offsets.any() else None
-        self._set_result(replace(best.result_, labels=placed.labels))  # type: ignore[attr-defined]
+        model = free
+        if k > 1:
+            model = self._guided_fit(X, weights, free, start, known, once=once)
+        if model is None:
+            raise ValueError(
+                f"{type(self).__name__} found no {k} clusters that agree with y, the links and "
+                "the sizes. Check them, or use another number of clusters."
+            )
+        self._take_over(model)  # type: ignore[attr-defined]
+        placed = model._placed_rows(X, known)
+        if placed.offsets.any():
+            self._offsets = placed.offsets
+        self._set_result(replace(model.result_, labels=placed.labels))  # type: ignore[attr-defined]
         _warn_of(placed, known, unit)
         if known.apart.size:
             self.broken_links_ = placed.broken
@@ -311,31 +313,6 @@ class GuidedMixin:
         )
         return guide
 
-    def _best_guided(
-        self,
-        X: Any,
-        weights: Any,
-        free: Any,
-        starts: list[NDArray],
-        guide: Guide,
-        *,
-        once: bool = False,
-    ) -> Any:
-        """Return the best of the fits from each start under a guide."""
-        if guide.k < 2:
-            return free
-        fitted = [
-            model
-            for start in starts
-            if (model := self._guided_fit(X, weights, free, start, guide, once=once)) is not None
-        ]
-        if not fitted:
-            raise ValueError(
-                f"{type(self).__name__} found no {guide.k} clusters that agree with y, the links "
-                "and the sizes. Check them, or use another number of clusters."
-            )
-        return min(fitted, key=lambda model: model._start_loss(weights))
-
     def _guided_fit(
         self,
         X: Any,
@@ -388,10 +365,6 @@ class GuidedMixin:
         for name in ("_guide", "_ends_first"):
             vars(self).pop(name, None)
 
-    def _start_loss(self, weights: Any) -> float:  # noqa: ARG002 -- of objectives that do not compare
-        """Return what fits from different starts are compared by, the lowest is the best."""
-        return float(self.objective_)  # type: ignore[attr-defined]
-
     def _placed_rows(self, X: Any, guide: Guide) -> Placement:
         """Return the labels of the training rows by their scores."""
         return guide.place(_columns(self._training_scores(X), guide.k))
@@ -428,7 +401,6 @@ class GuidedUnweightedMixin(GuidedMixin):
         -------
         self
         """
-        vars(self).pop("_offsets", None)  # of the last fit
         known = Knowledge(y, must_link, cannot_link)
         return self._fit(X, None, known)  # type: ignore[attr-defined]
 

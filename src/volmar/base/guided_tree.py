@@ -30,11 +30,10 @@ class SideGuide(Guide):
 
 
 class GuidedTree(NamedTuple):
-    """A tree, what it sums up to with its labels, and the weighted loss of its splits."""
+    """A tree, and what it sums up to with its labels."""
 
     tree: SplitTree
     result: RecursiveResult
-    loss: float
 
 
 class _Open(NamedTuple):
@@ -77,7 +76,7 @@ def grow_guided_tree(
     root = SplitNode(n, total, columns=np.arange(n) if pairwise else None)
     waiting = deque([_Open(root, np.arange(n), np.arange(guide.k), labels)])
     found = np.empty(n, dtype=np.int64)
-    n_splits, loss = 0, 0.0
+    n_splits = 0
     while waiting:
         part = waiting.popleft()
         if part.clusters.size == 1:
@@ -87,15 +86,13 @@ def grow_guided_tree(
         n_splits += 1
         part.node.rank = n_splits
         seed = int(seeds.integers(2**31 - 1))
-        of_split, children = _split(model, part, X, weights, guide, init, seed)
-        loss += of_split * part.node.weight / total
-        waiting.extend(children)
+        waiting.extend(_split(model, part, X, weights, guide, init, seed))
     tree = SplitTree(root)
     if not guide.has_names:
         order = cluster_order(found, weights, guide.k)
         tree.relabel(np.argsort(order))
         found = np.argsort(order)[found]
-    return GuidedTree(tree, replace(tree_result(tree), labels=found), loss)
+    return GuidedTree(tree, replace(tree_result(tree), labels=found))
 
 
 def _is_seed(random_state: Any) -> bool:
@@ -104,8 +101,8 @@ def _is_seed(random_state: Any) -> bool:
 
 def _split(
     model: Any, part: _Open, X: Any, weights: Any, guide: Guide, init: Any, seed: int
-) -> tuple[float, list[_Open]]:
-    """Return the loss of a split and its two parts, whose parent is the node of the part."""
+) -> list[_Open]:
+    """Return the two parts of a split, whose parent is the node of the part."""
     node, rows, clusters, start = part
     inside = _rows_of(X, rows, pairwise=model._is_pairwise())
     w = None if weights is None else weights[rows]
@@ -130,7 +127,6 @@ def _split(
     split._offsets = after.offsets if after.offsets.any() else None
     split.labels_ = after.labels
     split.init = init  # not an entry for each row
-    loss = split._start_loss(w)
     split._forget_start()
     node.model = split
     node.probability = model._split_probability(split, inside, w)
@@ -146,7 +142,7 @@ def _split(
         child = SplitNode(int(np.count_nonzero(chosen)), weight, columns=columns)
         children.append(_Open(child, rows[chosen], own, first))
     node.children = tuple(child.node for child in children)
-    return loss, children
+    return children
 
 
 def grouped_clusters(

@@ -15,7 +15,7 @@ from volmar.guidance.starts import aligned_labels
 from volmar.margin.engine.descent import MarginResult
 from volmar.margin.engine.guided_labels import has_limits
 from volmar.margin.engine.start_search import Origin
-from volmar.margin.engine.unequal_sizes import HALVES, margin_of_labels
+from volmar.margin.engine.unequal_sizes import HALVES
 
 # Share of the rows in which the start of a fit may differ from the clusters of one without a guide
 # that it is taken for.
@@ -24,10 +24,6 @@ SAME = 0.02
 # margin. At the default half of the rows are inside of it, and they lead back to the clusters
 # without a guide.
 SEEDED_C = 10.0
-# Factor by which such a fit may have the smaller margin. Without a guide it is the largest, which
-# says nothing against seeds; labels at random have a margin that is several times smaller. Set on
-# pairs of digits, breast cancer, wine and iris, at right and at random labels of 6 to 20 rows.
-SEEDED_GAIN = 2.5
 
 
 class GuidedMarginMixin(GuidedMixin):
@@ -77,15 +73,14 @@ class GuidedMarginMixin(GuidedMixin):
     def _begin_at(self, start: NDArray, free: Any) -> None:
         if free is None:
             return
-        takes_sizes, C, gain = None, None, 1.0
+        takes_sizes = C = None
         if _is_same(free.labels_, start, int(self.n_clusters)):
             balance = getattr(free, "balance_", None)
             takes_sizes = None if balance is None else balance != HALVES
         else:
-            gain = SEEDED_GAIN
             is_adaptive = self._value_of("threshold") == "adaptive"  # type: ignore[attr-defined]
             C = SEEDED_C if self.C is None and is_adaptive else None
-        self._origin = Origin(free.init, takes_sizes, C, gain)
+        self._origin = Origin(free.init, takes_sizes, C)
         if self.n_clusters == 2 and isinstance(free.result_, RecursiveResult):
             self._take_width(free.tree_.splits())
 
@@ -98,8 +93,7 @@ class GuidedMarginMixin(GuidedMixin):
 
     def _forget_start(self) -> None:
         super()._forget_start()
-        for name in ("_origin", "_tree_loss"):
-            vars(self).pop(name, None)
+        vars(self).pop("_origin", None)
 
     def _fit_once(self, X: Any, weights: Any) -> None:
         guide = self._guide
@@ -108,8 +102,8 @@ class GuidedMarginMixin(GuidedMixin):
             return
         init = "auto" if self._origin is None else self._origin.init
         grown = grow_guided_tree(self, X, weights, self.init, guide, init=init)
-        self.tree_, self._tree_loss = grown.tree, grown.loss
-        self._set_result(grown.result)  # type: ignore[attr-defined]
+        self.tree_, result = grown
+        self._set_result(result)  # type: ignore[attr-defined]
 
     def _placed_rows(self, X: Any, guide: Guide) -> Placement:
         if has_limits(guide) or not isinstance(self.result_, MarginResult):
@@ -119,15 +113,6 @@ class GuidedMarginMixin(GuidedMixin):
         of_pairs = labels[guide.apart]
         broken = guide.apart[of_pairs[:, 0] == of_pairs[:, 1]]
         return Placement(labels, np.zeros(guide.k), broken)
-
-    def _start_loss(self, weights: Any) -> float:
-        """Return minus the margin, which compares fits with different weights of the sides."""
-        if not isinstance(self.result_, MarginResult):
-            return self._tree_loss
-        origin = self._origin
-        gain = 1.0 if origin is None else origin.gain
-        C = float(self._value_of("C"))  # type: ignore[attr-defined]
-        return -gain * margin_of_labels(self.result_, weights, C)
 
 
 def _is_same(labels: NDArray, others: NDArray, k: int) -> bool:

@@ -51,14 +51,11 @@ class Origin(NamedTuple):
         Whether sides of the sizes of the start count as balanced; None if their sizes decide.
     C : float or None
         Weight of margin errors where the start is not the clusters without a guide.
-    gain : float
-        Factor of its margin where fits from several starts are compared.
     """
 
     init: Any
     takes_sizes: bool | None
     C: float | None
-    gain: float
 
 
 class _Sample(NamedTuple):

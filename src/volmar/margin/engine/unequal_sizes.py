@@ -112,35 +112,6 @@ def margin_between(result: MarginResult, weights: NDArray | None, C: float) -> f
     return 4.0 * shares[0] * shares[1] * margin**2
 
 
-def margin_of_labels(result: MarginResult, weights: NDArray | None, C: float) -> float:
-    r"""Return how much of the rows' spread k clusters separate, with labels of any rows.
-
-    As `margin_between`, which it is for two clusters by the sign of the score, with the lead of a
-    row's own cluster in place of its distance to the border (negative where the row is on another
-    side) and :math:`\frac{k}{k - 1} (1 - \sum_p r_p^2)` in place of :math:`4 r_0 r_1`.
-    """
-    labels, f = result.labels, result.scores.astype(np.float64)
-    if not result.square > 0.0:
-        return 0.0
-    if f.ndim == 1:
-        k, leads = 2, np.where(labels > 0, f, -f)
-    else:
-        k, rows = f.shape[1], np.arange(labels.size)
-        own = f[rows, labels]
-        f[rows, labels] = -np.inf
-        leads = own - f.max(axis=1)
-    w = np.ones(labels.size) if weights is None else weights
-    sizes = np.bincount(labels, w, k)
-    if sizes.min() <= 0.0:
-        return 0.0
-    shares = sizes / sizes.sum()
-    order = np.argsort(leads)
-    below = np.cumsum((w / (k * sizes[labels]))[order])
-    inside = np.diff(np.minimum(below, 1.0 / C), prepend=0.0)
-    margin = C * float(inside @ leads[order]) / float(np.sqrt(result.square))
-    return k / (k - 1) * float(1.0 - shares @ shares) * margin * abs(margin)
-
-
 def unequal_start(
     space: FeatureSpace, labels: NDArray, weights: NDArray | None, even: MarginResult
 ) -> UnequalStart | None:

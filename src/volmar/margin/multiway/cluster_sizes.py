@@ -32,10 +32,10 @@ ROUNDING = 1e-9
 
 
 class SizedLabels(NamedTuple):
-    """Labels whose clusters have their minimum size, and the prices that lead to them."""
+    """Labels whose clusters have their minimum size, and the offsets that lead to them."""
 
     labels: Any
-    prices: NDArray
+    offsets: NDArray
 
 
 def shares_of_clusters(labels: Any, k: int, shares: Any) -> NDArray:

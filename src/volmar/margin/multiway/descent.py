@@ -72,7 +72,7 @@ class NearestMean:
             sized = sized_labels(f, size_shares, min_share)
             if sized is not None:
                 labels = sized.labels
-                f, offsets = f + sized.prices, offsets + sized.prices
+                f, offsets = f + sized.offsets, offsets + sized.offsets
         return cls(labels, offsets - offsets.mean(), row_wise(lead_of_cluster, f, labels), p)
 
     def in_margins(self, C: float) -> NDArray:

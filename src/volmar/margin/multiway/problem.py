@@ -128,7 +128,7 @@ def no_scores(y: NDArray, k: int, dtype: str) -> NDArray:
 
 
 def _with_seeds(f: NDArray, seeds: NDArray) -> NDArray:
-    """Return scores by which rows with a given label stay with it, whatever the prices."""
+    """Return scores by which rows with a given label stay with it, whatever the offsets are."""
     (known,) = np.nonzero(seeds >= 0)
     if known.size == 0:
         return f
@@ -238,7 +238,7 @@ class MultiwayMarginProblem(MarginProblem):
     def _placed_by(self, guide: Guide, f: NDArray, rho: float, offsets: NDArray) -> Placed:
         """Return scores and the labels that a guide allows.
 
-        Where the guide limits sizes, its offsets take the place of the prices of `sized_labels`.
+        Where the guide limits sizes, its offsets are used in place of those of `sized_labels`.
         """
         k = offsets.size
         if has_limits(guide):
@@ -247,7 +247,7 @@ class MultiwayMarginProblem(MarginProblem):
             is_allowed = True
         else:
             sized = sized_labels(_with_seeds(f, guide.seeds), self.size_shares, self.min_share)
-            b = np.zeros(k, dtype=f.dtype) if sized is None else sized.prices
+            b = np.zeros(k, dtype=f.dtype) if sized is None else sized.offsets
             y = clusters_allowed(guide, f + b, rho, self.space.shares).labels
             sizes = shares_of_clusters(y, k, self.size_shares)
             is_allowed = bool(sizes.min() >= self.min_share * (1.0 - ROUNDING))
