@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from volmar.baselines import DiscriminativeKMeans as DiscriminativeKMeans
     from volmar.baselines import KernelKMeans as KernelKMeans
     from volmar.baselines import LDAKMeans as LDAKMeans
+    from volmar.baselines import MinimumDensityHyperplane as MinimumDensityHyperplane
     from volmar.baselines import NormalizedCut as NormalizedCut
     from volmar.baselines import NormalizedSpectralClustering as NormalizedSpectralClustering
     from volmar.margin import CPMMC as CPMMC
@@ -47,6 +48,7 @@ CLUSTERERS = (
     "KernelCPMMC",
     "KernelKMeans",
     "LDAKMeans",
+    "MinimumDensityHyperplane",
     "MultivariateMMC",
     "NormalizedCut",
     "NormalizedSpectralClustering",
