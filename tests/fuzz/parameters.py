@@ -84,7 +84,9 @@ GOOD = {
     "max_clusters": ("None", *FEW),
     "max_cluster_size": ("None", "n", "n // 2 + 1", "0.6", "1.0", "[n] * k"),
     "max_iter": FEW,
+    "max_offset": ("0.9", "0", "3.0", "10"),
     "method": ("'auto'", "'exact'", "'nystroem'"),
+    "metric": ("'euclidean'", "'cosine'"),
     "min_cluster_size": ("None", "1", "2", "0.1", "0.5"),
     "mode": ("'default'", "'paper'", "'aistats'"),
     "multiway": ("'joint'", "'recursive'", "'pairwise'"),
@@ -94,6 +96,7 @@ GOOD = {
     "n_init": ("1", "2", "3"),
     "n_landmarks": FEW,
     "n_neighbors": ("None", *FEW),
+    "polish": ("None", "None", "'density'"),
     "random_state": ("0", "2**32 - 1", "np.random.RandomState(3)", "np.int64(7)"),
     "reg": ("None", "0", "1", *POSITIVE),
     "rounding": ("'centred'", "'random'", "'posterior'", "'difference'"),
@@ -104,9 +107,11 @@ GOOD = {
     "shift": ("None", "0.0", "{-3:3}"),
     "sigma": ("None", "1.0", "'mean'", "'2*rms'", "'0.3*range'", "{-3:3}", "1e-160"),
     "solver": ("'gep'", "'mpm'", "'eig'"),
+    "text_components": ("None", *FEW),
     "threshold": ("None", "'adaptive'", "'fixed'"),
     "tol": ("1e-3", "1e-6", "0.5", "{-12:0}"),
     "triangle": ("True", "False"),
+    "views": ("None", "[slice(None)]", "[[0], slice(0, None)]", "[[0], [0, -1], slice(1, None)]"),
 }
 #: For any parameter: wrong types, wrong ranges, near misses.
 BAD = (

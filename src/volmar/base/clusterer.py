@@ -35,6 +35,7 @@ from volmar.base.one_cluster import OneCluster
 from volmar.base.outcome import fresh_fit
 from volmar.base.prediction import NoveltyMixin
 from volmar.base.recursion import GrownTree, PartRows, RecursiveResult, grow_tree
+from volmar.base.row_map import check_row_map, column_names, row_map, through_row_map
 from volmar.base.splitting import (
     confirmed_split,
     fit_in_two,
@@ -226,6 +227,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         if auto:
             check_auto(self)
         self._check_all_parameters()
+        check_row_map(self)
         check_random_state(self.random_state)
         check_number("alpha", self.alpha, low=LOWEST_ALPHA, high=HIGHEST_ALPHA)
         if self.max_clusters is not None:
@@ -241,6 +243,12 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             )
         if not auto:
             check_n_clusters(self.n_clusters, n_samples)
+        with row_map(self, X, sample_weight) as rows:
+            self._fit_mapped(rows, sample_weight, known)
+
+    def _fit_mapped(self, X: Any, sample_weight: Any, known: Knowledge | None) -> None:
+        """Find the clusters of validated rows, as the method sees them."""
+        auto, n_samples = isinstance(self.n_clusters, str), X.shape[0]
         weights = check_weights(X, sample_weight, self._ask_first)
         n_counted = n_samples if weights is None else int(np.count_nonzero(weights))
         if not auto and n_counted < self.n_clusters:
@@ -333,7 +341,7 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
             steps=steps,
             seeds=seeds,
             pairwise=self._is_pairwise(),
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=column_names(self),
             tell=self._tell if is_tested else None,
             postpones=self._postpones and not is_tested,
         )
@@ -357,6 +365,10 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
 
     def _fit_part(self, part: PartRows, **params: Any) -> Any:
         return fit_in_two(self, part, **params)
+
+    def _of_part(self, part: PartRows) -> dict[str, Any]:
+        """Return private attributes that a copy of this clusterer has while a part is split."""
+        return {"_hurdle": part.hurdle} if part.hurdle > 0.0 else {}
 
     def _fit_from(self, part: PartRows, sides: NDArray) -> Any:
         """Fit a clusterer for two that starts from given sides; None where it cannot."""
@@ -429,19 +441,16 @@ class Clusterer(WarmStart, NoveltyMixin, CallbackSupportMixin, ClusterMixin, Bas
         return chosen.astype(np.int64)
 
     def _validate(self, X: ArrayLike, *, reset: bool) -> Any:
+        """Return the checked rows of a fit, or new rows as the fitted method sees them."""
         if not reset:
             check_is_fitted(self, "result_")
         if is_dask(X):
             if not self._takes_blocks or self._is_pairwise():
                 refuse_blocks(type(self).__name__)
             return check_blocks(self, X, reset=reset)
-        return check_rows(
-            X,
-            estimator=self,
-            reset=reset,
-            accept_sparse=self._accepts_sparse,
-            min_rows=2 if reset else 1,
-        )
+        sparse, least = self._accepts_sparse, 2 if reset else 1
+        rows = check_rows(X, estimator=self, reset=reset, accept_sparse=sparse, min_rows=least)
+        return rows if reset else through_row_map(self, rows)
 
     def __getstate__(self):
         """Leave labels that lie in blocks elsewhere behind: a saved model predicts them."""

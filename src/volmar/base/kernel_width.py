@@ -139,8 +139,8 @@ class GammaWidth:
     def _at_width(self, gamma: float, widest: float) -> dict[str, Any]:  # noqa: ARG002
         return {"gamma": gamma}
 
-    def _adopts_trial(self) -> bool:
-        """Whether a trial with all rows is the fit; not where blocks must agree with it."""
+    def _adopts_trial(self, n: int) -> bool:  # noqa: ARG002 -- the same for any number
+        """Whether a trial with all n rows is the fit; not where blocks must agree with it."""
         return True
 
     def _fit_once(self, X: Any, weights: Any) -> None:
@@ -160,7 +160,7 @@ class GammaWidth:
             self._cut = best.cut
             if np.isfinite(best.cut):  # it is not where clusters of all widths are too small
                 self.cut_ = best.cut
-        if best is not None and rows is X and self._adopts_trial():
+        if best is not None and rows is X and self._adopts_trial(X.shape[0]):
             self._adopt(best.fitted, X)
             return
         params = self._at_width(widest, widest)

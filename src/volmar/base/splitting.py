@@ -77,13 +77,14 @@ def side_of(model: Any) -> Side:
 def fit_in_two(model: Any, part: PartRows, **params: Any) -> Any:
     """Fit a copy of a clusterer for two to a part of the rows."""
     copy = silent_clone(model).set_params(n_clusters=2, random_state=part.seed, **params)
-    if part.hurdle > 0.0:
-        copy._hurdle = part.hurdle
+    private = model._of_part(part)
+    vars(copy).update(private)
     if part.weights is None or not has_fit_parameter(copy, "sample_weight"):
         copy.fit(part.X)
     else:
         copy.fit(part.X, sample_weight=part.weights)
-    vars(copy).pop("_hurdle", None)
+    for name in private:
+        vars(copy).pop(name, None)
     return copy
 
 

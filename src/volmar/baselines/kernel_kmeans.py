@@ -300,6 +300,11 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         `sample_weight`), a float a fraction of all. An array has one limit for each cluster, in
         the order of `classes_`; without labels in `y` the largest limits belong to the largest
         clusters. With n_clusters="auto" there are as many clusters as `max_cluster_size` needs.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
+        (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
     random_state : int, RandomState or None, default=None
         Seed of the starts.
 
@@ -324,6 +329,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         iteration would move.
     previous_clusters_ : ndarray of shape (n_clusters,)
         Where `init` is a fitted clusterer, its cluster that each one continues; -1 for a new one.
+    row_map_ : RowMap
+        The map of rows with metric="cosine"; only then.
     n_features_in_ : int
         Number of features (of training rows, with kernel="precomputed").
 
@@ -380,6 +387,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         max_clusters: int | None = None,
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -395,6 +404,8 @@ class KernelKMeans(GuidedMixin, GammaWidth, KernelMixin, WeightedClusterer):
         self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
+        self.metric = metric
+        self.text_components = text_components
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:

@@ -87,6 +87,11 @@ class NormalizedSpectralClustering(Clusterer):
     max_clusters : int, optional
         Maximum number of clusters, only with n_clusters="auto"; no limit if not given. The
         strongest splits are made first, and a warning is given where others are left.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
+        (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
     random_state : int, RandomState or None, default=None
         Seed of k-means.
 
@@ -110,6 +115,8 @@ class NormalizedSpectralClustering(Clusterer):
         clusters can undercut.
     n_iter_ : int
         Iterations of k-means.
+    row_map_ : RowMap
+        The map of rows with metric="cosine"; only then.
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -158,6 +165,8 @@ class NormalizedSpectralClustering(Clusterer):
         n_init: int = 10,
         alpha: float = 0.05,
         max_clusters: int | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -167,6 +176,8 @@ class NormalizedSpectralClustering(Clusterer):
         self.n_init = n_init
         self.alpha = alpha
         self.max_clusters = max_clusters
+        self.metric = metric
+        self.text_components = text_components
         self.random_state = random_state
 
     def _scores(self, X: Any) -> NDArray:

@@ -35,7 +35,11 @@ _LABELLED = (
     "result_.labels: real n",
     "tree_: SplitTree",
     "novelty_: ClusterNovelty",
-    "novelty_.scatter.n_features: int is:f",
+    "novelty_.scatter.n_features: int",
+    "row_map_: RowMap|ViewMap",
+    "row_map_.idf: float? f",
+    "row_map_.components: float? * f",
+    "row_map_.columns: int * below:f",
     "n_features_in_: int is:f",
 )
 _EXPANDED = ("_expansion: KernelExpansion", "_expansion.rows: float? n *")
@@ -67,6 +71,15 @@ RULES: dict[str, tuple[str, ...]] = {
     # Parts of predictions.
     "Kernel": ("kernel: name|function", "_function: function?", "_arguments: numbers"),
     "KernelExpansion": ("rows: float? n d finite", "offset: float? d finite"),
+    "RowMap": ("idf: float? d finite", "components: float? r d finite"),
+    "ViewMap": (
+        "columns: int m",
+        "starts: int *",
+        "ends: int *",
+        "scales: float v finite",
+        "mean: float * finite",
+        "maps: list v",
+    ),
     "LinearHyperplane": ("coef: float d k? finite", "intercept: float k? finite"),
     "KernelHyperplane": (
         "coef: float n k? finite",
@@ -302,6 +315,7 @@ RULES: dict[str, tuple[str, ...]] = {
         *_LINEAR,
         "_planes: SeparatingPlanes",
         "msp_: float",
+        "polished_: bool",
         "reg_: float",
         "gamma_: float?",
         "n_samples_seen_: int positive",
@@ -321,6 +335,13 @@ RULES: dict[str, tuple[str, ...]] = {
         "kappa_: float",
         "separation_probability_: float",
         "n_iter_: int",
+    ),
+    "MinimumDensityHyperplane": (
+        *_LABELLED,
+        "coef_: float 1 d finite",
+        "intercept_: float 1 finite",
+        "mean_: float d finite",
+        "relative_depth_: float",
     ),
     "MultivariateMMC": (*_LABELLED, *_HYPERPLANE),
     "NormalizedCut": (*_LABELLED, *_GRAPH, "_spectral_graph: SpectralGraph"),

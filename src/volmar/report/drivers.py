@@ -89,8 +89,9 @@ def linear_direction(outcome: Outcome) -> NDArray | None:
         return None
     coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
     coef = coef[1] - coef[0] if coef.shape[0] == 2 else coef[0]
-    # A pipeline's last step has the columns of the step before it.
-    is_ours = outcome.model is outcome.estimator and coef.size == outcome.X.shape[1]
+    # A pipeline's last step has the columns of the step before it, a row map its own.
+    is_ours = outcome.model is outcome.estimator and not hasattr(outcome.estimator, "row_map_")
+    is_ours = is_ours and coef.size == outcome.X.shape[1]
     return coef if is_ours and np.any(coef) else None
 
 

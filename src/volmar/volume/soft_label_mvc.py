@@ -136,6 +136,11 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
     min_cluster_size, max_cluster_size : int, float or array of shape (n_clusters,), optional
         Minimum and maximum cluster size: a number of rows, a fraction of them, or one for each
         cluster (in the order of `classes_` where `fit` is given labels). Only with mode="default".
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine": the method sees rows of unit length; sparse X of more than 1000 columns as text
+        (idf, singular vectors). See the page *Embeddings and text*.
+    text_components : int or None, default=100
+        Singular vectors to which metric="cosine" reduces text; None keeps it sparse.
     random_state : int, RandomState or None, default=None
         Seed of k-means at the start of more than two clusters. Two are found without chance.
 
@@ -193,6 +198,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         `eigenvalues_`, `balance_` and `n_moved_` are then those of its nodes' models.
     n_iter_ : int
         Steps taken.
+    row_map_ : RowMap
+        The map of rows with metric="cosine"; only then.
     n_features_in_ : int
         Number of features (of training rows, with affinity="precomputed").
 
@@ -291,6 +298,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         max_clusters: int | None = None,
         min_cluster_size: float | ArrayLike | None = None,
         max_cluster_size: float | ArrayLike | None = None,
+        metric: str = "euclidean",
+        text_components: int | None = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -311,6 +320,8 @@ class SoftLabelMVC(GuidedVolume, Clusterer):
         self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.max_cluster_size = max_cluster_size
+        self.metric = metric
+        self.text_components = text_components
         self.random_state = random_state
 
     @property

@@ -20,7 +20,7 @@ from fuzz.script import Script
 #: of each class).
 KEEP_LABELS = {
     *("CPMMC", "KernelCPMMC", "SKMMC", "MultivariateMMC", "IterSVR", "LGMMC"),
-    *("MSPC", "KernelKMeans", "DiscriminativeKMeans", "LDAKMeans"),
+    *("MSPC", "KernelKMeans", "DiscriminativeKMeans", "LDAKMeans", "MinimumDensityHyperplane"),
 }
 #: Difference of scores, in units of the largest, that is rounding: float32 rows have seven digits.
 ROUNDING = 1e-5

@@ -149,6 +149,7 @@ ARGUMENTS = {
     "used": ("None", "[True] * p", "[False]"),
     "numbers": ("[2, 3]", "[2]", "range(3)", "[]"),
     "n_resamples": ("0", "1", "2"),
+    "probe": ("'neighbors'", "'linear'", "'bogus'"),
     "rule": ("'auto'", "'mirror'", "'sign_flips'"),
     "n_subsets": ("2", "5", "17"),
     "n_typical": ("0", "1", "3", "100"),
@@ -202,6 +203,7 @@ FUNCTIONS = {
         "ids progress random_state"
     ),
     "diagnostics.error_bound": "Q reg eta h mu revealed labels n_revealed delta rho",
+    "diagnostics.probe_accuracy": "X labels probe max_rows random_state",
     "diagnostics.stability": "X estimator n_resamples share progress random_state",
     "diagnostics.stability_report": "Q tol max_rows_for_si max_work",
     "datasets.load": "name n_samples scale missing",

@@ -1,0 +1,116 @@
+"""`metric` and `views`: what is done to rows before an estimator sees them, at one place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from volmar._checks import check_random_state
+from volmar._weights import rescaled_sample_weight
+from volmar.base.blocks import refuse_blocks
+from volmar.base.validation import check_choice, check_count
+from volmar.base.views import column_groups
+from volmar.rows import RowMap, ViewMap, fit_row_map, fit_view_map, is_in_memory, rows_through
+from volmar.rows.row_map import is_text
+
+__all__ = ["METRICS", "check_row_map", "column_names", "row_map", "through_row_map"]
+
+METRICS = ["euclidean", "cosine"]
+#: Parameters of the row map, with their values where rows are used as they are.
+WITHOUT: dict[str, Any] = {"metric": "euclidean", "views": None}
+
+
+def check_row_map(model: Any) -> None:
+    """Refuse values of `metric` and `text_components` that no rows could make right."""
+    if not hasattr(model, "metric"):
+        return
+    check_choice("metric", model.metric, METRICS)
+    if model.text_components is not None:
+        check_count("text_components", model.text_components)
+    if not model._is_pairwise():
+        return
+    if model.metric != "euclidean":
+        raise ValueError(
+            f"metric={model.metric!r} needs rows, and 'precomputed' gives pairs of rows. Compute "
+            "the matrix from rows of unit length (sklearn.preprocessing.normalize), and leave "
+            "metric out."
+        )
+    if getattr(model, "views", None) is not None:
+        raise ValueError(
+            "views are groups of columns of rows, and 'precomputed' gives pairs of rows. Pass the "
+            "mean of the views' matrices, and leave views out."
+        )
+
+
+@contextmanager
+def row_map(model: Any, X: Any, sample_weight: Any) -> Iterator[Any]:
+    """Fit the row map of an estimator, `row_map_`, and yield the rows that it makes of X.
+
+    While the rows are in use the estimator, and copies of it that are fitted to them, have
+    the values of `WITHOUT`. Without a row map X itself is yielded.
+    """
+    given = {name: getattr(model, name) for name in WITHOUT if hasattr(model, name)}
+    if given.get("metric", "euclidean") == "euclidean" and given.get("views") is None:
+        yield X
+        return
+    model.row_map_ = _fitted(model, X, sample_weight)
+    vars(model).update({name: WITHOUT[name] for name in given})
+    try:
+        yield rows_through(model.row_map_, X)
+    finally:
+        vars(model).update(given)
+
+
+def through_row_map(model: Any, X: Any) -> Any:
+    """Return validated rows as the fitted estimator sees them."""
+    found = getattr(model, "row_map_", None)
+    return X if found is None else found.transform(X)
+
+
+def column_names(model: Any) -> Any:
+    """Return the names of the columns that the method sees; None where they have none."""
+    found, names = getattr(model, "row_map_", None), getattr(model, "feature_names_in_", None)
+    if found is None or names is None:
+        return names
+    if found.is_reduced:
+        return None
+    return names[found.columns] if isinstance(found, ViewMap) else names
+
+
+def _fitted(model: Any, X: Any, sample_weight: Any) -> RowMap | ViewMap:
+    views, has_lengths = getattr(model, "views", None), model.metric == "euclidean"
+    if views is None:
+        return _fitted_to_view(model, sample_weight, X)
+    names = getattr(model, "feature_names_in_", None)
+    groups = column_groups(views, X.shape[1], names)
+    fit_map = (lambda _: None) if has_lengths else partial(_fitted_to_view, model, sample_weight)
+    weights = sample_weight
+    if is_in_memory(X):
+        weights = rescaled_sample_weight(sample_weight, X.shape[0])
+    elif np.ndim(weights) == 0:
+        weights = None
+    return fit_view_map(X, groups, fit_map, weights)
+
+
+def _fitted_to_view(model: Any, sample_weight: Any, X: Any) -> RowMap:
+    """Return the row map of all columns, or of those of one view."""
+    if not is_in_memory(X):
+        if is_text(X):
+            refuse_blocks(
+                f"{type(model).__name__}(metric={model.metric!r}) with text (sparse blocks of "
+                f"{X.shape[1]} columns)",
+                "weights of words and singular vectors need all rows at once",
+            )
+        return RowMap()
+    rng = copy.deepcopy(check_random_state(model.random_state))
+    return fit_row_map(
+        X,
+        text_components=model.text_components,
+        weights=rescaled_sample_weight(sample_weight, X.shape[0]),
+        seed=int(rng.randint(2**31 - 1)),
+    )
