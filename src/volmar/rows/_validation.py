@@ -62,7 +62,12 @@ def as_vector(
 def as_block(
     v: Any, size: int, name: str, per: Literal["row", "feature"], dtype: Any = np.float64
 ) -> np.ndarray:
-    """Return v as an array of shape (size,) or, with two columns or more, (size, k)."""
+    """Return v as an array of shape (size,) or, with two columns or more, (size, k).
+
+    A sparse array of that shape stays one, as CSR.
+    """
+    if sparse.issparse(v) and v.shape[0] == size and v.shape[1] >= 2:
+        return v.tocsr().astype(dtype, copy=False)
     block = np.asarray(v)
     if block.ndim != 2 or block.shape[0] != size or block.shape[1] < 2:
         return as_vector(v, size, name, per, dtype)

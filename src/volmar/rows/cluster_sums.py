@@ -13,7 +13,7 @@ from volmar.rows.blocks.sums import ClusterTotals
 from volmar.rows.blocks.vector import RowVector
 from volmar.rows.protocol import RowSource
 from volmar.rows.standardized import relative_scale
-from volmar.rows.tiled import TiledRows, membership
+from volmar.rows.tiled import TiledRows, add_tile, membership, tiled_cluster_sums
 
 
 class ClusterSums(NamedTuple):
@@ -64,16 +64,10 @@ def cluster_sums(rows: RowSource, labels: Any, k: int, before: Any = None) -> Cl
     """
     if isinstance(rows, BlockRows):
         return _of_blocks(rows, labels, k, before)
-    weight, vectors = 0.0, np.zeros((rows.n_features, k))
     if isinstance(rows, TiledRows):
-        total = np.zeros((k, rows.n_features))
-        for part in rows._slices(rows.n_rows):
-            member = _member(rows, labels[part], k, part)
-            weight = weight + member.sum(axis=0, dtype=np.float64)
-            total += member.T @ rows._tile(part)
-        vectors = _as_seen(rows, total, weight)
+        weight, vectors = tiled_cluster_sums(rows, labels, rows.weights, k)
     else:
-        member = _member(rows, labels, k, slice(None))
+        member = membership(labels, rows.weights, k, rows.dtype)
         weight, vectors = member.sum(axis=0, dtype=np.float64), rows.combine(member).T
     return _finished(labels, before, weight, vectors, k)
 
@@ -109,10 +103,9 @@ def sums_by_discriminants(
     for part in rows._slices(rows.n_rows):
         tile = rows._tile(part)
         labels[part] = largest_function(rows._without_offset(tile @ w, w), offsets)
-        member = _member(rows, labels[part], k, part)
-        weight += member.sum(axis=0, dtype=np.float64)
-        total += member.T @ tile
-    return _finished(labels, before, weight, _as_seen(rows, total, weight), k)
+        weights = None if rows.weights is None else rows.weights[part]
+        weight += add_tile(total, tile, labels[part], weights)
+    return _finished(labels, before, weight, rows.sums_as_seen(total, weight), k)
 
 
 def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.ndarray) -> Any:
@@ -141,6 +134,30 @@ def discriminant_labels(rows: RowSource, directions: np.ndarray, offsets: np.nda
     return labels
 
 
+def own_scores(rows: RowSource, directions: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return for each row in memory the function of its own cluster: O(n d) for any k.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows.
+    directions : ndarray of shape (d, k)
+        Gradients of the functions of the rows as seen.
+    labels : ndarray of shape (n,)
+        Clusters, 0 to k - 1.
+    """
+    if not isinstance(rows, TiledRows):
+        raise TypeError(f"own_scores needs rows in memory, got {type(rows).__name__}.")
+    w = as_block(directions, rows.n_features, "directions", "feature", rows.dtype)
+    of_cluster = np.ascontiguousarray(w.T)
+    scores = np.empty(rows.n_rows, dtype=rows.dtype)
+    for part in rows._slices(rows.n_rows):
+        np.einsum("ij,ij->i", rows._tile(part), of_cluster[labels[part]], out=scores[part])
+    if rows.offset is not None:
+        scores -= (rows.offset @ w.astype(np.float64))[labels].astype(rows.dtype)
+    return scores
+
+
 def largest_function(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the number of the largest column of each row, once offsets are added."""
     return np.argmax(scores + offsets, axis=1)
@@ -152,14 +169,6 @@ def _of_blocks(rows: BlockRows, labels: RowVector, k: int, before: Any) -> Clust
     totals = ClusterTotals(rows.view, rows.n_features, labels.recipe, k, earlier, weights)
     weight, vectors, n_rows, first, moved = rows.table.ask(totals)
     return ClusterSums(labels, weight, vectors, n_rows, np.minimum(first, rows.n_rows), moved)
-
-
-def _member(rows: RowSource, labels: np.ndarray, k: int, part: slice) -> np.ndarray:
-    return membership(labels, None if rows.weights is None else rows.weights[part], k, rows.dtype)
-
-
-def _as_seen(rows: TiledRows, total: np.ndarray, weight: Any) -> np.ndarray:
-    return total if rows.offset is None else total - np.multiply.outer(weight, rows.offset)
 
 
 def _finished(

@@ -63,6 +63,7 @@ class RowSource(ABC):
         """Return the combination (X - 1 offset')' v of the rows, shape (d,), in float64.
 
         A block of k >= 2 columns of coefficients, shape (n, k), gives (d, k), by one product.
+        Rows in memory take a sparse one, too, which costs a pass whatever k is.
 
         float32 data are summed in float32 inside a tile of rows and in float64 across tiles;
         the offset's share, (sum of v) offset, is computed in float64. The loss of digits by an

@@ -21,6 +21,8 @@ from volmar.rows.sparse import SparseRows
 from volmar.rows.standardized import CONSTANT, Standardized, is_varying, relative_scale
 from volmar.rows.tiled import DenseRows
 
+# The Gram matrix of so many rows fits any memory; asking how much there is would take longer.
+FEW_ROWS = 512
 # Up to so many rows, dense or sparse, their whole span is taken, beyond so many leading principal
 # directions of it.
 EXACT_ROWS, EXACT_SPARSE_ROWS = 2000, 500
@@ -252,11 +254,12 @@ def row_space(source: Any, *, standardize: bool = True, constant: float = CONSTA
     ((4, 3), True)
     """
     n = source.n_rows
-    require_memory(
-        6 * 8.0 * n**2,
-        f"the Gram matrix of {n} rows",
-        "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
-    )
+    if n > FEW_ROWS:
+        require_memory(
+            6 * 8.0 * n**2,
+            f"the Gram matrix of {n} rows",
+            "Reduce the features first, with sklearn.decomposition.TruncatedSVD say.",
+        )
     weights = source.weights
     of = _sparse_gram if isinstance(source, SparseRows) else _dense_gram
     gram, size, mean, scale, kept = of(source, standardize, constant)

@@ -53,7 +53,8 @@ class SparseRows(TiledRows):
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((self.n_features, *v.shape[1:]))
         for rows, block in self._blocks(None):
-            total += block.T @ v[rows]
+            product = block.T @ v[rows]
+            total += product.toarray() if sparse.issparse(product) else product
         return self._without_offsets(total.T, v)
 
     def mean(self) -> np.ndarray:

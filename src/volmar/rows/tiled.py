@@ -29,6 +29,9 @@ FEW_FEATURES = 256
 GUESS_ROWS = 1024
 # Distances between a guess and the mean below this share of the mean are rounding.
 RELATIVE_ROUNDING = 1e-12
+# Beyond so many clusters sums go through a sparse membership matrix: O(n d) for any k, and in
+# float64. Of fewer a product of dense matrices is as fast.
+MANY_CLUSTERS = 32
 # Rows that are summed into bins at a time: the sums are long, and made anew for each part.
 BINNED_ROWS = 2**16
 
@@ -70,7 +73,8 @@ class TiledRows(RowSource):
         v = as_block(v, self.n_rows, "v", "row", self.dtype)
         total = np.zeros((*v.shape[1:], self.n_features))
         for rows in self._slices(self.n_rows):
-            # v'X is up to twice as fast as X'v for a block, the same for a vector.
+            # v'X is up to twice as fast as X'v for a block, the same for a vector, and of two
+            # entries a row (CSR) a small fraction of it.
             total += v[rows].T @ self._tile(rows)
         return self._without_offsets(total, v)
 
@@ -250,6 +254,10 @@ class TiledRows(RowSource):
             total -= np.multiply.outer(v.sum(axis=0, dtype=np.float64), self.offset)
         return np.ascontiguousarray(total.T)
 
+    def sums_as_seen(self, total: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Return sums (k, d) of rows of weight (k,) as those of the rows as seen."""
+        return total if self.offset is None else total - np.multiply.outer(weight, self.offset)
+
     def _empty_second(self) -> np.ndarray:
         d = self.n_features
         if d > FEW_FEATURES:
@@ -379,6 +387,30 @@ def membership(labels: np.ndarray, weights: Any, k: int, dtype: Any) -> np.ndarr
     columns = np.zeros((labels.size, k), dtype=dtype)
     columns[np.arange(labels.size), labels] = 1.0 if weights is None else weights
     return columns
+
+
+def add_tile(total: np.ndarray, tile: np.ndarray, labels: np.ndarray, weights: Any) -> np.ndarray:
+    """Add the sums of a tile to those of its clusters, (k, d), and return their weights, (k,)."""
+    k, n = len(total), labels.size
+    if k <= MANY_CLUSTERS:
+        member = membership(labels, weights, k, tile.dtype)
+        total += member.T @ tile
+        return member.sum(axis=0, dtype=np.float64)
+    entries = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    columns = sparse.csc_array((entries, labels, np.arange(n + 1)), (k, n))
+    total += columns @ tile.astype(np.float64, copy=False)
+    return np.bincount(labels, weights, k).astype(np.float64)
+
+
+def tiled_cluster_sums(
+    source: TiledRows, labels: np.ndarray, weights: Any, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (k,) and sums (k, d) of the rows as seen of clusters: one pass."""
+    weight, total = np.zeros(k), np.zeros((k, source.n_features))
+    for part in source._slices(source.n_rows):
+        few = None if weights is None else weights[part]
+        weight += add_tile(total, source._tile(part), labels[part], few)
+    return weight, source.sums_as_seen(total, weight)
 
 
 class BinSums(NamedTuple):

@@ -20,7 +20,13 @@ from volmar.rows.blocks.recipes import (
     digest,
 )
 from volmar.rows.moments import Moments
-from volmar.rows.tiled import BinSums, membership, tiled_bin_sums
+from volmar.rows.tiled import (
+    MANY_CLUSTERS,
+    BinSums,
+    membership,
+    tiled_bin_sums,
+    tiled_cluster_sums,
+)
 
 Partial = list[np.ndarray]
 
@@ -243,13 +249,17 @@ class ClusterTotals(Wanted):
         k = self._shape[0]
         labels, rows = tile.value(self.labels), tile.rows(self.view)
         weights = None if self.weights is None else tile.value(self.weights)
-        member = membership(labels, weights, k, rows.dtype)
+        if k <= MANY_CLUSTERS:
+            member = membership(labels, weights, k, rows.dtype)
+            weight, vectors = member.sum(axis=0, dtype=np.float64), rows.combine(member).T
+        else:
+            weight, vectors = tiled_cluster_sums(rows, labels, weights, k)
         first = np.full(k, np.iinfo(np.int64).max)
         first[labels[::-1]] = np.arange(tile.start, tile.start + tile.n_rows)[::-1]
         moved = 0 if self.before is None else np.count_nonzero(labels != tile.value(self.before))
         return [
-            member.sum(axis=0, dtype=np.float64),
-            rows.combine(member).T,
+            weight,
+            vectors,
             np.bincount(labels, minlength=k),
             first,
             np.array(moved),
